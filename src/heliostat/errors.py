@@ -1,0 +1,252 @@
+"""The one tree of errors: each has a code, a verdict and a hint.
+
+    HeliostatError
+      ConfigError            the configuration file is refused
+      Refused                an operation is refused before anything was touched
+      ConnectionLost         a broker went away or did not answer in time
+      ProtocolError          a broker's answer makes no sense
+      BrokerError            a broker answered with an error code
+      BatchError             bytes that are no record batch
+      PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
+      SandboxError           the local brokers could not be run
+
+The code stands in the text: of a worker's exception Spark hands only the text to the driver.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+
+class Verdict(Enum):
+    """What the one place that acts on errors does with it."""
+
+    RETRY = "retry"
+    """The world may change: back off, bounded, then look again."""
+    HALT = "halt"
+    """Going on could lose or corrupt records: stop what is concerned, tell a person."""
+    SET_ASIDE = "set aside"
+    """One record or subject is bad: park it with its evidence, go on."""
+
+
+class HeliostatError(Exception):
+    """Root of all errors that Heliostat raises on purpose.
+
+    Parameters
+    ----------
+    text
+        What happened, in one sentence.
+    context
+        Facts to print behind it, such as `partition='ESS-0'`.
+    """
+
+    code: ClassVar[str] = "HELIOSTAT"
+    verdict: Verdict = Verdict.HALT
+    hint: str = ""
+
+    def __init__(self, text: str, *, hint: str | None = None, **context: object) -> None:
+        super().__init__(text)
+        self.text = text
+        self.context = context
+        if hint is not None:
+            self.hint = hint
+
+    @override
+    def __str__(self) -> str:
+        facts = " ".join(f"{key}={value!r}" for key, value in self.context.items())
+        parts = [f"[{self.code}] {self.text}"]
+        if facts:
+            parts.append(f"; {facts}")
+        if self.hint:
+            parts.append(f" (hint: {self.hint})")
+        return "".join(parts)
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle keyword-only arguments too (Spark sends errors between processes)."""
+        return _rebuild, (type(self), self.text, self.hint, self.context)
+
+
+def _rebuild(
+    kind: type[HeliostatError], text: str, hint: str, context: dict[str, object]
+) -> HeliostatError:
+    error = kind.__new__(kind)
+    HeliostatError.__init__(error, text, hint=hint, **context)
+    return error
+
+
+class ConfigError(HeliostatError):
+    """The configuration is refused; each problem names field, value and reason."""
+
+    code = "CONFIG_REFUSED"
+
+
+class Refused(HeliostatError):
+    """An operation is refused before anything was touched."""
+
+    code = "REFUSED"
+
+
+class ConnectionLost(HeliostatError):
+    """A broker went away or did not answer in time; requests in flight are ambiguous (I4)."""
+
+    code = "CONNECTION_LOST"
+    verdict = Verdict.RETRY
+
+
+class ProtocolError(HeliostatError):
+    """A broker's bytes do not follow the protocol."""
+
+    code = "PROTOCOL"
+
+
+class BatchError(HeliostatError):
+    """Bytes that are no whole, sound v2 record batch."""
+
+    code = "BATCH_MALFORMED"
+
+
+class SandboxError(HeliostatError):
+    """Brokers on this machine could not be started, reached or stopped."""
+
+    code = "SANDBOX"
+
+
+class BrokerError(HeliostatError):
+    """A broker answered with an error code; `kafka_code` and `kafka_name` say which.
+
+    Parameters
+    ----------
+    kafka_code
+        The number of the protocol's error (class `org.apache.kafka.common.protocol.Errors`).
+    """
+
+    code = "BROKER"
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        kafka_code: int = -1,
+        hint: str | None = None,
+        **context: object,
+    ) -> None:
+        known = KAFKA_ERRORS.get(kafka_code, KAFKA_ERRORS[-1])
+        context = {"kafka_error": f"{known.name}({kafka_code})", **context}
+        super().__init__(text, hint=hint or known.hint, **context)
+        self.kafka_code = kafka_code
+        self.kafka_name = known.name
+        self.verdict = known.verdict
+
+    @property
+    def kafka(self) -> KafkaErrorKind:
+        """What we know of this error."""
+        return KAFKA_ERRORS.get(self.kafka_code, KAFKA_ERRORS[-1])
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As the root's, with the number of the error kept."""
+        return _rebuild_broker_error, (self.text, self.kafka_code, self.hint, self.context)
+
+
+def _rebuild_broker_error(
+    text: str, kafka_code: int, hint: str, context: dict[str, object]
+) -> BrokerError:
+    return BrokerError(text, kafka_code=kafka_code, hint=hint, **context)
+
+
+class Append(Enum):
+    """What an error in a produce answer says about the batch it answers."""
+
+    NOT_APPENDED = "not appended"
+    AMBIGUOUS = "ambiguous"
+    """It may or may not be in the log: read the end before anything is resent (I4)."""
+
+
+class KafkaErrorKind:
+    """One row of the table below."""
+
+    __slots__ = ("append", "hint", "name", "stale_metadata", "verdict")
+
+    def __init__(
+        self,
+        name: str,
+        verdict: Verdict = Verdict.RETRY,
+        append: Append = Append.NOT_APPENDED,
+        *,
+        stale_metadata: bool = False,
+        hint: str = "",
+    ) -> None:
+        self.name = name
+        self.verdict = verdict
+        self.append = append
+        self.stale_metadata = stale_metadata
+        self.hint = hint
+
+
+_RETRY, _HALT, _ASIDE = Verdict.RETRY, Verdict.HALT, Verdict.SET_ASIDE
+_GRANT = "grant the right (see the docs on ACLs); the partition goes on by itself"
+
+KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
+    # Numbers and names: org.apache.kafka.common.protocol.Errors, 4.3.0.
+    -1: KafkaErrorKind("UNKNOWN_SERVER_ERROR", _RETRY, Append.AMBIGUOUS),
+    0: KafkaErrorKind("NONE"),
+    1: KafkaErrorKind("OFFSET_OUT_OF_RANGE", _HALT),
+    2: KafkaErrorKind("CORRUPT_MESSAGE", _RETRY),
+    3: KafkaErrorKind("UNKNOWN_TOPIC_OR_PARTITION", _RETRY, stale_metadata=True),
+    5: KafkaErrorKind("LEADER_NOT_AVAILABLE", _RETRY, stale_metadata=True),
+    6: KafkaErrorKind("NOT_LEADER_OR_FOLLOWER", _RETRY, stale_metadata=True),
+    7: KafkaErrorKind("REQUEST_TIMED_OUT", _RETRY, Append.AMBIGUOUS),
+    8: KafkaErrorKind("BROKER_NOT_AVAILABLE", _RETRY, stale_metadata=True),
+    9: KafkaErrorKind("REPLICA_NOT_AVAILABLE", _RETRY, stale_metadata=True),
+    10: KafkaErrorKind(
+        "MESSAGE_TOO_LARGE", _HALT, hint="raise max.message.bytes of the target topic"
+    ),
+    13: KafkaErrorKind("NETWORK_EXCEPTION", _RETRY, Append.AMBIGUOUS),
+    14: KafkaErrorKind("COORDINATOR_LOAD_IN_PROGRESS", _RETRY),
+    15: KafkaErrorKind("COORDINATOR_NOT_AVAILABLE", _RETRY),
+    16: KafkaErrorKind("NOT_COORDINATOR", _RETRY, stale_metadata=True),
+    17: KafkaErrorKind("INVALID_TOPIC_EXCEPTION", _HALT),
+    18: KafkaErrorKind(
+        "RECORD_LIST_TOO_LARGE", _HALT, hint="raise segment.bytes of the target topic"
+    ),
+    19: KafkaErrorKind("NOT_ENOUGH_REPLICAS", _RETRY),
+    20: KafkaErrorKind("NOT_ENOUGH_REPLICAS_AFTER_APPEND", _RETRY, Append.AMBIGUOUS),
+    29: KafkaErrorKind("TOPIC_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
+    31: KafkaErrorKind("CLUSTER_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
+    32: KafkaErrorKind(
+        "INVALID_TIMESTAMP",
+        _HALT,
+        hint="set message.timestamp.before.max.ms and .after.max.ms of the target topic as the "
+        "source has them",
+    ),
+    35: KafkaErrorKind("UNSUPPORTED_VERSION", _HALT),
+    36: KafkaErrorKind("TOPIC_ALREADY_EXISTS", _RETRY),
+    37: KafkaErrorKind("INVALID_PARTITIONS", _HALT),
+    38: KafkaErrorKind("INVALID_REPLICATION_FACTOR", _HALT),
+    40: KafkaErrorKind("INVALID_CONFIG", _HALT),
+    41: KafkaErrorKind("NOT_CONTROLLER", _RETRY, stale_metadata=True),
+    44: KafkaErrorKind("POLICY_VIOLATION", _HALT),
+    45: KafkaErrorKind("OUT_OF_ORDER_SEQUENCE_NUMBER", _RETRY),
+    46: KafkaErrorKind("DUPLICATE_SEQUENCE_NUMBER", _RETRY, Append.AMBIGUOUS),
+    47: KafkaErrorKind("INVALID_PRODUCER_EPOCH", _HALT),
+    53: KafkaErrorKind("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
+    56: KafkaErrorKind("KAFKA_STORAGE_ERROR", _RETRY, Append.AMBIGUOUS, stale_metadata=True),
+    59: KafkaErrorKind("UNKNOWN_PRODUCER_ID", _RETRY),
+    72: KafkaErrorKind("LISTENER_NOT_FOUND", _RETRY, stale_metadata=True),
+    74: KafkaErrorKind("FENCED_LEADER_EPOCH", _RETRY, stale_metadata=True),
+    75: KafkaErrorKind("UNKNOWN_LEADER_EPOCH", _RETRY, stale_metadata=True),
+    76: KafkaErrorKind("UNSUPPORTED_COMPRESSION_TYPE", _HALT),
+    78: KafkaErrorKind("OFFSET_NOT_AVAILABLE", _RETRY, stale_metadata=True),
+    87: KafkaErrorKind(
+        "INVALID_RECORD",
+        _HALT,
+        hint="a compacted target takes no record without a key; see the record errors",
+    ),
+    90: KafkaErrorKind("PRODUCER_FENCED", _HALT),
+    100: KafkaErrorKind("UNKNOWN_TOPIC_ID", _RETRY, stale_metadata=True),
+    103: KafkaErrorKind("INCONSISTENT_TOPIC_ID", _RETRY, stale_metadata=True),
+}

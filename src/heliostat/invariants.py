@@ -1,0 +1,45 @@
+"""What always holds, numbered. Code, simulation, tests and `verify` call the same predicates.
+
+I1  Every append names the target offset it expects; the answer's base offset is checked.
+I2  Position = offset map at the target's log end. Nothing else decides where copying goes on.
+I3  An extent is durable before the first batch that needs it.
+I4  After an ambiguous answer nothing is resent before the target's real end was read again.
+I5  Same partition number, same order, same key, value, headers, timestamp and its meaning.
+I6  A source record that was not copied and never will be is a gap, never passed in silence.
+I7  A partition's trouble stops that partition only.
+I8  A record whose schema is not readable at the target yet is not visible there yet.
+I9  A published group offset never points past what has landed and never moves a live group.
+I10 One owner: a round sends nothing after its deadline; a successor waits that deadline out.
+
+I3, I8 and I9 concern offset maps, schemas and groups, which the product does not copy yet.
+"""
+
+from __future__ import annotations
+
+SEQUENCE_MODULUS = 2**31
+"""Sequences wrap from 2^31-1 to 0 (`DefaultRecordBatch.incrementSequence`)."""
+
+
+def sequence_of(target_offset: int) -> int:
+    """Sequence number by which an append names the target offset it expects (I1)."""
+    return target_offset % SEQUENCE_MODULUS
+
+
+def append_landed_where_named(expected_offset: int, answered_offset: int) -> bool:
+    """I1: the broker put the batch where we said it must go."""
+    return expected_offset == answered_offset
+
+
+def position_is_target_end(position: int, target_end: int) -> bool:
+    """I2 for an exact mirror: the next source offset is the target's log end itself."""
+    return position == target_end
+
+
+def batch_continues(expected_offset: int, base_offset: int) -> bool:
+    """I5 and I6: the next batch begins where the last one ended, nothing left out or repeated."""
+    return expected_offset == base_offset
+
+
+def may_send(now_s: float, deadline_s: float) -> bool:
+    """I10: looked at before every send; both from the same monotonic clock."""
+    return now_s < deadline_s
