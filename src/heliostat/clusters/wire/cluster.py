@@ -1,0 +1,330 @@
+"""One cluster as a copying task sees it: who leads what, where logs end, connections to brokers.
+
+Rare requests are encoded by kafka-python's message classes and sent over our own connections, so
+that a Spark task needs no second client with threads of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
+from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
+from heliostat.names import BrokerId, Endpoint, Offset, PartitionId, TopicId, TopicName
+from heliostat.names import TopicPartition as Partition
+
+LATEST = -1
+EARLIEST = -2
+CONSUMER = -1
+"""Replica id of a consumer: ListOffsets answers the high watermark."""
+DEBUG_REPLICA = -2
+"""Replica id that makes ListOffsets answer the log end with the uncommitted tail in it.
+
+`ReplicaManager.fetchOffset` treats it as neither a consumer nor a follower.
+"""
+METADATA_VERSION_MAX = 12
+LIST_OFFSETS_VERSION_MAX = 7
+DELETE_RECORDS_VERSION_MAX = 2
+SOFTWARE_NAME = "heliostat"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition; `error` is Kafka's code, 0 where there is a leader."""
+
+    broker: BrokerId
+    epoch: int
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLeaders:
+    """Metadata of one topic; `error` is Kafka's code for the whole topic."""
+
+    topic_id: TopicId | None
+    error: int
+    partitions: Mapping[PartitionId, Leader]
+
+
+@dataclass(slots=True)
+class _Broker:
+    endpoint: Endpoint
+    control: Connection | None = None
+    versions: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class WireCluster:
+    """Connections and metadata of one cluster. Not thread-safe: one task owns it.
+
+    Parameters
+    ----------
+    bootstrap
+        Comma separated `host:port` of brokers to begin with.
+    settings
+        How connections are opened.
+    """
+
+    def __init__(self, bootstrap: str, settings: DialSettings) -> None:
+        self.settings = settings
+        self._bootstrap = [parse_endpoint(item) for item in bootstrap.split(",")]
+        self._brokers: dict[BrokerId, _Broker] = {}
+        self._seed: _Broker | None = None
+
+    def close(self) -> None:
+        """Close the control connections (data connections belong to whoever opened them)."""
+        for broker in [*self._brokers.values(), *([self._seed] if self._seed else [])]:
+            if broker.control is not None:
+                broker.control.close()
+                broker.control = None
+
+    def metadata(self, topics: Sequence[TopicName]) -> dict[TopicName, TopicLeaders]:
+        """Leaders of all partitions of `topics`, asked from any broker that answers.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker answered.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        answer = self._ask_any(request, MetadataResponse, METADATA_VERSION_MAX)
+        for item in answer.brokers:
+            self._learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
+        return {
+            TopicName(topic.name): TopicLeaders(
+                _topic_id(topic.topic_id),
+                topic.error_code,
+                {
+                    PartitionId(item.partition_index): Leader(
+                        BrokerId(item.leader_id), item.leader_epoch, item.error_code
+                    )
+                    for item in topic.partitions
+                },
+            )
+            for topic in answer.topics
+        }
+
+    def list_offsets(
+        self,
+        broker: BrokerId,
+        partitions: Iterable[Partition],
+        *,
+        timestamp: int,
+        replica_id: int = CONSUMER,
+    ) -> dict[Partition, Offset | BrokerError]:
+        """Offsets by `timestamp` (`LATEST`, `EARLIEST`, ms) of partitions that `broker` leads.
+
+        With `replica_id=DEBUG_REPLICA` and `LATEST` the answer is the log's real end.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker did not answer.
+        """
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        grouped: dict[TopicName, list[Any]] = {}
+        for item in partitions:
+            grouped.setdefault(item.topic, []).append(
+                kind.ListOffsetsPartition(
+                    partition_index=item.partition, current_leader_epoch=-1, timestamp=timestamp
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=replica_id,
+            isolation_level=0,
+            topics=[kind(name=name, partitions=items) for name, items in grouped.items()],
+        )
+        answer = self._ask(broker, request, ListOffsetsResponse, LIST_OFFSETS_VERSION_MAX)
+        found: dict[Partition, Offset | BrokerError] = {}
+        for topic in answer.topics:
+            for item in topic.partitions:
+                partition = Partition(TopicName(topic.name), PartitionId(item.partition_index))
+                found[partition] = (
+                    BrokerError(
+                        "offsets can't be listed",
+                        kafka_code=item.error_code,
+                        partition=str(partition),
+                    )
+                    if item.error_code
+                    else Offset(item.offset)
+                )
+        return found
+
+    def delete_records(self, broker: BrokerId, partition: Partition, before: Offset) -> None:
+        """Lift the log start of a partition that `broker` leads to `before` (KIP-107).
+
+        Raises
+        ------
+        BrokerError, ConnectionLost
+            It was refused, or the broker did not answer.
+        """
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        request = DeleteRecordsRequest(
+            topics=[
+                kind(
+                    name=partition.topic,
+                    partitions=[
+                        kind.DeleteRecordsPartition(
+                            partition_index=partition.partition, offset=before
+                        )
+                    ],
+                )
+            ],
+            timeout_ms=int(self.settings.request_timeout_s * 1000),
+        )
+        answer = self._ask(broker, request, DeleteRecordsResponse, DELETE_RECORDS_VERSION_MAX)
+        code = answer.topics[0].partitions[0].error_code
+        if code:
+            raise BrokerError(
+                "records can't be deleted", kafka_code=code, partition=str(partition), before=before
+            )
+
+    def open_data(self, broker: BrokerId) -> Connection:
+        """Open a connection of its own for fetches or produces; the caller closes it.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker is unknown or can't be reached.
+        """
+        return Connection(self._known(broker).endpoint, self.settings)
+
+    def fetch_version(self, broker: BrokerId) -> int:
+        """Highest fetch version that both sides speak."""
+        return self._pick(broker, fetch.API_KEY, fetch.VERSIONS)
+
+    def produce_version(self, broker: BrokerId) -> int:
+        """Highest produce version that both sides speak."""
+        return self._pick(broker, produce.API_KEY, produce.VERSIONS)
+
+    def _pick(self, broker: BrokerId, api_key: int, ours: Sequence[int]) -> int:
+        low, high = self._versions(self._known(broker)).get(api_key, (0, -1))
+        fitting = [version for version in ours if low <= version <= high]
+        if not fitting:
+            raise ProtocolError(
+                "broker and Heliostat share no version of a request",
+                hint="brokers from 2.8 on are supported",
+                api_key=api_key,
+                broker_has=f"{low}-{high}",
+                ours=list(ours),
+            )
+        return max(fitting)
+
+    def _known(self, broker: BrokerId) -> _Broker:
+        try:
+            return self._brokers[broker]
+        except KeyError:
+            raise ConnectionLost("no such broker in the metadata", broker=broker) from None
+
+    def _learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
+        known = self._brokers.get(broker)
+        if known is None or known.endpoint != endpoint:
+            if known is not None and known.control is not None:
+                known.control.close()
+            self._brokers[broker] = _Broker(endpoint)
+
+    def _ask_any(self, request: Any, response: Any, version_max: int) -> Any:
+        reasons: list[str] = []
+        for broker in [*self._brokers.values(), *([self._seed] if self._seed else [])]:
+            try:
+                return self._exchange(broker, request, response, version_max)
+            except ConnectionLost as error:
+                reasons.append(str(error))
+        for endpoint in self._bootstrap:
+            seed = _Broker(endpoint)
+            try:
+                answer = self._exchange(seed, request, response, version_max)
+            except ConnectionLost as error:
+                reasons.append(str(error))
+            else:
+                self._seed = seed
+                return answer
+        raise ConnectionLost(
+            "no broker of the cluster answers",
+            hint="check the addresses in `bootstrap` and that the brokers run",
+            tried="; ".join(reasons[-3:]),
+        )
+
+    def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
+        return self._exchange(self._known(broker), request, response, version_max)
+
+    def _exchange(self, broker: _Broker, request: Any, response: Any, version_max: int) -> Any:
+        """One request, one answer over the broker's control connection."""
+        low, high = self._versions(broker).get(request.API_KEY, (0, -1))
+        version = min(high, version_max)
+        if version < low:
+            raise ProtocolError(
+                "broker and Heliostat share no version of a request", api_key=request.API_KEY
+            )
+        try:
+            return self._round_trip(broker, request, response, version)
+        except ConnectionLost:
+            # A connection that idled may have been closed by the broker: once more, afresh.
+            # Safe: every request sent here may be repeated.
+            return self._round_trip(broker, request, response, version)
+
+    def _versions(self, broker: _Broker) -> dict[int, tuple[int, int]]:
+        if not broker.versions:
+            request = ApiVersionsRequest(
+                client_software_name=SOFTWARE_NAME, client_software_version="0"
+            )
+            answer = self._round_trip(broker, request, ApiVersionsResponse, 3)
+            broker.versions = {
+                item.api_key: (item.min_version, item.max_version) for item in answer.api_keys
+            }
+        return broker.versions
+
+    def _round_trip(self, broker: _Broker, request: Any, response: Any, version: int) -> Any:
+        if broker.control is None:
+            broker.control = Connection(broker.endpoint, self.settings)
+        connection = broker.control
+        flexible = bool(type(request).flexible_version_q(version))
+        correlation_id = connection.next_correlation_id()
+        header = request_header(
+            request.API_KEY, version, correlation_id, self.settings.client_id, flexible=flexible
+        )
+        try:
+            connection.send([header, request.encode(version=version)])
+            frame = connection.receive(self.settings.request_timeout_s)
+        except ConnectionLost:
+            connection.close()
+            broker.control = None
+            raise
+        if frame.correlation_id != correlation_id:
+            connection.close()
+            broker.control = None
+            raise ProtocolError("an answer belongs to another request", api_key=request.API_KEY)
+        # ApiVersions answers carry header v0 so that any client can read them (KIP-511).
+        at = 4
+        if flexible and request.API_KEY != ApiVersionsRequest.API_KEY:
+            at = skip_tagged_fields(frame.buffer, at)
+        return response.decode(memoryview(frame.buffer)[at:], version=version)
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """`host:port` or `[v6]:port` as an endpoint."""
+    host, _, port = text.strip().rpartition(":")
+    return Endpoint(host.strip("[]"), int(port))
+
+
+def _topic_id(value: Any) -> TopicId | None:
+    """Metadata's topic id; brokers before 2.8 and unknown topics send zeros or nothing."""
+    if value is None:
+        return None
+    topic_id = value if isinstance(value, TopicId) else TopicId(bytes=bytes(value))
+    return topic_id if topic_id.int else None

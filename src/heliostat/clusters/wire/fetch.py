@@ -1,0 +1,158 @@
+"""Fetch requests and answers, packed by hand (FetchRequest.json / FetchResponse.json, v12 and v13).
+
+v12 names topics, v13 addresses them by id (KIP-516): a topic that was deleted and made anew gives
+UNKNOWN_TOPIC_ID instead of another topic's records. Both are flexible versions (KIP-482).
+Sessionless (session id 0, epoch -1, KIP-227) and from the leader, without a rack.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from heliostat.clusters.wire.primitives import (
+    compact_string,
+    read_compact_string,
+    read_uvarint,
+    skip_tagged_fields,
+    uvarint,
+)
+from heliostat.errors import ProtocolError
+from heliostat.names import TopicId
+
+API_KEY = 1
+VERSIONS = (12, 13)
+BY_ID_FROM = 13
+
+_HEAD = struct.Struct(">iiiibii")  # replica, max wait, min bytes, max bytes, isolation, session
+_PARTITION = struct.Struct(">iiqiqi")
+_ANSWER = struct.Struct(">ihqqq")  # partition, error, high watermark, LSO, log start
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    """What to read of one partition: from `offset`, at most about `bytes_max`."""
+
+    topic: str
+    topic_id: TopicId | None
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """One partition of an answer; its batches are `buffer[start:end]` of the frame.
+
+    `high_watermark` and `log_start` are -1 where the broker gave an error.
+    """
+
+    topic: str | TopicId
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    start: int
+    end: int
+
+
+def encode_fetch(
+    version: int,
+    partitions: Sequence[FetchPartition],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    read_committed: bool,
+) -> bytes:
+    """Body of a fetch request; partitions of one topic must stand together."""
+    out = bytearray(_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1))
+    groups = _by_topic(partitions)
+    out += uvarint(len(groups) + 1)
+    for group in groups:
+        first = group[0]
+        if version >= BY_ID_FROM:
+            if first.topic_id is None:
+                raise ProtocolError("fetch v13 needs a topic id", topic=first.topic)
+            out += first.topic_id.bytes
+        else:
+            out += compact_string(first.topic)
+        out += uvarint(len(group) + 1)
+        for item in group:
+            out += _PARTITION.pack(item.partition, -1, item.offset, -1, -1, item.bytes_max)
+            out += b"\x00"
+        out += b"\x00"
+    out += b"\x01"  # no forgotten topics
+    out += b"\x01"  # rack: the empty string
+    out += b"\x00"
+    return bytes(out)
+
+
+def _by_topic(partitions: Sequence[FetchPartition]) -> list[list[FetchPartition]]:
+    groups: list[list[FetchPartition]] = []
+    for item in partitions:
+        if groups and groups[-1][0].topic == item.topic:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """A decoded answer; iterate `partitions` once, they are read lazily from the frame."""
+
+    throttle_ms: int
+    error: int
+    partitions: Iterator[FetchedPartition]
+
+
+def decode_fetch(version: int, buffer: bytearray, at: int) -> FetchAnswer:
+    """Read the answer in `buffer` from `at`, the position behind the correlation id.
+
+    Raises
+    ------
+    ProtocolError
+        While iterating, where the bytes do not follow the format.
+    """
+    at = skip_tagged_fields(buffer, at)
+    throttle_ms, error, _session = struct.unpack_from(">ihi", buffer, at)
+    return FetchAnswer(throttle_ms, error, _partitions(version, buffer, at + 10))
+
+
+def _partitions(version: int, buffer: bytearray, at: int) -> Iterator[FetchedPartition]:
+    try:
+        topics, at = read_uvarint(buffer, at)
+        for _ in range(topics - 1):
+            topic: str | TopicId
+            if version >= BY_ID_FROM:
+                topic = TopicId(bytes=bytes(buffer[at : at + 16]))
+                at += 16
+            else:
+                name, at = read_compact_string(buffer, at)
+                topic = name or ""
+            count, at = read_uvarint(buffer, at)
+            for _ in range(count - 1):
+                fetched, at = _partition(topic, buffer, at)
+                yield fetched
+            at = skip_tagged_fields(buffer, at)
+    except (IndexError, struct.error, ValueError) as error:
+        raise ProtocolError("a fetch answer is malformed", why=str(error), position=at) from error
+
+
+def _partition(topic: str | TopicId, buffer: bytearray, at: int) -> tuple[FetchedPartition, int]:
+    partition, error, high, stable, log_start = _ANSWER.unpack_from(buffer, at)
+    at += _ANSWER.size
+    aborted, at = read_uvarint(buffer, at)
+    for _ in range(aborted - 1):
+        at = skip_tagged_fields(buffer, at + 16)
+    at += 4  # preferred read replica: we name no rack
+    size, at = read_uvarint(buffer, at)
+    start = at
+    end = at + max(0, size - 1)
+    if end > len(buffer):
+        raise ValueError("records reach past the frame")
+    at = skip_tagged_fields(buffer, end)
+    return FetchedPartition(topic, partition, error, high, stable, log_start, start, end), at

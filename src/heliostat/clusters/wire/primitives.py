@@ -1,0 +1,77 @@
+"""The few primitive encodings the hot path packs by hand (Kafka protocol guide).
+
+Everything here is `(buffer, position) -> (value, position)` or `value -> bytes`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+
+Buffer = bytes | bytearray | memoryview
+
+
+def uvarint(value: int) -> bytes:
+    """UNSIGNED_VARINT: seven bits a byte, the lowest first."""
+    out = bytearray()
+    while value > 0x7F:  # ends: the value shrinks by seven bits a turn
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
+    """UNSIGNED_VARINT at `at`, with the position behind it."""
+    byte = buffer[at]
+    at += 1
+    if byte < 0x80:
+        return byte, at
+    value, shift = byte & 0x7F, 7
+    while shift < 35:  # five bytes hold 32 bits
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise ValueError("an unsigned varint has more than five bytes")
+
+
+def compact_string(text: str) -> bytes:
+    """COMPACT_STRING: length + 1 as UNSIGNED_VARINT, then UTF-8."""
+    raw = text.encode()
+    return uvarint(len(raw) + 1) + raw
+
+
+def read_compact_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
+    """COMPACT_NULLABLE_STRING at `at`."""
+    length, at = read_uvarint(buffer, at)
+    if length == 0:
+        return None, at
+    end = at + length - 1
+    return bytes(buffer[at:end]).decode(), end
+
+
+def skip_tagged_fields(buffer: Buffer, at: int) -> int:
+    """Position behind a section of tagged fields (KIP-482); none of them is needed here."""
+    if buffer[at] == 0:
+        return at + 1
+    count, at = read_uvarint(buffer, at)
+    for _ in range(count):
+        _, at = read_uvarint(buffer, at)
+        size, at = read_uvarint(buffer, at)
+        at += size
+    return at
+
+
+def request_header(
+    api_key: int, api_version: int, correlation_id: int, client_id: str, *, flexible: bool
+) -> bytes:
+    """Request header v1, or v2 for a flexible version (KIP-482)."""
+    raw = client_id.encode()
+    fixed = struct.pack(">hhih", api_key, api_version, correlation_id, len(raw)) + raw
+    return fixed + b"\x00" if flexible else fixed

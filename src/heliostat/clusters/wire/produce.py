@@ -1,0 +1,130 @@
+"""Produce requests and answers, packed by hand (ProduceRequest.json / ProduceResponse.json).
+
+v9 names topics, v13 addresses them by id, so that a target topic made anew is never written to by
+mistake. One batch a partition and request, each partition once: a second entry of a partition
+would be lost in silence (KafkaApis keeps them in a map).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heliostat.clusters.wire.primitives import (
+    compact_string,
+    read_compact_string,
+    read_uvarint,
+    skip_tagged_fields,
+    uvarint,
+)
+from heliostat.errors import ProtocolError
+from heliostat.names import TopicId
+
+API_KEY = 0
+VERSIONS = (9, 13)
+BY_ID_FROM = 13
+ACKS_ALL = -1
+
+_PARTITION_ANSWER = struct.Struct(">ihqqq")  # partition, error, base, append time, log start
+
+Parts = Sequence[bytes | bytearray | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartition:
+    """One batch for one partition; `parts` are its bytes in order, `size` their sum."""
+
+    topic: str
+    topic_id: TopicId | None
+    partition: int
+    parts: Parts
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    """A broker's answer for one batch; `log_append_time_ms` is -1 on a CreateTime topic."""
+
+    topic: str | TopicId
+    partition: int
+    error: int
+    base_offset: int
+    log_append_time_ms: int
+    message: str
+
+
+def encode_produce(
+    version: int, partitions: Sequence[ProducePartition], *, timeout_ms: int
+) -> list[bytes | bytearray | memoryview]:
+    """Body of a produce request as buffers to send in order; batches are not copied."""
+    out: list[bytes | bytearray | memoryview] = []
+    head = bytearray(b"\x00" + struct.pack(">hi", ACKS_ALL, timeout_ms))
+    groups: dict[str, list[ProducePartition]] = {}
+    for item in partitions:
+        groups.setdefault(item.topic, []).append(item)
+    head += uvarint(len(groups) + 1)
+    for topic, group in groups.items():
+        if version >= BY_ID_FROM:
+            topic_id = group[0].topic_id
+            if topic_id is None:
+                raise ProtocolError("produce v13 needs a topic id", topic=topic)
+            head += topic_id.bytes
+        else:
+            head += compact_string(topic)
+        head += uvarint(len(group) + 1)
+        for item in group:
+            head += struct.pack(">i", item.partition) + uvarint(item.size + 1)
+            out.append(bytes(head))
+            out.extend(item.parts)
+            head = bytearray(b"\x00")
+        head += b"\x00"
+    head += b"\x00"
+    out.append(bytes(head))
+    return out
+
+
+def decode_produce(version: int, buffer: bytearray, at: int) -> tuple[list[ProducedPartition], int]:
+    """Answers of all partitions, and the throttle time in ms; `at` is behind the correlation id.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes do not follow the format.
+    """
+    answers: list[ProducedPartition] = []
+    try:
+        at = skip_tagged_fields(buffer, at)
+        topics, at = read_uvarint(buffer, at)
+        for _ in range(topics - 1):
+            topic: str | TopicId
+            if version >= BY_ID_FROM:
+                topic = TopicId(bytes=bytes(buffer[at : at + 16]))
+                at += 16
+            else:
+                name, at = read_compact_string(buffer, at)
+                topic = name or ""
+            count, at = read_uvarint(buffer, at)
+            for _ in range(count - 1):
+                answer, at = _partition(topic, buffer, at)
+                answers.append(answer)
+            at = skip_tagged_fields(buffer, at)
+        throttle_ms = struct.unpack_from(">i", buffer, at)[0]
+    except (IndexError, struct.error, ValueError) as error:
+        raise ProtocolError("a produce answer is malformed", why=str(error)) from error
+    return answers, throttle_ms
+
+
+def _partition(topic: str | TopicId, buffer: bytearray, at: int) -> tuple[ProducedPartition, int]:
+    partition, error, base, append_time, _start = _PARTITION_ANSWER.unpack_from(buffer, at)
+    at += _PARTITION_ANSWER.size
+    messages: list[str] = []
+    count, at = read_uvarint(buffer, at)
+    for _ in range(count - 1):
+        text, at = read_compact_string(buffer, at + 4)
+        messages.append(text or "")
+        at = skip_tagged_fields(buffer, at)
+    text, at = read_compact_string(buffer, at)
+    at = skip_tagged_fields(buffer, at)
+    message = "; ".join(part for part in [text or "", *messages[:3]] if part)
+    return ProducedPartition(topic, partition, error, base, append_time, message), at
