@@ -79,9 +79,31 @@ def _rebuild(
 
 
 class ConfigError(HeliostatError):
-    """The configuration is refused; each problem names field, value and reason."""
+    """The configuration is refused; each problem names field, value and reason.
+
+    Parameters
+    ----------
+    problems
+        All of them, each as `field: reason (got value)`.
+    """
 
     code = "CONFIG_REFUSED"
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        problems: tuple[str, ...] = (),
+        hint: str | None = None,
+        **context: object,
+    ) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(text + (":" + listed if problems else ""), hint=hint, **context)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line each."""
+        return tuple(line.strip() for line in self.text.split("\n")[1:])
 
 
 class Refused(HeliostatError):

@@ -1,0 +1,50 @@
+"""The one configuration file: parsed once into frozen values, refused with field, value, reason.
+
+`load_config` is the door. `model` holds the values and their documentation, `load` reads the file
+and words every problem, `checks` holds what spans several fields or needs the clusters' answers.
+"""
+
+from heliostat.config.checks import check_distinct_clusters
+from heliostat.config.load import load_config
+from heliostat.config.model import (
+    BUILT_IN_EXCLUDE,
+    CONFIG_EXCLUDE_DEFAULT,
+    STATE_TOPIC_PREFIX,
+    ClusterConfig,
+    Config,
+    FormatNaming,
+    LanesConfig,
+    LinkConfig,
+    LinkSettings,
+    PrefixNaming,
+    RecordsConfig,
+    SecurityConfig,
+    SparkConfig,
+    StartAt,
+    StateConfig,
+    TopicsConfig,
+)
+from heliostat.config.patterns import compile_pattern, is_plain_name
+
+__all__ = [
+    "BUILT_IN_EXCLUDE",
+    "CONFIG_EXCLUDE_DEFAULT",
+    "STATE_TOPIC_PREFIX",
+    "ClusterConfig",
+    "Config",
+    "FormatNaming",
+    "LanesConfig",
+    "LinkConfig",
+    "LinkSettings",
+    "PrefixNaming",
+    "RecordsConfig",
+    "SecurityConfig",
+    "SparkConfig",
+    "StartAt",
+    "StateConfig",
+    "TopicsConfig",
+    "check_distinct_clusters",
+    "compile_pattern",
+    "is_plain_name",
+    "load_config",
+]

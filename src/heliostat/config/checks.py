@@ -1,0 +1,121 @@
+"""What spans several fields of the configuration, or needs an answer of the clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from heliostat.config.model import Config, LinkConfig
+from heliostat.config.patterns import compile_pattern, is_plain_name
+from heliostat.errors import ConfigError
+from heliostat.names import ClusterId
+
+
+def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: ClusterId) -> None:
+    """Refuse a link whose two aliases lead to the same cluster.
+
+    Raises
+    ------
+    ConfigError
+        The ids that the clusters answered are equal: every record would be copied onto itself.
+    """
+    if source_id == target_id:
+        raise ConfigError(
+            f"link {link.name}: {link.source} and {link.target} are the same cluster "
+            f"(cluster id {source_id})",
+            hint="give source and target the bootstrap addresses of two clusters",
+        )
+
+
+def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Problems between fields of a raw file, whatever else may be wrong in it."""
+    clusters = raw.get("clusters")
+    aliases = [a for a in clusters if isinstance(a, str)] if isinstance(clusters, dict) else []
+    for one, other in combinations(aliases, 2):
+        if one.casefold() == other.casefold():
+            yield f"clusters.{other}: equal to alias {one} but for case (got {other!r})"
+    links = raw.get("links")
+    seen: dict[str, int] = {}
+    for index, link in enumerate(links if isinstance(links, list) else ()):
+        if not isinstance(link, dict):
+            continue
+        name = link.get("name")
+        if isinstance(name, str):
+            if name.casefold() in seen:
+                first = seen[name.casefold()]
+                yield f"links[{index}].name: links[{first}] has that name (got {name!r})"
+            seen.setdefault(name.casefold(), index)
+        yield from _side_problems(f"links[{index}]", link, aliases, clusters)
+
+
+def _side_problems(
+    where: str, link: Mapping[str, Any], aliases: list[str], clusters: Any
+) -> Iterator[str]:
+    sides = {side: link.get(side) for side in ("source", "target")}
+    for side, alias in sides.items():
+        if isinstance(alias, str) and alias not in aliases:
+            known = ", ".join(aliases) or "none"
+            yield f"{where}.{side}: no such cluster, there are {known} (got {alias!r})"
+    source, target = sides["source"], sides["target"]
+    if not isinstance(source, str) or not isinstance(target, str):
+        return
+    if source == target:
+        yield f"{where}.target: the link would copy a cluster to itself (got {target!r})"
+    elif source in aliases and target in aliases:
+        shared = _addresses(clusters[source]) & _addresses(clusters[target])
+        if shared:
+            yield (
+                f"{where}.target: source and target share a bootstrap address, they are the "
+                f"same cluster (got {min(shared)!r})"
+            )
+
+
+def _addresses(cluster: Any) -> set[str]:
+    found = cluster.get("bootstrap") if isinstance(cluster, dict) else None
+    entries = [found] if isinstance(found, str) else found
+    return (
+        {e.lower() for e in entries if isinstance(e, str)} if isinstance(entries, list) else set()
+    )
+
+
+def target_problems(config: Config) -> Iterator[str]:
+    """Two links that write into the same target topic, as far as the file alone makes it sure.
+
+    The exact check over the topics that exist is `heliostat.topics.naming.shared_targets`.
+    """
+    for (i, one), (j, other) in combinations(enumerate(config.links), 2):
+        if one.target != other.target:
+            continue
+        named = _named_targets(one)
+        for topic, source in _named_targets(other).items():
+            if topic in named:
+                yield (
+                    f"links[{j}].topics.include: links[{i}] ({one.name}) already writes "
+                    f"into topic {topic} of {one.target} (got {source!r})"
+                )
+        yield from _same_selection(f"links[{j}]", one, other)
+
+
+def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[str]:
+    same = one.source == other.source and one.topics.exclude == other.topics.exclude
+    if not same or one.topics.name_format() != other.topics.name_format():
+        return
+    for entry in other.topics.include:
+        if entry in one.topics.include and not is_plain_name(entry):
+            yield (
+                f"{where}.topics.include: link {one.name} mirrors the same topics under the same "
+                f"names (got {entry!r})"
+            )
+
+
+def _named_targets(link: LinkConfig) -> dict[str, str]:
+    """Target name → source name of the topics that the link names without a regex."""
+    excluded = [compile_pattern(entry) for entry in link.topics.exclude]
+    names = (entry for entry in link.topics.include if is_plain_name(entry))
+    rule = link.topics.name_format().replace("${source}", link.source)
+    return {
+        rule.replace("${topic}", name): name
+        for name in names
+        if not any(pattern.fullmatch(name) for pattern in excluded)
+    }

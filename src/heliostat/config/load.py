@@ -1,0 +1,233 @@
+"""From a YAML file to `Config`, or to the list of everything that is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from typing_extensions import override
+
+from heliostat.config import model
+from heliostat.config.checks import cross_problems, target_problems
+from heliostat.config.model import Config
+from heliostat.errors import ConfigError
+
+FILE_BYTES_MAX = 4 << 20  # bytes; thousands of links fit, a log file given by mistake does not
+SHOWN_CHARACTERS_MAX = 80  # of a value in a message; long enough to find it, short enough to read
+_ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
+_REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: half of each would be neither
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "topics": model.TopicsConfig,
+    "records": model.RecordsConfig,
+    "lanes": model.LanesConfig,
+    "state": model.StateConfig,
+    "spark": model.SparkConfig,
+    "security": model.SecurityConfig,
+    "defaults": model.LinkSettings,
+}
+_Path = tuple[str | int, ...]
+
+
+def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Config:
+    """Read, merge and check the configuration file; touches no cluster.
+
+    Parameters
+    ----------
+    path
+        The YAML file.
+    env
+        Where `${env:NAME}` in a value is looked up; the process's environment by default.
+
+    Raises
+    ------
+    ConfigError
+        With *all* problems, each as `field: reason (got value)`.
+    """
+    raw, problems = _read(Path(path))
+    if not isinstance(raw, dict):
+        if not problems:
+            problems = [f"file: must be a map with clusters and links (got {_shown(raw)})"]
+        raise _refusal(path, problems)
+    raw = _with_environment(raw, os.environ if env is None else env, (), problems)
+    problems.extend(cross_problems(raw))
+    config = None
+    try:
+        config = Config.model_validate(_merged(raw))
+    except ValidationError as error:
+        problems.extend(_worded(error, raw))
+    if config is not None:
+        problems.extend(target_problems(config))
+    if config is None or problems:
+        raise _refusal(path, problems)
+    return config
+
+
+def _refusal(path: str | Path, problems: list[str]) -> ConfigError:
+    return ConfigError(f"{path} is refused", problems=tuple(dict.fromkeys(problems)))
+
+
+def _read(path: Path) -> tuple[Any, list[str]]:
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            return None, [f"file: larger than {FILE_BYTES_MAX} bytes (got {str(path)!r})"]
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None, [f"file: no such file (got {str(path)!r})"]
+    except (OSError, UnicodeDecodeError) as error:
+        return None, [f"file: cannot be read: {error} (got {str(path)!r})"]
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data(), loader.problems
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark is not None else ""
+        reason = getattr(error, "problem", None) or str(error) or type(error).__name__
+        return None, [*loader.problems, f"file: bad YAML{line}: {reason} (got {str(path)!r})"]
+    finally:
+        loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML says a key given twice is an error; PyYAML would take the last one in silence."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.problems: list[str] = []
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: dict[object, int] = {}
+        for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.value == "<<" or not isinstance(key_node, yaml.ScalarNode):
+                continue
+            if key_node.value in seen:
+                first = seen[key_node.value]
+                self.problems.append(
+                    f"line {line}: key given twice, first in line {first} (got {key_node.value!r})"
+                )
+            seen.setdefault(key_node.value, line)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _with_environment(value: Any, env: Mapping[str, str], where: _Path, problems: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {k: _with_environment(v, env, (*where, k), problems) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_with_environment(v, env, (*where, i), problems) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def look_up(match: re.Match[str]) -> str:
+        if match[1] not in env:
+            problems.append(f"{_field(where)}: no such environment variable (got {match[0]!r})")
+        return env.get(match[1], "")
+
+    return _ENVIRONMENT.sub(look_up, value)
+
+
+def _merged(raw: dict[str, Any]) -> dict[str, Any]:
+    defaults, links = raw.get("defaults"), raw.get("links")
+    if not isinstance(defaults, dict) or not isinstance(links, list):
+        return raw
+    own = {key: value for key, value in defaults.items() if key in model.LinkSettings.model_fields}
+    return raw | {
+        "links": [_merge(own, link) if isinstance(link, dict) else link for link in links]
+    }
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict) and key not in _REPLACED_WHOLE
+        merged[key] = _merge(old, value) if both else value  # type: ignore[arg-type] # both are
+    return merged
+
+
+def _worded(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and detail["input"]:
+            continue  # said of a list because its entries were refused, each told on its own
+        where = tuple(part for part in detail["loc"] if not str(part).startswith(":"))
+        if where[:1] == ("links",) and _is_inherited(where, raw):
+            continue  # told once, where it stands: under defaults
+        yield f"{_field(where)}: {_reason(detail, where)}{_got(detail)}"
+
+
+def _is_inherited(where: _Path, raw: dict[str, Any]) -> bool:
+    """Whether a link's value at a path comes from `defaults`."""
+    if len(where) < 3:  # a link itself
+        return False
+    return not _present(raw, where) and _present(raw.get("defaults"), where[2:])
+
+
+def _present(node: Any, where: _Path) -> bool:
+    for part in where:
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+_REASONS = {
+    "missing": "must be given",
+    "model_type": "must be a map",
+    "dict_type": "must be a map",
+    "tuple_type": "must be a list",
+    "too_short": "must not be empty",
+}
+
+
+def _reason(detail: ErrorDetails, where: _Path) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    reason = _REASONS.get(kind, detail["msg"][:1].lower() + detail["msg"][1:])
+    if kind == "extra_forbidden":
+        reason = "unknown key" + _nearest(where)
+    elif kind == "value_error":
+        reason = str(context.get("error", reason))
+    elif kind == "string_pattern_mismatch":
+        reason = f"must match {context.get('pattern')}"
+    elif kind == "literal_error" and where[-1:] == ("protocol",):
+        reason = "not supported yet, only PLAINTEXT is"
+    return reason
+
+
+def _nearest(where: _Path) -> str:
+    parent = where[-2] if len(where) > 1 else None
+    section: type[BaseModel] = Config
+    if len(where) == 3 and where[0] == "clusters":
+        section = model.ClusterConfig
+    elif isinstance(parent, int):
+        section = model.LinkConfig
+    elif isinstance(parent, str):
+        section = _SECTIONS.get(parent, Config)
+    close = difflib.get_close_matches(str(where[-1]), section.model_fields, n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _got(detail: ErrorDetails) -> str:
+    return "" if detail["type"] == "missing" else f" (got {_shown(detail['input'])})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        text = '"' + value.replace("\n", "\\n") + '"'
+    else:
+        text = repr(value) if value is not None else "nothing"
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def _field(where: _Path) -> str:
+    text = ""
+    for part in where:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "file"

@@ -1,0 +1,368 @@
+"""The configuration as values. Titles and descriptions here are the reference for operators."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+)
+
+from heliostat.config.patterns import compile_pattern
+from heliostat.names import Alias, Endpoint, LinkName
+
+STATE_TOPIC_PREFIX = "heliostat."
+BUILT_IN_EXCLUDE: tuple[str, ...] = (
+    r"__.*",  # the brokers' own topics
+    r"heliostat\..*",  # our state topics
+    r"mm2.*\.internal",  # MirrorMaker 2's topics, as KIP-1074 names them
+    r".+\.checkpoints\.internal",
+)
+"""Never mirrored, whatever `include` says: each cluster writes its own."""
+
+CONFIG_EXCLUDE_DEFAULT: tuple[str, ...] = (
+    # MirrorMaker 2 4.3.0's list ...
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "message.timestamp.difference.max.ms",
+    "message.timestamp.type",
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+    # ... it has these two by their broker names, which no topic has, so that it copies them:
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    # ... and these belong to the target's own storage and to how batches cross:
+    "compression.type",
+    r"compression\.(gzip|lz4|zstd)\.level",
+    r"remote\..*",
+    r"local\.retention\..*",
+)
+
+PORT_MAX = 65_535
+FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker answers no more (`fetch.max.bytes` default)
+REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of a broker
+IN_FLIGHT_LIMIT = 5  # a broker remembers this many batches of a producer (`ProducerStateEntry`)
+REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
+FORMAT_VARIABLES = ("topic", "source")
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
+
+
+def _as_entries(value: object) -> object:
+    """A plain string is one entry; it is never split on commas."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _as_text(value: object) -> object:
+    """YAML reads `retention.ms: 1000` as a number and `true` as a boolean; Kafka wants text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _check_pattern(entry: str) -> str:
+    compile_pattern(entry)
+    return entry
+
+
+def _check_address(address: str) -> str:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) <= PORT_MAX:
+        raise ValueError("not host:port")
+    return address
+
+
+def _check_format(text: str) -> str:
+    names = _VARIABLE.findall(text)
+    for name in names:
+        if name not in FORMAT_VARIABLES:
+            known = ", ".join(f"${{{known}}}" for known in FORMAT_VARIABLES)
+            raise ValueError(f"unknown variable ${{{name}}}, known are {known}")
+    if "topic" not in names:
+        raise ValueError("without ${topic} every source topic would get the same name")
+    return _check_name_part(_VARIABLE.sub("", text)) and text
+
+
+def _check_name_part(text: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]+", text or "-"):
+        raise ValueError("a topic name has only the characters a-z A-Z 0-9 . _ -")
+    if text.startswith((STATE_TOPIC_PREFIX, "__")):
+        raise ValueError("names that begin so are never mirrored")
+    return text or "-"
+
+
+def _as_milliseconds(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("neither a time such as 2026-11-01T00:00:00Z nor ms") from None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError("a time needs its zone, such as a final Z")
+        return round(value.timestamp() * 1000)
+    return value
+
+
+Pattern: TypeAlias = Annotated[str, AfterValidator(_check_pattern)]
+Patterns: TypeAlias = Annotated[
+    tuple[Pattern, ...], Strict(strict=False), BeforeValidator(_as_entries)
+]
+Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+Texts: TypeAlias = dict[str, Text]
+AliasName: TypeAlias = Annotated[
+    Alias, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+]
+MegaBytes: TypeAlias = Annotated[int, Field(ge=1024, le=REQUEST_BYTES_LIMIT)]
+
+
+class SecurityConfig(_Frozen):
+    """How to talk to a cluster."""
+
+    protocol: Annotated[Literal["PLAINTEXT"], Field(title="Protocol")] = "PLAINTEXT"
+    """Only PLAINTEXT so far; SSL and SASL are refused rather than half done."""
+
+
+class ClusterConfig(_Frozen):
+    """A Kafka cluster and how to reach it."""
+
+    bootstrap: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_address)], ...],
+        Strict(strict=False),
+        BeforeValidator(_as_entries),
+        Field(title="Bootstrap addresses", min_length=1),
+    ]
+    """Addresses `host:port` of some brokers; the rest is learned from them."""
+    security: Annotated[SecurityConfig, Field(title="Security")] = SecurityConfig()
+    """Protocol and credentials."""
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The bootstrap addresses as hosts and ports, IPv6 without its brackets."""
+        parts = (address.rpartition(":") for address in self.bootstrap)
+        return tuple(Endpoint(host.strip("[]"), int(port)) for host, _, port in parts)
+
+
+class SparkConfig(_Frozen):
+    """The Spark that copies."""
+
+    master: Annotated[str, Field(title="Master", min_length=1)] = "local[*]"
+    """`local[*]`, `spark://host:port`, `yarn` or `k8s://...`."""
+    task_cpus: Annotated[float, Field(title="CPUs of a task", ge=0.01, le=64)] = 0.25
+    """Lanes mostly wait for the network, so that more of them than cores may run at once."""
+    conf: Annotated[Texts, Field(title="Spark settings")] = {}
+    """Any Spark setting; wins over what Heliostat sets."""
+
+
+class PrefixNaming(_Frozen):
+    """Target name = prefix + source name."""
+
+    prefix: Annotated[str, Field(title="Prefix", min_length=1), AfterValidator(_check_name_part)]
+    """Put before each source name, such as `summit.`."""
+
+
+class FormatNaming(_Frozen):
+    """Target name by a format."""
+
+    format: Annotated[str, Field(title="Format"), AfterValidator(_check_format)]
+    """Such as `${source}.${topic}`; `source` is the alias of the source cluster."""
+
+
+class StartAt(_Frozen):
+    """Start at a time."""
+
+    timestamp: Annotated[
+        int,
+        BeforeValidator(_as_milliseconds, json_schema_input_type=int | datetime),
+        Field(title="Time", ge=0),
+    ]
+    """A time such as `2026-11-01T00:00:00Z`, or milliseconds since the epoch."""
+
+
+def _naming_kind(value: Any) -> str | None:
+    if isinstance(value, PrefixNaming) or (isinstance(value, dict) and "prefix" in value):
+        both = isinstance(value, dict) and "format" in value
+        return None if both else ":prefix"
+    if isinstance(value, FormatNaming) or (isinstance(value, dict) and "format" in value):
+        return ":format"
+    return ":same" if value == "same" else None
+
+
+def _start_kind(value: Any) -> str | None:
+    if isinstance(value, StartAt) or (isinstance(value, dict) and "timestamp" in value):
+        return ":timestamp"
+    return ":word" if value in ("earliest", "latest") else None
+
+
+Naming: TypeAlias = Annotated[
+    Annotated[Literal["same"], Tag(":same")]
+    | Annotated[PrefixNaming, Tag(":prefix")]
+    | Annotated[FormatNaming, Tag(":format")],
+    Discriminator(
+        _naming_kind,
+        custom_error_type="naming",
+        custom_error_message='must be same, {prefix: "..."} or {format: "...${topic}"}',
+    ),
+]
+Start: TypeAlias = Annotated[
+    Annotated[Literal["earliest", "latest"], Tag(":word")] | Annotated[StartAt, Tag(":timestamp")],
+    Discriminator(
+        _start_kind,
+        custom_error_type="start",
+        custom_error_message="must be earliest, latest or {timestamp: ...}",
+    ),
+]
+
+
+def _count_kind(value: Any) -> str:
+    return ":auto" if isinstance(value, str) else ":int"
+
+
+class TopicsConfig(_Frozen):
+    """Which topics, under which names, with which settings."""
+
+    include: Annotated[Patterns, Field(title="Include")] = ()
+    """Names or regular expressions that match a whole name; a plain name is that name only.
+    Nothing is mirrored that is not named here."""
+    exclude: Annotated[Patterns, Field(title="Exclude")] = ()
+    """Names or regular expressions; wins over `include`. Brokers' and state topics always are."""
+    naming: Annotated[Naming, Field(title="Naming")] = "same"
+    """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
+    start: Annotated[Start, Field(title="Start")] = "earliest"
+    """Where a new mirror begins; partitions that are added later begin at their beginning."""
+    replication_factor: Annotated[
+        int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
+    ] = None
+    """Of created topics; null = the source's, but not more than the target has brokers."""
+    config_exclude: Annotated[Patterns, Field(title="Excluded settings")] = CONFIG_EXCLUDE_DEFAULT
+    """Topic settings that are never synced: names or regular expressions."""
+    config_set: Annotated[Texts, Field(title="Pinned settings")] = {}
+    """Topic settings that every mirror of this link has at the target; win over the source's."""
+    sync_configs: Annotated[bool, Field(title="Sync settings")] = True
+    """Whether settings follow the source after creation, unset ones included."""
+    sync_broker_values: Annotated[bool, Field(title="Sync effective values")] = False
+    """Also sync what the source's topics inherit from their brokers' settings, such as retention
+    and `min.compaction.lag.ms`, where the target's brokers would give another value."""
+    refresh_interval_s: Annotated[float, Field(title="Refresh interval", ge=0.1, le=86_400)] = 10
+    """Seconds between looks at new topics, new partitions and changed settings."""
+
+    def name_format(self) -> str:
+        """The naming as one format with `${topic}` in it."""
+        if isinstance(self.naming, PrefixNaming):
+            return self.naming.prefix + "${topic}"
+        return self.naming.format if isinstance(self.naming, FormatNaming) else "${topic}"
+
+
+class RecordsConfig(_Frozen):
+    """How batches of records cross."""
+
+    compression: Annotated[
+        Literal["keep", "none", "gzip", "snappy", "lz4", "zstd"], Field(title="Compression")
+    ] = "keep"
+    """Of batches that are joined; whole batches always keep theirs."""
+    join_below_bytes: Annotated[int, Field(title="Join below", ge=0, le=REQUEST_BYTES_LIMIT)] = (
+        16_384
+    )
+    """Batches smaller than this are joined with what the same fetch returned; 0 = never."""
+    join_bytes_max: Annotated[MegaBytes, Field(title="Joined batch")] = 1_048_576
+    """The largest batch that joining makes, in bytes; a topic's own limit may be lower."""
+    fetch_bytes_max: Annotated[int, Field(title="Fetch", ge=1024, le=FETCH_BYTES_LIMIT)] = (
+        33_554_432
+    )
+    """Bytes that one fetch may return."""
+    partition_fetch_bytes_max: Annotated[MegaBytes, Field(title="Fetch of a partition")] = 1_048_576
+    """Bytes that one fetch may return of one partition; one whole batch comes in any case."""
+    in_flight_max: Annotated[int, Field(title="In flight", ge=1, le=IN_FLIGHT_LIMIT)] = 5
+    """Produce requests under way to one broker."""
+
+
+class LanesConfig(_Frozen):
+    """How partitions are spread over Spark tasks."""
+
+    count: Annotated[
+        Annotated[Literal["auto"], Tag(":auto")]
+        | Annotated[int, Field(ge=1, le=10_000), Tag(":int")],
+        Discriminator(_count_kind),
+        Field(title="Lanes"),
+    ] = "auto"
+    """Spark tasks at once; `auto` = as many as the session can run."""
+    round_s: Annotated[float, Field(title="Round", ge=1, le=3600)] = 30
+    """Seconds that one Spark job of a lane lasts at most."""
+
+
+class StateConfig(_Frozen):
+    """The link's own topics at the target."""
+
+    replication_factor: Annotated[
+        int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
+    ] = None
+    """Null = 3, but not more than the target has brokers."""
+
+
+class LinkSettings(_Frozen):
+    """What a link may set and `defaults` may set for all links."""
+
+    topics: Annotated[TopicsConfig, Field(title="Topics")] = TopicsConfig()
+    """Selection, naming and settings."""
+    records: Annotated[RecordsConfig, Field(title="Records")] = RecordsConfig()
+    """Copying."""
+    lanes: Annotated[LanesConfig, Field(title="Lanes")] = LanesConfig()
+    """Distribution over Spark."""
+    state: Annotated[StateConfig, Field(title="State")] = StateConfig()
+    """State topics."""
+
+
+class LinkConfig(LinkSettings):
+    """A link joins a source cluster to a target cluster."""
+
+    name: Annotated[
+        LinkName, Field(title="Name", pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*$", max_length=100)
+    ]
+    """Names the link's state topics: letters, digits and `-`."""
+    source: Annotated[AliasName, Field(title="Source")]
+    """Alias of the cluster to copy from."""
+    target: Annotated[AliasName, Field(title="Target")]
+    """Alias of the cluster to copy to."""
+
+
+class Config(_Frozen):
+    """Clusters and the links between them."""
+
+    clusters: Annotated[dict[AliasName, ClusterConfig], Field(title="Clusters", min_length=1)]
+    """Each cluster under its alias."""
+    spark: Annotated[SparkConfig, Field(title="Spark")] = SparkConfig()
+    """Where Spark runs."""
+    defaults: Annotated[LinkSettings, Field(title="Defaults")] = LinkSettings()
+    """What links have that they do not set themselves; maps are merged key by key."""
+    links: Annotated[
+        tuple[LinkConfig, ...], Strict(strict=False), Field(title="Links", min_length=1)
+    ]
+    """The links."""
+
+    def link(self, name: str) -> LinkConfig:
+        """The link of that name.
+
+        Raises
+        ------
+        KeyError
+            There is none.
+        """
+        for link in self.links:
+            if link.name == name:
+                return link
+        raise KeyError(name)

@@ -1,0 +1,40 @@
+"""Names or regular expressions: how the entries of every include and exclude list are read."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+PATTERN_CHARACTERS_MAX = 10_000
+"""A longer entry is a mistake (a whole list pasted as one string), not an expression."""
+
+
+def is_plain_name(entry: str) -> bool:
+    """Whether an entry has only characters that topic names may have.
+
+    Such an entry is taken as that one name: in `lsst.sal.ESS` a dot is a dot. Everything else is a
+    regular expression that must match the whole name.
+    """
+    return _NAME.fullmatch(entry) is not None
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(entry: str) -> re.Pattern[str]:
+    """Compile an entry; use `fullmatch` on the result.
+
+    Raises
+    ------
+    ValueError
+        It is empty, too long or no regular expression; the text says why.
+    """
+    if not entry:
+        raise ValueError("an empty entry matches nothing")
+    if len(entry) > PATTERN_CHARACTERS_MAX:
+        raise ValueError(f"longer than {PATTERN_CHARACTERS_MAX} characters")
+    if is_plain_name(entry):
+        return re.compile(re.escape(entry))
+    try:
+        return re.compile(entry)
+    except (re.error, RecursionError, OverflowError) as problem:
+        raise ValueError(f"bad regex: {problem}") from None
