@@ -1,0 +1,33 @@
+"""Everything asked of a cluster that is not the hot path: topics, settings, offsets, ids.
+
+`ClusterAdmin` is the door and the one adapter over kafka-python; answers are frozen values of ours
+and an item that failed is a `BrokerError` in its place, never the failure of its neighbours.
+"""
+
+from heliostat.clusters.admin.cluster_admin import ClusterAdmin
+from heliostat.clusters.admin.values import (
+    EARLIEST,
+    LATEST,
+    NO_OFFSET,
+    BrokerInfo,
+    ConfigEntry,
+    ConfigSource,
+    ListedOffset,
+    NewTopic,
+    PartitionInfo,
+    TopicInfo,
+)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "NO_OFFSET",
+    "BrokerInfo",
+    "ClusterAdmin",
+    "ConfigEntry",
+    "ConfigSource",
+    "ListedOffset",
+    "NewTopic",
+    "PartitionInfo",
+    "TopicInfo",
+]

@@ -1,0 +1,112 @@
+"""The only place that touches kafka-python's admin client.
+
+Requests are built from its protocol classes and sent through its connection manager: its public
+methods raise for the first item that failed, and the others' answers would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import BrokerResponseError, KafkaError
+from kafka.protocol.metadata import MetadataRequest
+
+from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
+from heliostat.names import BrokerId
+
+REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
+NOT_CONTROLLER = 41
+
+
+class Caller:
+    """Sends one request and answers its response, or raises our errors.
+
+    Raises
+    ------
+    ConnectionLost
+        From every method: no broker could be reached, or none answered in time.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        client_id: str,
+        *,
+        connect_timeout_s: float,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        self.bootstrap = tuple(bootstrap)
+        self.timeout_ms = request_timeout_ms
+        self._controller: int | None = None
+        try:
+            self._client = KafkaAdminClient(
+                bootstrap_servers=list(bootstrap),
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                bootstrap_timeout_ms=round(connect_timeout_s * 1000),
+            )
+        except (KafkaError, OSError, ValueError) as error:
+            raise self._lost(error) from error
+
+    def close(self) -> None:
+        """Close connections and the client's thread."""
+        self._client.close()
+
+    def send(self, request: Any, broker: BrokerId | int | None = None) -> Any:
+        """Send to a broker, or to whichever has least to do.
+
+        Raises
+        ------
+        BrokerError
+            The broker does not know this request.
+        """
+        manager = self._client._manager  # noqa: SLF001 - its public methods lose answers, see above
+        try:
+            return manager.run(manager.send, request, broker)
+        except BrokerResponseError as error:
+            raise BrokerError(str(error), kafka_code=error.errno or -1) from error
+        except (KafkaError, OSError, RuntimeError) as error:
+            raise self._lost(error) from error
+
+    def send_to_controller(self, request: Any) -> Any:
+        """Send to the controller (with KRaft any broker forwards; ZooKeeper's must be found)."""
+        if self._controller is None:
+            self._controller = self.metadata([]).controller_id
+        response = self.send(request, None if self._controller == -1 else self._controller)
+        rows = getattr(response, "topics", None) or getattr(response, "results", None) or ()
+        if any(row.error_code == NOT_CONTROLLER for row in rows):
+            self._controller = self.metadata([]).controller_id
+            response = self.send(request, self._controller)
+        return response
+
+    def metadata(self, topics: Sequence[str] | None) -> Any:
+        """Metadata of topics, of all (None) or of none (empty), creating none of them."""
+        kind = MetadataRequest.MetadataRequestTopic
+        rows = None if topics is None else [kind(name=name) for name in topics]
+        return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
+
+    def _lost(self, error: Exception) -> ConnectionLost:
+        return ConnectionLost(
+            f"cannot talk to the cluster at {', '.join(self.bootstrap)}: "
+            f"{type(error).__name__}: {error}",
+            hint="check the bootstrap addresses and that the brokers run",
+        )
+
+
+def error_of(code: int, what: str, message: str | None = None) -> BrokerError | None:
+    """A row's error code as a value; None for success.
+
+    Parameters
+    ----------
+    what
+        What failed, such as `create topic ESS`.
+    message
+        The broker's own words, if it sent any.
+    """
+    if code == 0:
+        return None
+    known = KAFKA_ERRORS.get(code)
+    name = known.name if known is not None else f"error {code}"
+    return BrokerError(f"{what}: {message or name}", kafka_code=code)

@@ -1,0 +1,193 @@
+"""One cluster's door for everything but the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from heliostat.clusters.admin import config_calls, offset_calls, topic_calls
+from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
+from heliostat.clusters.admin.values import (
+    LATEST,
+    BrokerInfo,
+    ConfigEntry,
+    ListedOffset,
+    NewTopic,
+    TopicInfo,
+)
+from heliostat.errors import BrokerError, ProtocolError
+from heliostat.names import (
+    BrokerId,
+    ClusterId,
+    Offset,
+    ProducerId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+
+CONNECT_TIMEOUT_S = 30.0  # a cluster that restarts is back in less
+
+
+class ClusterAdmin:
+    """Ask and change a cluster; safe to share between threads; close it when done.
+
+    Every method raises `ConnectionLost` when no broker answers. What concerns many items answers
+    for each of them: a value, or the `BrokerError` in its place.
+
+    Parameters
+    ----------
+    bootstrap
+        Addresses `host:port` of some of its brokers.
+    client_id
+        Seen in the brokers' logs and quotas.
+    connect_timeout_s
+        How long to look for a first broker.
+
+    Raises
+    ------
+    ConnectionLost
+        None of the brokers could be reached in time.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        client_id: str = "heliostat-admin",
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:
+        self._caller = Caller(
+            bootstrap,
+            client_id,
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_ms=request_timeout_ms,
+        )
+        self._leaders = offset_calls.Leaders(self._caller)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections and the client's thread."""
+        self._caller.close()
+
+    def cluster_id(self) -> ClusterId:
+        """The id the cluster got when it was formatted."""
+        cluster_id = self._caller.metadata([]).cluster_id
+        if not cluster_id:
+            raise ProtocolError("the cluster has no id", bootstrap=self._caller.bootstrap)
+        return ClusterId(cluster_id)
+
+    def brokers(self) -> tuple[BrokerInfo, ...]:
+        """The brokers that are alive, by id."""
+        rows = self._caller.metadata([]).brokers
+        found = [BrokerInfo(BrokerId(r.node_id), r.host, r.port, r.rack) for r in rows]
+        return tuple(sorted(found, key=lambda broker: broker.broker_id))
+
+    def describe_topics(
+        self, names: Iterable[TopicName] | None = None
+    ) -> Mapping[TopicName, TopicInfo]:
+        """Topics by name; all that we may see without `names`.
+
+        A named topic that is missing or forbidden is there with its `error`.
+        """
+        return topic_calls.describe(self._caller, names)
+
+    def describe_configs(
+        self, topics: Iterable[TopicName], keys: Sequence[str] | None = None
+    ) -> Mapping[TopicName, Mapping[str, ConfigEntry] | BrokerError]:
+        """Settings in effect of topics with where each comes from; only `keys` if given."""
+        return config_calls.describe_topics(self._caller, topics, keys)
+
+    def describe_broker_configs(self, broker: BrokerId | None = None) -> Mapping[str, ConfigEntry]:
+        """Settings in effect of a broker, the one with the lowest id by default.
+
+        Raises
+        ------
+        BrokerError
+            No right to see them.
+        """
+        chosen = self.brokers()[0].broker_id if broker is None else broker
+        return config_calls.describe_broker(self._caller, chosen)
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> Mapping[TopicName, TopicId | BrokerError | None]:
+        """Create topics; each with its id (None before Kafka 2.8), or its error.
+
+        The controller has them when this returns; other brokers learn of them a little later.
+        """
+        return topic_calls.create(self._caller, topics, validate_only=validate_only)
+
+    def grow_partitions(
+        self, partitions: Mapping[TopicName, int]
+    ) -> Mapping[TopicName, BrokerError | None]:
+        """Raise topics to that many partitions; None where it was done."""
+        return topic_calls.grow(self._caller, partitions)
+
+    def delete_topics(self, topics: Iterable[TopicName]) -> Mapping[TopicName, BrokerError | None]:
+        """Delete topics with all that is in them; None where it was done."""
+        return topic_calls.delete(self._caller, topics)
+
+    def alter_configs(
+        self,
+        changes: Mapping[TopicName, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> Mapping[TopicName, BrokerError | None]:
+        """Set settings of topics, unset those given as None; all others stay (KIP-339)."""
+        return config_calls.alter_topics(self._caller, changes, validate_only=validate_only)
+
+    def list_offsets(
+        self, specs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, ListedOffset | BrokerError]:
+        """Offsets by `EARLIEST`, `LATEST` (the high watermark) or a time in ms since the epoch.
+
+        By time it is the first record at or after it; `NO_OFFSET` where there is none.
+        """
+        return offset_calls.list_offsets(self._caller, self._leaders, specs)
+
+    def list_log_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Offset | BrokerError]:
+        """Log ends including what is not replicated yet: where the next append would go (I4).
+
+        A leader tells the end beyond the high watermark only to replica id -2 (`ReplicaManager`).
+        """
+        answers = offset_calls.list_offsets(
+            self._caller,
+            self._leaders,
+            dict.fromkeys(partitions, LATEST),
+            replica_id=offset_calls.DEBUGGING_CONSUMER,
+        )
+        return {p: a if isinstance(a, BrokerError) else a.offset for p, a in answers.items()}
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, Offset]
+    ) -> Mapping[TopicPartition, Offset | BrokerError]:
+        """Delete records before an offset (-1: all up to the high watermark); the new log starts.
+
+        Answers `POLICY_VIOLATION` for a topic whose `cleanup.policy` has no `delete`.
+        """
+        return offset_calls.delete_records(self._caller, self._leaders, before)
+
+    def init_producer_id(self) -> ProducerId:
+        """A fresh producer id, at epoch 0 (InitProducerId without a transactional id).
+
+        Raises
+        ------
+        BrokerError
+            The broker gave none.
+        """
+        return offset_calls.init_producer_id(self._caller)

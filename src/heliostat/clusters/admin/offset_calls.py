@@ -1,0 +1,204 @@
+"""Questions that only a partition's leader answers: offsets, deletion of records; producer ids."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from kafka.protocol.admin import DeleteRecordsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from heliostat.clusters.admin import topic_calls
+from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.values import ListedOffset
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+)
+
+CONSUMER = -1  # replica id of a client
+DEBUGGING_CONSUMER = -2  # replica id that sees the log's end beyond the high watermark
+NO_LEADER = 5
+LOAD_IN_PROGRESS = 14  # a broker that was just started first fetches a block of ids
+PRODUCER_ID_TRIES = 100  # 10 s, far more than fetching a block takes
+PRODUCER_ID_PAUSE_S = 0.1
+LEADER_LOOKUPS = 2  # the second after metadata that was stale
+NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # ignored without a transactional id, must be positive
+
+_Answer = TypeVar("_Answer")
+_Answers = dict[TopicPartition, _Answer | BrokerError]
+
+
+class Leaders:
+    """Who leads which partition, as last seen."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._leaders: dict[TopicPartition, BrokerId] = {}
+
+    def ask_each(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[BrokerId, list[TopicPartition]], _Answers[_Answer]],
+    ) -> _Answers[_Answer]:
+        """Ask every leader once, and once more where leadership had moved meanwhile.
+
+        A partition without a leader, or whose leader cannot be reached, has an error as its answer.
+        """
+        pending = sorted(set(partitions))
+        answers: _Answers[_Answer] = {}
+        for _ in range(LEADER_LOOKUPS):
+            self._look_up([p for p in pending if p not in self._leaders], answers)
+            led: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
+            for partition in pending:
+                if partition in self._leaders:
+                    led[self._leaders[partition]].append(partition)
+            for leader, those in led.items():
+                answers.update(_asked(ask, leader, those))
+            pending = [p for p in pending if _is_stale(answers.get(p))]
+            for partition in pending:
+                self._leaders.pop(partition, None)
+            if not pending:
+                break
+        return answers
+
+    def _look_up(self, partitions: list[TopicPartition], answers: _Answers[_Answer]) -> None:
+        if not partitions:
+            return
+        topics = topic_calls.describe(self._caller, {p.topic for p in partitions})
+        for topic in topics.values():
+            for info in topic.partitions:
+                if info.leader is not None:
+                    self._leaders[TopicPartition(topic.name, info.partition)] = info.leader
+        for partition in partitions:
+            if partition not in self._leaders:
+                found = topics.get(partition.topic)
+                error = None if found is None else found.error
+                answers[partition] = error or BrokerError(
+                    f"{partition} has no leader", kafka_code=NO_LEADER
+                )
+
+
+def _asked(
+    ask: Callable[[BrokerId, list[TopicPartition]], _Answers[_Answer]],
+    leader: BrokerId,
+    partitions: list[TopicPartition],
+) -> _Answers[_Answer]:
+    try:
+        return ask(leader, partitions)
+    except ConnectionLost as lost:
+        error = BrokerError(f"leader {leader} does not answer: {lost.text}", kafka_code=NO_LEADER)
+        return dict.fromkeys(partitions, error)
+
+
+def _is_stale(answer: object) -> bool:
+    return isinstance(answer, BrokerError) and answer.kafka.stale_metadata
+
+
+def list_offsets(
+    caller: Caller,
+    leaders: Leaders,
+    specs: Mapping[TopicPartition, int],
+    *,
+    replica_id: int = CONSUMER,
+) -> dict[TopicPartition, ListedOffset | BrokerError]:
+    """ListOffsets by spec: `EARLIEST`, `LATEST` or a time in ms."""
+
+    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[ListedOffset]:
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        topics: dict[TopicName, list[Any]] = defaultdict(list)
+        for partition in partitions:
+            topics[partition.topic].append(
+                kind.ListOffsetsPartition(
+                    partition_index=partition.partition, timestamp=specs[partition]
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=replica_id,
+            isolation_level=0,
+            topics=[kind(name=name, partitions=rows) for name, rows in topics.items()],
+            timeout_ms=caller.timeout_ms,
+            min_version=1,
+        )
+        return {
+            TopicPartition(TopicName(topic.name), PartitionId(row.partition_index)): _listed(
+                topic.name, row
+            )
+            for topic in caller.send(request, leader).topics
+            for row in topic.partitions
+        }
+
+    return leaders.ask_each(specs, ask)
+
+
+def _listed(topic: str, row: Any) -> ListedOffset | BrokerError:
+    error = error_of(row.error_code, f"list offsets of {topic}-{row.partition_index}")
+    return error or ListedOffset(
+        offset=Offset(row.offset),
+        timestamp_ms=row.timestamp,
+        leader_epoch=LeaderEpoch(getattr(row, "leader_epoch", -1)),
+    )
+
+
+def delete_records(
+    caller: Caller, leaders: Leaders, before: Mapping[TopicPartition, Offset]
+) -> dict[TopicPartition, Offset | BrokerError]:
+    """Delete what lies before an offset; answers the new start of each log."""
+
+    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[Offset]:
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        topics: dict[TopicName, list[Any]] = defaultdict(list)
+        for partition in partitions:
+            topics[partition.topic].append(
+                kind.DeleteRecordsPartition(
+                    partition_index=partition.partition, offset=before[partition]
+                )
+            )
+        request = DeleteRecordsRequest(
+            topics=[kind(name=name, partitions=rows) for name, rows in topics.items()],
+            timeout_ms=caller.timeout_ms,
+        )
+        return {
+            TopicPartition(TopicName(topic.name), PartitionId(row.partition_index)): error_of(
+                row.error_code, f"delete records of {topic.name}-{row.partition_index}"
+            )
+            or Offset(row.low_watermark)
+            for topic in caller.send(request, leader).topics
+            for row in topic.partitions
+        }
+
+    return leaders.ask_each(before, ask)
+
+
+def init_producer_id(caller: Caller) -> ProducerId:
+    """A producer id that no other producer of this cluster has.
+
+    Raises
+    ------
+    BrokerError
+        The broker gave none.
+    """
+    request = InitProducerIdRequest(
+        transactional_id=None,
+        transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    for _ in range(PRODUCER_ID_TRIES):
+        response = caller.send(request)
+        error = error_of(response.error_code, "get a producer id")
+        if error is None:
+            return ProducerId(response.producer_id)
+        if error.kafka_code != LOAD_IN_PROGRESS:
+            break
+        time.sleep(PRODUCER_ID_PAUSE_S)
+    raise error

@@ -1,0 +1,123 @@
+"""Topics: describe, create, grow, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+
+from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.values import NewTopic, PartitionInfo, TopicInfo
+from heliostat.errors import BrokerError
+from heliostat.names import BrokerId, LeaderEpoch, PartitionId, TopicId, TopicName
+
+NO_ID = TopicId(int=0)
+
+
+def describe(caller: Caller, names: Iterable[TopicName] | None) -> dict[TopicName, TopicInfo]:
+    """Metadata of the named topics, or of all that we may see."""
+    response = caller.metadata(None if names is None else sorted(set(names)))
+    return {TopicName(row.name): _topic(row) for row in response.topics}
+
+
+def _topic(row: Any) -> TopicInfo:
+    name = TopicName(row.name)
+    partitions = sorted((_partition(name, part) for part in row.partitions), key=_number)
+    topic_id = getattr(row, "topic_id", None)
+    return TopicInfo(
+        name=name,
+        topic_id=None if topic_id in {None, NO_ID} else topic_id,
+        partitions=tuple(partitions),
+        is_internal=bool(row.is_internal),
+        error=error_of(row.error_code, f"describe topic {name}"),
+    )
+
+
+def _partition(topic: TopicName, row: Any) -> PartitionInfo:
+    return PartitionInfo(
+        partition=PartitionId(row.partition_index),
+        leader=BrokerId(row.leader_id) if row.leader_id >= 0 else None,
+        leader_epoch=LeaderEpoch(getattr(row, "leader_epoch", -1)),
+        replicas=tuple(BrokerId(node) for node in row.replica_nodes),
+        isr=tuple(BrokerId(node) for node in row.isr_nodes),
+        error=error_of(row.error_code, f"describe partition {topic}-{row.partition_index}"),
+    )
+
+
+def _number(partition: PartitionInfo) -> int:
+    return partition.partition
+
+
+def create(
+    caller: Caller, topics: Iterable[NewTopic], *, validate_only: bool
+) -> dict[TopicName, TopicId | BrokerError | None]:
+    """Create topics; each with its new id (None before Kafka 2.8) or its error."""
+    kind = CreateTopicsRequest.CreatableTopic
+    rows = [
+        kind(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            assignments=[],
+            configs=[
+                kind.CreatableTopicConfig(name=key, value=value)
+                for key, value in sorted(topic.configs.items())
+            ],
+        )
+        for topic in topics
+    ]
+    if not rows:
+        return {}
+    response = caller.send_to_controller(
+        CreateTopicsRequest(topics=rows, timeout_ms=caller.timeout_ms, validate_only=validate_only)
+    )
+    return {TopicName(row.name): _created(row) for row in response.topics}
+
+
+def _created(row: Any) -> TopicId | BrokerError | None:
+    error = error_of(row.error_code, f"create topic {row.name}", row.error_message)
+    if error is not None:
+        return error
+    topic_id: TopicId | None = getattr(row, "topic_id", None)
+    return None if topic_id == NO_ID else topic_id
+
+
+def grow(
+    caller: Caller, partitions: Mapping[TopicName, int]
+) -> dict[TopicName, BrokerError | None]:
+    """Raise topics to a number of partitions."""
+    kind = CreatePartitionsRequest.CreatePartitionsTopic
+    if not partitions:
+        return {}
+    rows = [kind(name=name, count=n, assignments=None) for name, n in sorted(partitions.items())]
+    response = caller.send_to_controller(
+        CreatePartitionsRequest(topics=rows, timeout_ms=caller.timeout_ms, validate_only=False)
+    )
+    return {
+        TopicName(row.name): error_of(
+            row.error_code, f"add partitions to topic {row.name}", row.error_message
+        )
+        for row in response.results
+    }
+
+
+def delete(caller: Caller, topics: Iterable[TopicName]) -> dict[TopicName, BrokerError | None]:
+    """Delete topics with all that is in them."""
+    kind = DeleteTopicsRequest.DeleteTopicState
+    rows = [kind(name=name) for name in sorted(set(topics))]
+    if not rows:
+        return {}
+    response = caller.send_to_controller(
+        DeleteTopicsRequest(topics=rows, timeout_ms=caller.timeout_ms)
+    )
+    return {
+        TopicName(row.name): error_of(
+            row.error_code, f"delete topic {row.name}", getattr(row, "error_message", None)
+        )
+        for row in response.responses
+    }

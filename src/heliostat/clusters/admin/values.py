@@ -1,0 +1,106 @@
+"""What clusters answer, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from heliostat.errors import BrokerError
+from heliostat.names import BrokerId, LeaderEpoch, Offset, PartitionId, TopicId, TopicName
+
+EARLIEST = -2  # ListOffsets: the log's start
+LATEST = -1  # ListOffsets: the high watermark, or for a replica the log's end
+NO_OFFSET = Offset(-1)
+"""ListOffsets by time: no record is that young."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker that is alive, and where clients reach it."""
+
+    broker_id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition as its cluster's metadata has it.
+
+    `leader` is None and `error` says why while there is no leader.
+    """
+
+    partition: PartitionId
+    leader: BrokerId | None
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    error: BrokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic; with an `error` (no right, no such topic) nothing else is known of it.
+
+    `topic_id` is None on brokers older than 2.8, which have none (KIP-516).
+    """
+
+    name: TopicName
+    topic_id: TopicId | None
+    partitions: tuple[PartitionInfo, ...]
+    is_internal: bool
+    error: BrokerError | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the partition that has most; 0 without partitions."""
+        return max((len(partition.replicas) for partition in self.partitions), default=0)
+
+
+class ConfigSource(IntEnum):
+    """Where a setting's value comes from (`DescribeConfigsResponse.ConfigSource`)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    OTHER = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting in effect; `value` is None where it is secret."""
+
+    value: str | None
+    source: ConfigSource
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the topic itself sets it, rather than inheriting it."""
+        return self.source is ConfigSource.TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 leaves a number to the broker's defaults."""
+
+    name: TopicName
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """Answer of ListOffsets; `offset` is `NO_OFFSET` where no record is young enough."""
+
+    offset: Offset
+    timestamp_ms: int
+    leader_epoch: LeaderEpoch
