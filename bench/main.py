@@ -1,0 +1,120 @@
+"""Compare Heliostat with MirrorMaker 2 on this machine: `bench/compare bulk|tiny`.
+
+Two brokers, one source topic per codec, and one part after another copies it to a fresh target
+topic: MirrorMaker 2 as it comes, MirrorMaker 2 tuned, Heliostat, and what the target can append at
+all. See bench/README.md for what each figure means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import machine
+import peer
+import report
+from clusters import KAFKA_VERSION, java_binary, pair_of_clusters
+from scenarios import PART_NAMES, SCENARIOS, Bench, Scenario
+
+EXIT_UNFINISHED = 1
+Results = dict[str, dict[str, dict[str, Any]]]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/compare", description=__doc__)
+    parser.add_argument("scenario", choices=sorted(SCENARIOS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument("--small", action="store_true", help="a few thousand records: a test")
+    parser.add_argument(
+        "--part",
+        nargs="+",
+        choices=PART_NAMES,
+        default=list(PART_NAMES),
+        help="only these; with --json, the other parts of an existing FILE are kept",
+    )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="only try the settings of MirrorMaker 2 in bench/peer.py",
+    )
+    parser.add_argument("--codec", choices=("none", "lz4"), help="only this codec of the scenario")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    scenario = SCENARIOS[given.scenario]
+    if given.small:
+        scenario = scenario.shrunk()
+    if given.codec:
+        scenario = dataclasses.replace(scenario, codecs=(given.codec,))
+    with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
+        folder = (given.keep or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        return run(given, scenario, folder)
+
+
+def run(given: argparse.Namespace, scenario: Scenario, folder: Path) -> int:
+    """Fill, measure every part for every codec, and report; the report grows part by part."""
+    shape = dataclasses.asdict(scenario)
+    results: Results = report.earlier(given.json, shape) if given.json else {}
+    java = java_binary()
+    with pair_of_clusters() as pair:
+        about = machine.describe(java, KAFKA_VERSION, pair.logs)
+        bench = Bench(scenario=scenario, pair=pair, folder=folder, java=java)
+        for codec in scenario.codecs:
+            note(f"filling {scenario.topic(codec)}: {scenario.records:,} records")
+            pair.fill(scenario, codec)
+            for name, measured in parts(given, bench, codec):
+                results.setdefault(name, {})[codec] = measured
+                if given.json:
+                    write(given, scenario, about, results)
+            pair.forget(scenario, codec)
+    if given.tune:
+        return 0
+    final = report.document(shape, about, results, scenario.codecs)
+    report.show(final, scenario.codecs)
+    return 0 if all(final[name]["finished"] for name in given.part) else EXIT_UNFINISHED
+
+
+def parts(given: argparse.Namespace, bench: Bench, codec: str) -> Any:
+    """Measure part after part (or setting after setting of MirrorMaker 2): name and block."""
+    names = list(peer.CANDIDATES) if given.tune else given.part
+    for name in names:
+        if given.tune:
+            block = bench.mirror_maker("tune", codec, peer.CANDIDATES[name])
+        else:
+            block = bench.measure(name, codec)
+        if block["finished"]:
+            words = f"{block['records_per_s']:,} records/s, "
+            words += f"{block['cpu_s_per_million_records']} CPU s per million records"
+        else:
+            words = f"did not finish: {block['reason']}\n{block.get('output_tail', '')}"
+        note(f"{codec:5} {name}: {words}")
+        yield name, block
+
+
+def write(
+    given: argparse.Namespace, scenario: Scenario, about: dict[str, Any], results: Results
+) -> None:
+    """Write what is known so far."""
+    shape = dataclasses.asdict(scenario)
+    if given.tune:
+        tuning = {"scenario": scenario.name, "machine": about, "tuning": results}
+        report.write(given.json, tuning)
+    else:
+        report.write(given.json, report.document(shape, about, results, scenario.codecs))
+
+
+def note(words: str) -> None:
+    """Say how far we are, apart from the table."""
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

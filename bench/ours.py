@@ -1,0 +1,42 @@
+"""Heliostat as a user runs it: one configuration file, `heliostat run`, stopped by SIGTERM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PREFIX = "ours."
+LINK = "bench"
+
+
+def target_topic(topic: str) -> str:
+    """Where the link's naming puts the topic."""
+    return PREFIX + topic
+
+
+def config(source: str, target: str, topic: str) -> dict[str, Any]:
+    """What a user has to write down, and nothing else: no setting is tuned for the benchmark."""
+    return {
+        "clusters": {"A": {"bootstrap": [source]}, "B": {"bootstrap": [target]}},
+        "spark": {"master": "local[*]"},
+        "links": [
+            {
+                "name": LINK,
+                "source": "A",
+                "target": "B",
+                "topics": {"include": [topic], "naming": {"prefix": PREFIX}},
+            }
+        ],
+    }
+
+
+def command(folder: Path, wanted: dict[str, Any]) -> Sequence[str]:
+    """Write the configuration file and answer the command line that runs it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "heliostat.yaml"
+    file.write_text(yaml.safe_dump(wanted, sort_keys=False))
+    return [sys.executable, "-m", "heliostat.cli.main", "run", "-c", str(file)]

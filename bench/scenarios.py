@@ -1,0 +1,182 @@
+"""What is copied in each scenario, and the parts each replicator runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import limit
+import measure
+import ours
+import peer
+from clusters import Pair, create_topic, log_ends
+from measure import Part
+
+PART_NAMES = ("mm2_default", "mm2_tuned", "ours", "append_limit")
+DEADLINE_S = 600.0
+"""A part is meant to take a few minutes; default MirrorMaker needs two for 4 M records."""
+DEADLINE_SMALL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One shape of source data.
+
+    `record_bytes` is the size of a record's value; keys are null and there are no headers.
+    `batch_records` is how many of them the source holds in a batch.
+    """
+
+    name: str
+    codecs: tuple[str, ...]
+    partitions: int
+    records: int
+    record_bytes: int
+    batch_records: int
+    small: bool = False
+
+    def shrunk(self) -> Scenario:
+        """The same shape with a few thousand records, for the benchmark's own test."""
+        return dataclasses.replace(self, records=SMALL_RECORDS, small=True)
+
+    @property
+    def deadline_s(self) -> float:
+        """When a part is given up."""
+        return DEADLINE_SMALL_S if self.small else DEADLINE_S
+
+    def topic(self, codec: str) -> str:
+        """The source topic that holds it."""
+        return f"{self.name}-{codec}"
+
+
+SMALL_RECORDS = 8_000
+SENDERS = 2
+"""Processes that measure what the target can append; more were not faster on 2 cores."""
+
+SCENARIOS = {
+    "bulk": Scenario(
+        name="bulk",
+        codecs=("none", "lz4"),
+        partitions=4,
+        records=4_000_000,
+        record_bytes=500,
+        batch_records=128,  # 64 KB
+    ),
+    # Eight partitions, so that requests can carry several one-record batches at once: a broker
+    # takes only one batch of a partition in a request. 2 M records keep tuned MirrorMaker busy for
+    # about half a minute.
+    "tiny": Scenario(
+        name="tiny",
+        codecs=("none",),
+        partitions=8,
+        records=2_000_000,
+        record_bytes=200,
+        batch_records=1,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run of one scenario between two running clusters."""
+
+    scenario: Scenario
+    pair: Pair
+    folder: Path
+    java: Path
+
+    def measure(self, name: str, codec: str) -> dict[str, Any]:
+        """Run one part for one codec on freshly made topics and answer its block."""
+        if name == "mm2_default":
+            return self.mirror_maker(name, codec, {})
+        if name == "mm2_tuned":
+            best = peer.TUNED[self.scenario.name]
+            return {**self.mirror_maker(name, codec, peer.CANDIDATES[best]), "settings": best}
+        return self.heliostat(codec) if name == "ours" else self.append_limit(codec)
+
+    def mirror_maker(self, name: str, codec: str, settings: Mapping[str, str]) -> dict[str, Any]:
+        """MirrorMaker 2 with these settings beyond the necessary ones."""
+        topic = self.scenario.topic(codec)
+        folder = self.folder / f"{name}-{codec}"
+        wanted = peer.properties(self.pair.source, self.pair.target, topic, codec, settings)
+        total = sum(self._source_ends(codec).values())
+        return self._run(
+            name,
+            codec,
+            peer.command(self.java, folder, wanted),
+            peer.target_topic(topic),
+            records_total=total,
+        )
+
+    def _source_ends(self, codec: str) -> dict[int, int]:
+        topic = self.scenario.topic(codec)
+        return log_ends(self.pair.source, topic, self.scenario.partitions)
+
+    def heliostat(self, codec: str) -> dict[str, Any]:
+        """Heliostat as it comes; its target must have the source's end offsets."""
+        topic = self.scenario.topic(codec)
+        wanted = ours.config(self.pair.source, self.pair.target, topic)
+        command = ours.command(self.folder / f"ours-{codec}", wanted)
+        return self._run(
+            "ours", codec, command, ours.target_topic(topic), ends=self._source_ends(codec)
+        )
+
+    def append_limit(self, codec: str) -> dict[str, Any]:
+        """The better of the two shapes, with both under `shapes`."""
+        shapes = {shape: self._append(codec, shape) for shape in ("as_source", "joined")}
+        best = max(shapes, key=lambda shape: shapes[shape].get("records_per_s", 0))
+        return {**shapes[best], "shape": best, "shapes": shapes}
+
+    def _append(self, codec: str, shape: str) -> dict[str, Any]:
+        scenario = self.scenario
+        source_topic = scenario.topic(codec)
+        topic = f"limit.{source_topic}"
+        batch = limit.shaped(self.pair.source, source_topic, shape)
+        _, total = limit.plan(batch, scenario.partitions, scenario.records)
+        command = limit.command(
+            source=self.pair.source,
+            source_topic=source_topic,
+            target=self.pair.target,
+            target_topic=topic,
+            partitions=scenario.partitions,
+            records=scenario.records,
+            senders=SENDERS,
+            shape=shape,
+        )
+        return self._run(
+            f"append_limit-{shape}", codec, command, topic, records_total=total, create=True
+        )
+
+    def _run(
+        self,
+        name: str,
+        codec: str,
+        command: Sequence[str],
+        target_topic: str,
+        *,
+        ends: Mapping[int, int] | None = None,
+        records_total: int = 0,
+        create: bool = False,
+    ) -> dict[str, Any]:
+        keep = self.scenario.topic(codec)
+        self.pair.clear(keep)
+        if create:
+            create_topic(self.pair.target, target_topic, self.scenario.partitions)
+        part = Part(
+            name=name,
+            command=command,
+            environment={},
+            folder=self.folder / f"{name}-{codec}",
+            topic=target_topic,
+            partitions=self.scenario.partitions,
+            records_total=sum(ends.values()) if ends is not None else records_total,
+            record_bytes=self.scenario.record_bytes,
+            deadline_s=self.scenario.deadline_s,
+            ends=ends,
+        )
+        try:
+            return measure.run(part, self.pair.brokers())
+        finally:
+            self.pair.clear(keep)
