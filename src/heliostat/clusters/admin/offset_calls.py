@@ -193,12 +193,13 @@ def init_producer_id(caller: Caller) -> ProducerId:
         producer_id=-1,
         producer_epoch=-1,
     )
+    response = caller.send(request)
     for _ in range(PRODUCER_ID_TRIES):
-        response = caller.send(request)
-        error = error_of(response.error_code, "get a producer id")
-        if error is None:
-            return ProducerId(response.producer_id)
-        if error.kafka_code != LOAD_IN_PROGRESS:
+        if response.error_code != LOAD_IN_PROGRESS:
             break
         time.sleep(PRODUCER_ID_PAUSE_S)
-    raise error
+        response = caller.send(request)
+    error = error_of(response.error_code, "get a producer id")
+    if error is not None:
+        raise error
+    return ProducerId(response.producer_id)

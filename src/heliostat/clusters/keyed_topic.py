@@ -1,0 +1,244 @@
+"""A compacted topic of one partition as a small durable map: string keys, JSON objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.errors import BrokerResponseError, KafkaError
+
+from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
+from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
+from heliostat.names import Offset, TopicName
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+
+ANSWER_TIMEOUT_S = 60.0  # a broker that restarts is back in less
+POLL_S = 0.5  # a stopped broker is noticed, and a deadline kept, within this
+STATE_REPLICAS = 3  # survives two lost brokers; capped by what the cluster has
+TOPIC_EXISTS = 36
+COMPACTED: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "max.compaction.lag.ms": "3600000",  # an hour: reading all of it stays quick
+    "segment.bytes": str(16 << 20),  # the active segment is never compacted
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One record: the new value of a key, or None where it was removed."""
+
+    key: str
+    value: dict[str, Any] | None
+    offset: Offset
+    timestamp_ms: int
+
+
+class KeyedTopic:
+    """Latest JSON object per key, kept in a compacted topic.
+
+    `write` may be called from any thread, reading from one thread only. Connections are opened
+    when first needed. Every method raises `ConnectionLost` when the brokers do not answer in time
+    and `BrokerError` when they refuse.
+    """
+
+    def __init__(
+        self, bootstrap: Sequence[str], topic: str, client_id: str = "heliostat-state"
+    ) -> None:
+        self.topic = TopicName(topic)
+        self._bootstrap = list(bootstrap)
+        self._client_id = client_id
+        self._producer: Any = None
+        self._consumer: Any = None
+        self._partition = KafkaPartition(topic, 0)
+        self._early: list[Change] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections; what `write` returned from is durable."""
+        if self._producer is not None:
+            self._producer.close(timeout=POLL_S)
+        if self._consumer is not None:
+            self._consumer.close()
+        self._producer = self._consumer = None
+
+    def ensure(self, replication_factor: int | None = None) -> None:
+        """Create the topic where it is missing.
+
+        Parameters
+        ----------
+        replication_factor
+            None means 3, or as many as there are brokers.
+
+        Raises
+        ------
+        Refused
+            A topic of that name is there and could not serve: not compacted, or many partitions.
+        """
+        with ClusterAdmin(self._bootstrap, self._client_id) as admin:
+            replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
+            topic = NewTopic(self.topic, 1, replicas, COMPACTED)
+            answer = admin.create_topics([topic])[self.topic]
+            if not isinstance(answer, BrokerError):
+                return
+            if answer.kafka_code != TOPIC_EXISTS:
+                raise answer
+            partitions = admin.describe_topics([self.topic])[self.topic].partitions
+            configs = admin.describe_configs([self.topic], ["cleanup.policy"])[self.topic]
+        if isinstance(configs, BrokerError):
+            raise configs
+        if len(partitions) > 1 or not _is_only_compacted(configs):
+            raise Refused(
+                f"topic {self.topic} exists and is no state topic",
+                hint="it must have one partition and cleanup.policy=compact: rename or fix it",
+                partitions=len(partitions),
+                cleanup_policy=configs["cleanup.policy"].value,
+            )
+
+    def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
+        """Latest value of every key, up to where the topic ended when reading began.
+
+        What is written meanwhile comes from `poll`. A topic that does not exist is empty.
+        """
+        state: dict[str, dict[str, Any]] = {}
+        self._early = []
+        deadline_s = monotonic() + timeout_s
+        with self._errors("read"):
+            consumer = self._reader()
+            if consumer is None:
+                return state
+            consumer.seek_to_beginning(self._partition)
+            end = consumer.end_offsets([self._partition])[self._partition]
+            while (position := consumer.position(self._partition)) < end:
+                if monotonic() > deadline_s:
+                    raise ConnectionLost(
+                        f"topic {self.topic} was not read in time", position=position, end=end
+                    )
+                for change in self._polled(consumer, POLL_S):
+                    if change.offset >= end:
+                        self._early.append(change)
+                    elif change.value is None:
+                        state.pop(change.key, None)
+                    else:
+                        state[change.key] = change.value
+        return state
+
+    def poll(self, timeout_s: float = POLL_S) -> list[Change]:
+        """Changes since `read_all` or the last `poll`, in order; empty when none came in time."""
+        if self._early:
+            changes, self._early = self._early, []
+            return changes
+        with self._errors("read"):
+            consumer = self._reader()
+            return [] if consumer is None else self._polled(consumer, timeout_s)
+
+    def tail(self, timeout_s: float = POLL_S) -> Iterator[Change]:
+        """Changes as they come; ends when none came for `timeout_s`."""
+        while changes := self.poll(timeout_s):
+            yield from changes
+
+    def write(self, key: str, value: Mapping[str, Any] | None) -> Offset:
+        """Set a key, or remove it with None; durable on all replicas in sync when it returns."""
+        return self.write_many({key: value})[key]
+
+    def write_many(self, values: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Offset]:
+        """Set and remove several keys, in order; one wait for all of them."""
+        with self._errors("write"):
+            producer = self._writer()
+            sent = {key: self._sent(producer, key, value) for key, value in values.items()}
+            producer.flush(ANSWER_TIMEOUT_S)
+            return {
+                key: Offset(future.get(timeout=ANSWER_TIMEOUT_S).offset)
+                for key, future in sent.items()
+            }
+
+    def _sent(self, producer: Any, key: str, value: Mapping[str, Any] | None) -> Any:
+        encoded = None if value is None else json.dumps(value, sort_keys=True).encode()
+        return producer.send(self.topic, key=key.encode(), value=encoded, partition=0)
+
+    def _polled(self, consumer: Any, timeout_s: float) -> list[Change]:
+        polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
+        return [_change(self.topic, record) for records in polled.values() for record in records]
+
+    def _reader(self) -> Any:
+        if self._consumer is None:
+            consumer = KafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                client_id=self._client_id,
+                enable_auto_commit=False,
+                allow_auto_create_topics=False,
+                auto_offset_reset="earliest",
+            )
+            if not consumer.partitions_for_topic(self.topic):
+                consumer.close()
+                return None
+            consumer.assign([self._partition])
+            consumer.seek_to_beginning(self._partition)
+            self._consumer = consumer
+        return self._consumer
+
+    def _writer(self) -> Any:
+        if self._producer is None:
+            self._producer = KafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                client_id=self._client_id,
+                acks="all",
+                allow_auto_create_topics=False,
+                delivery_timeout_ms=round(ANSWER_TIMEOUT_S * 1000),
+                max_block_ms=round(ANSWER_TIMEOUT_S * 1000),
+            )
+        return self._producer
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except BrokerResponseError as error:
+            raise BrokerError(
+                f"cannot {what} topic {self.topic}: {error}", kafka_code=error.errno or -1
+            ) from error
+        except (KafkaError, OSError, RuntimeError) as error:
+            raise ConnectionLost(
+                f"cannot {what} topic {self.topic} at {', '.join(self._bootstrap)}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:
+    """With `delete` beside `compact`, state would vanish by age."""
+    return configs["cleanup.policy"].value == "compact"
+
+
+def _change(topic: TopicName, record: Any) -> Change:
+    try:
+        value = None if record.value is None else json.loads(record.value)
+        key = record.key.decode()
+    except (ValueError, AttributeError) as error:
+        raise _foreign(topic, record) from error
+    if value is not None and not isinstance(value, dict):
+        raise _foreign(topic, record)
+    return Change(key, value, Offset(record.offset), record.timestamp)
+
+
+def _foreign(topic: TopicName, record: Any) -> ProtocolError:
+    return ProtocolError(
+        f"topic {topic} has a record that is not ours",
+        hint="somebody else wrote into the state topic; see who, and remove that record",
+        offset=record.offset,
+    )
