@@ -1,0 +1,483 @@
+"""The slow half: what happened to records where two sides differ.
+
+Contents (all but the offset) of both sides are aligned in windows, patience-diff style: contents
+that occur once on each side are anchors, what lies between them is aligned again. Rows left over
+on one side only are then judged by content: a leftover of the target that fills a hole elsewhere
+was *reordered*, one that repeats a source record is *doubled*, one that stands in the place of a
+leftover of the source is *different*; leftovers of the source that remain are *lost*.
+
+Memory is bounded: large fields are kept as digests, windows grow up to `WINDOW_ROWS_MAX`, and at
+most `LEFTOVERS_MAX` rows wait to be judged by content; beyond that they are judged by place alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from heliostat.verify.stream import Row
+
+FIELD_BYTES_MAX = 64  # longer fields are kept as length, digest and beginning
+SHOWN_BYTES = 24  # of a field in a report
+WINDOW_ROWS_MIN = 256  # one altered record is settled in one look
+WINDOW_ROWS_MAX = 131_072  # about 80 MB a side; a rewritten stretch longer than this isn't resynced
+WINDOW_GROWTH = 4
+LEFTOVERS_MAX = 200_000  # about 120 MB; a 1 MB batch sent twice leaves some thousand
+LCS_CELLS_MAX = 250_000  # 50 ms; only where contents repeat so often that there is no anchor
+DIFFERENCES_KEPT_MAX = 20  # named per partition; all are counted
+
+FIELDS = ("timestamp", "key", "value", "header")
+
+
+class Slim(NamedTuple):
+    """A long field: equal only to one of the same length and BLAKE2b-128 digest."""
+
+    length: int
+    digest: bytes
+    head: bytes
+
+
+Field = bytes | Slim | None
+Content = tuple[int, Field, Field, tuple[tuple[str, Field], ...]]
+"""Timestamp (ms), key, value, headers."""
+Placed = tuple[int, Content]
+"""Offset and content."""
+
+
+def slim(data: bytes | None) -> Field:
+    """Keep short fields as they are, long ones as a digest; null stays null, empty stays empty."""
+    if data is None or len(data) <= FIELD_BYTES_MAX:
+        return data
+    return Slim(len(data), blake2b(data, digest_size=16).digest(), bytes(data[:SHOWN_BYTES]))
+
+
+def placed(row: Row) -> Placed:
+    """Shorten a row to what alignment needs."""
+    offset, timestamp, key, value, headers = row
+    return offset, (
+        timestamp,
+        slim(key),
+        slim(value),
+        tuple((name, slim(data)) for name, data in headers),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One finding; `kind` is lost, doubled, reordered, different, foreign or moved.
+
+    A *doubled* record names the source offset it repeats, a *foreign* one has none (no source
+    record is like it; it counts as different), a *moved* one is right but at another offset.
+    """
+
+    kind: str
+    field: str | None
+    source_offset: int | None
+    target_offset: int | None
+    source: str | None
+    target: str | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it shows, in offsets; a moved record comes after what moved it."""
+        if self.kind == "doubled" or self.source_offset is None:
+            offset = self.target_offset
+        elif self.target_offset is None:
+            offset = self.source_offset
+        else:
+            offset = min(self.source_offset, self.target_offset)
+        assert offset is not None
+        return offset, int(self.kind == "moved")
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the fields as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found in one partition."""
+
+    lost: int = 0
+    doubled: int = 0
+    reordered: int = 0
+    different: int = 0
+    moved: int = 0
+    matched: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    """The first ones by offset, at most `DIFFERENCES_KEPT_MAX`."""
+
+    @property
+    def offsets_equal(self) -> bool:
+        """Whether each record that arrived stands at its source offset, with none to spare."""
+        return not (self.lost or self.doubled or self.reordered or self.moved)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return self.offsets_equal and not self.different
+
+    def add(self, difference: Difference) -> None:
+        """Count a finding and keep it if it is among the first."""
+        name = "different" if difference.kind == "foreign" else difference.kind
+        setattr(self, name, getattr(self, name) + 1)
+        kept = self.differences
+        if len(kept) < DIFFERENCES_KEPT_MAX:
+            kept.append(difference)
+            kept.sort(key=lambda one: one.place)
+        elif difference.place < kept[-1].place:
+            kept[-1] = difference
+            kept.sort(key=lambda one: one.place)
+
+
+FindContents = Callable[[set[Content]], Mapping[Content, int]]
+"""Of the given contents, those that the source holds, with the first offset of each."""
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Rows between two matches; `is_last` where the source may just be ahead of the target."""
+
+    source: list[Placed]
+    target: list[Placed]
+    is_last: bool = False
+
+
+class _Window:
+    """Rows of one side that are not aligned yet."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows: Iterator[Row] = iter(rows)
+        self.waiting: list[Placed] = []
+        self.finished = False
+
+    def fill(self, size: int) -> None:
+        while not self.finished and len(self.waiting) < size:
+            row = next(self._rows, None)
+            if row is None:
+                self.finished = True
+            else:
+                self.waiting.append(placed(row))
+
+
+class _Explainer:
+    def __init__(self, end: int, find_in_source: FindContents) -> None:
+        self.end = end
+        self.find_in_source = find_in_source
+        self.findings = Findings()
+        self.gaps: list[_Gap] = []
+        self.leftovers = 0
+
+    def run(self, source: _Window, target: _Window) -> Findings:
+        size = WINDOW_ROWS_MIN
+        while True:
+            source.fill(size)
+            target.fill(size)
+            if target.finished and not target.waiting:
+                self._finish_source(source)
+                break
+            whole = source.finished and target.finished
+            pairs = match(
+                [content for _, content in source.waiting],
+                [content for _, content in target.waiting],
+            )
+            if not pairs and not whole and size < WINDOW_ROWS_MAX:
+                size *= WINDOW_GROWTH
+                continue
+            cut = pairs[-1] if pairs else (len(source.waiting) - 1, len(target.waiting) - 1)
+            if whole:
+                cut = (len(source.waiting) - 1, len(target.waiting) - 1)
+            self._commit(source, target, pairs, cut, is_last=whole)
+            size = WINDOW_ROWS_MIN
+            if whole:
+                break
+        self._judge()
+        return self.findings
+
+    def _finish_source(self, source: _Window) -> None:
+        """The target has no more: the rest of the source below the end is lost, above it lag."""
+        while source.waiting and source.waiting[0][0] < self.end:
+            rest = [row for row in source.waiting if row[0] < self.end]
+            self._keep(_Gap(rest, [], is_last=True))
+            source.waiting = source.waiting[len(rest) :]
+            source.fill(WINDOW_ROWS_MIN)
+
+    def _commit(
+        self,
+        source: _Window,
+        target: _Window,
+        pairs: list[tuple[int, int]],
+        cut: tuple[int, int],
+        *,
+        is_last: bool,
+    ) -> None:
+        """Settle all rows up to `cut`, both indexes included."""
+        before_source = before_target = 0
+        for index_source, index_target in pairs:
+            gap = _Gap(
+                source.waiting[before_source:index_source],
+                target.waiting[before_target:index_target],
+            )
+            self._keep(gap)
+            self._matched(source.waiting[index_source], target.waiting[index_target])
+            before_source, before_target = index_source + 1, index_target + 1
+        rest = _Gap(
+            source.waiting[before_source : cut[0] + 1],
+            target.waiting[before_target : cut[1] + 1],
+            is_last=is_last,
+        )
+        self._keep(rest)
+        del source.waiting[: cut[0] + 1]
+        del target.waiting[: cut[1] + 1]
+
+    def _matched(self, source: Placed, target: Placed) -> None:
+        self.findings.matched += 1
+        if source[0] != target[0]:
+            self.findings.add(_difference("moved", None, source, target))
+
+    def _keep(self, gap: _Gap) -> None:
+        size = len(gap.source) + len(gap.target)
+        if not size:
+            return
+        if self.leftovers + size > LEFTOVERS_MAX:
+            self._judge_by_place(gap)
+            return
+        self.leftovers += size
+        self.gaps.append(gap)
+
+    def _judge(self) -> None:
+        self._take_reordered()
+        self._take_doubled()
+        for gap in self.gaps:
+            self._judge_by_place(gap)
+
+    def _take_reordered(self) -> None:
+        """Leftovers of both sides with the same content: the record is there, elsewhere."""
+        missing: dict[Content, deque[Placed]] = defaultdict(deque)
+        for gap in self.gaps:
+            for row in gap.source:
+                missing[row[1]].append(row)
+        found: set[int] = set()
+        for gap in self.gaps:
+            rest: list[Placed] = []
+            for row in gap.target:
+                waiting = missing.get(row[1])
+                if waiting:
+                    source = waiting.popleft()
+                    found.add(source[0])
+                    self.findings.add(_difference("reordered", None, source, row))
+                else:
+                    rest.append(row)
+            gap.target = rest
+        for gap in self.gaps:
+            gap.source = [row for row in gap.source if row[0] not in found]
+
+    def _take_doubled(self) -> None:
+        """Leftovers of the target that repeat a source record."""
+        wanted = {content for gap in self.gaps for _, content in gap.target}
+        known = self.find_in_source(wanted) if wanted else {}
+        for gap in self.gaps:
+            rest: list[Placed] = []
+            for row in gap.target:
+                if row[1] in known:
+                    original = (known[row[1]], row[1])
+                    self.findings.add(_difference("doubled", None, original, row))
+                else:
+                    rest.append(row)
+            gap.target = rest
+
+    def _judge_by_place(self, gap: _Gap) -> None:
+        """What stands in the place of a missing record is that record, altered."""
+        source, target = list(gap.source), list(gap.target)
+        for row in target:
+            partner = _most_alike(row, source, rows_after=len(target))
+            if partner is None:
+                self.findings.add(_difference("foreign", None, None, row))
+                continue
+            for missing in source[:partner]:
+                self._lost(missing, gap)
+            other = source[partner]
+            del source[: partner + 1]
+            self.findings.add(_difference("different", _field(other[1], row[1]), other, row))
+        for missing in source:
+            self._lost(missing, gap)
+
+    def _lost(self, row: Placed, gap: _Gap) -> None:
+        if gap.is_last and row[0] >= self.end:
+            return  # not copied yet
+        self.findings.add(_difference("lost", None, row, None))
+
+
+ALIKE_ROWS_MAX = 16  # candidates for what an altered record was before
+
+
+def _most_alike(row: Placed, source: list[Placed], *, rows_after: int) -> int | None:
+    """Index of the source row that `row` most probably was: same offset wins, then same fields."""
+    if not source:
+        return None
+    if source[0][0] == row[0] or len(source) == rows_after:
+        return 0
+    candidates = source[:ALIKE_ROWS_MAX]
+
+    def likeness(index: int) -> tuple[int, int]:
+        other = candidates[index]
+        same = sum(a == b and a not in (None, ()) for a, b in zip(other[1], row[1], strict=True))
+        return same + 2 * (other[0] == row[0]), -index
+
+    return max(range(len(candidates)), key=likeness)
+
+
+def _field(source: Content, target: Content) -> str:
+    order = ("key", "value", "header", "timestamp")
+    differing = {name for name, a, b in zip(FIELDS, source, target, strict=True) if a != b}
+    return next(name for name in order if name in differing)
+
+
+def _difference(
+    kind: str, field_name: str | None, source: Placed | None, target: Placed | None
+) -> Difference:
+    return Difference(
+        kind=kind,
+        field=field_name,
+        source_offset=None if source is None else source[0],
+        target_offset=None if target is None else target[0],
+        source=None if source is None else _shown(source[1], field_name),
+        target=None if target is None else _shown(target[1], field_name),
+    )
+
+
+def _shown(content: Content, field_name: str | None) -> str:
+    timestamp, key, value, headers = content
+    shown = {
+        "timestamp": str(timestamp),
+        "key": _shown_field(key),
+        "value": _shown_field(value),
+        "header": "[" + ", ".join(f"{name}={_shown_field(data)}" for name, data in headers) + "]",
+    }
+    if field_name is not None:
+        return shown[field_name]
+    return " ".join(f"{name}={shown[name]}" for name in ("key", "value", "timestamp"))
+
+
+def _shown_field(data: Field) -> str:
+    if data is None:
+        return "null"
+    if isinstance(data, Slim):
+        return f"{data.head!r}... ({data.length} bytes, blake2b {data.digest.hex()[:12]})"
+    return repr(data[:SHOWN_BYTES]) + ("" if len(data) <= SHOWN_BYTES else f"... ({len(data)})")
+
+
+def match(one: list[Content], two: list[Content]) -> list[tuple[int, int]]:
+    """Pairs of indexes of equal contents, rising on both sides: what kept its order.
+
+    Common beginnings and ends first, then anchors (contents that occur once on each side, the
+    longest rising run of them), then what lies between; a longest common subsequence only where
+    there is no anchor.
+    """
+    pairs: list[tuple[int, int]] = []
+    stack = [(0, len(one), 0, len(two))]
+    while stack:
+        low1, high1, low2, high2 = stack.pop()
+        while low1 < high1 and low2 < high2 and one[low1] == two[low2]:
+            pairs.append((low1, low2))
+            low1, low2 = low1 + 1, low2 + 1
+        while low1 < high1 and low2 < high2 and one[high1 - 1] == two[high2 - 1]:
+            high1, high2 = high1 - 1, high2 - 1
+            pairs.append((high1, high2))
+        if low1 == high1 or low2 == high2:
+            continue
+        anchors = _anchors(one, two, (low1, high1), (low2, high2))
+        if anchors:
+            begin1, begin2 = low1, low2
+            for end1, end2 in [*anchors, (high1, high2)]:
+                stack.append((begin1, end1, begin2, end2))
+                begin1, begin2 = end1, end2
+            continue
+        side = int(LCS_CELLS_MAX**0.5)
+        cut1, cut2 = min(high1, low1 + side), min(high2, low2 + side)
+        common = [(low1 + i, low2 + j) for i, j in _lcs(one[low1:cut1], two[low2:cut2])]
+        pairs += common
+        if (cut1, cut2) != (high1, high2):
+            last1, last2 = common[-1] if common else (cut1 - 1, cut2 - 1)
+            stack.append((last1 + 1, high1, last2 + 1, high2))
+    pairs.sort()
+    return pairs
+
+
+def _anchors(
+    one: list[Content], two: list[Content], range1: tuple[int, int], range2: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Contents that occur once on each side, thinned to the longest run that rises on both."""
+    (low1, high1), (low2, high2) = range1, range2
+    once1 = Counter(one[low1:high1])
+    once2 = Counter(two[low2:high2])
+    where = {two[j]: j for j in range(low2, high2) if once2[two[j]] == 1}
+    candidates = [
+        (i, where[one[i]]) for i in range(low1, high1) if once1[one[i]] == 1 and one[i] in where
+    ]
+    tails: list[int] = []  # patience piles: the lowest second index that ends a run of each length
+    ends: list[int] = []
+    previous: list[int] = []
+    for index, (_, j) in enumerate(candidates):
+        pile = bisect_left(tails, j)
+        previous.append(ends[pile - 1] if pile else -1)
+        if pile == len(tails):
+            tails.append(j)
+            ends.append(index)
+        else:
+            tails[pile], ends[pile] = j, index
+    run: list[tuple[int, int]] = []
+    at = ends[-1] if ends else -1
+    while at >= 0:
+        run.append(candidates[at])
+        at = previous[at]
+    run.reverse()
+    return run
+
+
+def _lcs(one: list[Content], two: list[Content]) -> list[tuple[int, int]]:
+    """Longest common subsequence by the textbook table; both sides are short."""
+    numbers: dict[Content, int] = {}
+    left = [numbers.setdefault(content, len(numbers)) for content in one]
+    right = [numbers.setdefault(content, len(numbers)) for content in two]
+    if not set(left) & set(right):
+        return []
+    table = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i in range(len(left) - 1, -1, -1):
+        row, below = table[i], table[i + 1]
+        for j in range(len(right) - 1, -1, -1):
+            row[j] = below[j + 1] + 1 if left[i] == right[j] else max(below[j], row[j + 1])
+    pairs: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if left[i] == right[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif table[i + 1][j] >= table[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def explain(
+    source: Iterable[Row], target: Iterable[Row], end: int, find_in_source: FindContents
+) -> Findings:
+    """Say what happened to the records from the first difference on.
+
+    Parameters
+    ----------
+    source, target
+        Rows in offset order, from the same offset to the end each side had when reading began:
+        a record that moved may stand behind the compared range.
+    end
+        The compared range's end, in source offsets: what the target lacks from there on is not
+        lost but not copied yet.
+    find_in_source
+        Looks contents up in all of the source's range.
+    """
+    return _Explainer(end, find_in_source).run(_Window(source), _Window(target))

@@ -1,0 +1,349 @@
+"""Fetch one side of a link as a consumer of it would, with code the copier does not share.
+
+Requests travel through kafka-python: Metadata, ListOffsets and Fetch v4-v12 is all that is spoken.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, Self
+
+import kafka.errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaTCPTransport
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+from typing_extensions import override
+
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import TopicPartition
+
+FETCH_BYTES_MAX = 32 * 1024 * 1024  # one answer; a task holds one of each side
+PARTITION_BYTES = 4 * 1024 * 1024  # one partition's share when it is read alone
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # a first batch may exceed any limit of a fetch (KIP-74)
+RECEIVE_BYTES = 256 * 1024  # kafka-python reads 4 KiB at a time, a tenth of the speed
+REQUEST_TIMEOUT_MS = 30_000
+BOOTSTRAP_TIMEOUT_MS = 15_000
+TRIES_MAX = 40  # 10 s in all: an election takes a second or two
+RETRY_WAIT_S = 0.25
+FETCH_WAIT_MS = 500  # below the end there is something to read at once
+OFFSET_OUT_OF_RANGE = 1
+_REPLICA_CONSUMER = -1
+_LATEST, _EARLIEST = -1, -2  # timestamps of ListOffsets
+
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # its errors reach us as exceptions
+
+
+class Isolation(IntEnum):
+    """What a fetch shows (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """How to reach a cluster; travels to Spark's workers.
+
+    Parameters
+    ----------
+    bootstrap
+        `host:port` of one or more brokers, separated by commas.
+    client
+        kafka-python's connection settings, such as `security_protocol` or `ssl_cafile`.
+    """
+
+    bootstrap: str
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic as its cluster describes it: id (zero UUID before Kafka 2.8) and leaders."""
+
+    topic_id: str
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """First offset and end (last readable offset plus one) of a partition."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one fetch gave of one partition; `aborted` holds (producer id, first offset)."""
+
+    data: bytes
+    aborted: tuple[tuple[int, int], ...]
+    high_watermark: int
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python carries no types
+    """kafka-python's connections, with reads as large as the kernel has them."""
+
+    @override
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        if type(transport) is KafkaTCPTransport:
+            sock = transport._sock  # noqa: SLF001  # no public way to set the size of a read
+            transport._sock_recv = lambda: _receive(sock)  # noqa: SLF001  # as above
+        return transport
+
+
+def _receive(sock: socket.socket) -> tuple[bytes, Exception | None]:
+    parts: list[bytes] = []
+    try:
+        while part := sock.recv(RECEIVE_BYTES):
+            parts.append(part)
+    except (BlockingIOError, InterruptedError):
+        return b"".join(parts), None
+    except OSError as error:
+        return b"".join(parts), kafka.errors.KafkaConnectionError(error)
+    return b"".join(parts), kafka.errors.KafkaConnectionError("socket disconnected")
+
+
+class LogReader:
+    """Connections to one cluster. Use as a context manager, from one thread.
+
+    Raises
+    ------
+    ConnectionLost
+        No broker of `access.bootstrap` answers.
+    """
+
+    def __init__(self, access: ClusterAccess, isolation: Isolation) -> None:
+        self.access = access
+        self.isolation = isolation
+        self.cluster_id = ""
+        self._leaders: dict[TopicPartition, int] = {}
+        self._net = NetworkSelector()
+        settings = {
+            "bootstrap_servers": [part.strip() for part in access.bootstrap.split(",")],
+            "client_id": "heliostat-verify",
+            "receive_message_max_bytes": RESPONSE_BYTES_MAX,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            **access.client,
+        }
+        self._manager = _Manager(self._net, **settings)
+        try:
+            self._manager.bootstrap(timeout_ms=BOOTSTRAP_TIMEOUT_MS)
+            self.topics(())
+        except kafka.errors.KafkaError as error:
+            self.close()
+            raise ConnectionLost(f"no broker answers: {error}", at=access.bootstrap) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; harmless when called twice."""
+        if not self._manager.closed:
+            self._manager.close()
+            self._net.close()
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicView]:
+        """Describe topics; those that do not exist (or are hidden by ACLs) are left out."""
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        answer = self._send(request, None)
+        self._manager.cluster.update_metadata(answer)
+        self.cluster_id = answer.cluster_id or ""
+        found: dict[str, TopicView] = {}
+        for topic in answer.topics:
+            if topic.error_code == 0:
+                leaders = {p.partition_index: p.leader_id for p in topic.partitions}
+                found[topic.name] = TopicView(str(topic.topic_id), leaders)
+                for partition, leader in leaders.items():
+                    self._leaders[_tp(topic.name, partition)] = leader
+        return found
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Log start, and end as the isolation shows it (high watermark or last stable offset).
+
+        Starts are read after ends: a start that is too late hides nothing, one too early would.
+        """
+        wanted = list(partitions)
+        ends = self._list_offsets(wanted, _LATEST)
+        starts = self._list_offsets(wanted, _EARLIEST)
+        return {one: Bounds(starts[one], max(starts[one], ends[one])) for one in wanted}
+
+    def _list_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[Any, int]:
+        found: dict[TopicPartition, int] = {}
+        for left in self._attempts(wanted, found):
+            for node, group in self._by_leader(left).items():
+                topics = [
+                    ListOffsetsRequest.ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                                partition_index=one.partition,
+                                current_leader_epoch=-1,
+                                timestamp=timestamp,
+                            )
+                            for one in members
+                        ],
+                    )
+                    for topic, members in _by_topic(group).items()
+                ]
+                request = ListOffsetsRequest(
+                    replica_id=_REPLICA_CONSUMER,
+                    isolation_level=int(self.isolation),
+                    topics=topics,
+                    min_version=2,
+                )
+                for topic in self._send(request, node).topics:
+                    for part in topic.partitions:
+                        one = _tp(topic.name, part.partition_index)
+                        if self._usable(one, part.error_code):
+                            found[one] = part.offset
+        return found
+
+    def fetch(
+        self, positions: Mapping[TopicPartition, int], partition_bytes: int = PARTITION_BYTES
+    ) -> dict[TopicPartition, Fetched]:
+        """Fetch raw batches from each position, without a session; empty data where none was given.
+
+        Raises
+        ------
+        BrokerError
+            A position is out of range, or the topic is gone or forbidden.
+        """
+        found: dict[TopicPartition, Fetched] = {}
+        for left in self._attempts(list(positions), found):
+            for node, group in self._by_leader(left).items():
+                request = self._fetch_request(group, positions, partition_bytes)
+                for topic in self._send(request, node).responses:
+                    for part in topic.partitions:
+                        one = _tp(topic.topic, part.partition_index)
+                        if self._usable(one, part.error_code, position=positions[one]):
+                            aborted = tuple(
+                                (a.producer_id, a.first_offset)
+                                for a in part.aborted_transactions or ()
+                            )
+                            found[one] = Fetched(
+                                bytes(part.records or b""), aborted, part.high_watermark
+                            )
+        return found
+
+    def _fetch_request(
+        self,
+        group: list[TopicPartition],
+        positions: Mapping[TopicPartition, int],
+        partition_bytes: int,
+    ) -> Any:
+        topic_type = FetchRequest.FetchTopic
+        topics = [
+            topic_type(
+                topic=topic,
+                partitions=[
+                    topic_type.FetchPartition(
+                        partition=one.partition,
+                        current_leader_epoch=-1,
+                        fetch_offset=positions[one],
+                        last_fetched_epoch=-1,
+                        log_start_offset=-1,
+                        partition_max_bytes=partition_bytes,
+                    )
+                    for one in members
+                ],
+            )
+            for topic, members in _by_topic(group).items()
+        ]
+        return FetchRequest(
+            replica_id=_REPLICA_CONSUMER,
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            isolation_level=int(self.isolation),
+            session_id=0,
+            session_epoch=-1,
+            topics=topics,
+            forgotten_topics_data=[],
+            rack_id="",
+            min_version=4,
+            max_version=12,
+        )
+
+    def _attempts(
+        self, wanted: list[TopicPartition], found: Mapping[TopicPartition, Any]
+    ) -> Iterator[list[TopicPartition]]:
+        """Give what is still missing until nothing is; leaders are looked up anew in between."""
+        left = wanted
+        for attempt in range(TRIES_MAX):
+            if attempt or any(one not in self._leaders for one in left):
+                self.topics({one.topic for one in left})
+            yield left
+            left = [one for one in left if one not in found]
+            if not left:
+                return
+            time.sleep(RETRY_WAIT_S)
+        raise ConnectionLost(
+            "partitions have no leader that answers", at=self.access.bootstrap, first=str(left[0])
+        )
+
+    def _by_leader(self, wanted: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        groups: dict[int, list[TopicPartition]] = defaultdict(list)
+        for one in wanted:
+            leader = self._leaders.get(one, -1)
+            if leader >= 0:
+                groups[leader].append(one)
+        return groups
+
+    def _usable(self, one: TopicPartition, code: int, position: int | None = None) -> bool:
+        """Whether there was no error; one that a leader change explains is to be tried again."""
+        if code == 0:
+            return True
+        error = BrokerError(
+            "reading failed", kafka_code=code, partition=str(one), position=position
+        )
+        if error.kafka.stale_metadata:
+            return False
+        raise error
+
+    def _send(self, request: Any, node: int | None) -> Any:
+        last: Exception | None = None
+        for _ in range(TRIES_MAX):
+            try:
+                return self._net.run(lambda: self._manager.send(request, node_id=node))
+            except kafka.errors.KafkaError as error:
+                if not getattr(error, "retriable", False):
+                    raise BrokerError(str(error), kafka_code=error.errno, at=node) from error
+                last = error
+                time.sleep(RETRY_WAIT_S)
+        raise ConnectionLost(f"no answer: {last}", at=self.access.bootstrap, node=node)
+
+
+def _tp(topic: str, partition: int) -> TopicPartition:
+    return TopicPartition(topic, partition)  # type: ignore[arg-type]  # names come off the wire
+
+
+def _by_topic(group: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for one in group:
+        topics[one.topic].append(one)
+    return topics

@@ -1,0 +1,198 @@
+"""One partition of one side as a run of record batches, decoded by aiokafka's compiled codec.
+
+Every batch's CRC is checked, control batches and aborted transactions are left out and counted,
+and offsets without a record are named: nothing is skipped in silence.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aiokafka.errors import KafkaError as CodecError
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from heliostat.errors import BatchError, ConnectionLost
+from heliostat.names import TopicPartition
+from heliostat.verify.reader import Fetched, LogReader
+
+EMPTY_ANSWERS_MAX = 3  # in a row below the end: the log has no record from here to there
+HOLES_KEPT_MAX = 20  # intervals named per partition; all are counted
+
+Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""One record as consumers see it: offset, timestamp (ms), key, value, headers."""
+
+# KIP-98, magic 2: base offset, length, leader epoch, magic, CRC, attributes, last offset delta,
+# base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_FRAME = 12
+_CONTROL, _TRANSACTIONAL = 0x20, 0x10
+_MEANING = 0x0F  # the attribute bits that matter to readers: codec and timestamp type
+_CONTROL_TYPE_ABORT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One whole record batch whose CRC holds, not decoded yet."""
+
+    base_offset: int
+    next_offset: int
+    records: int
+    meaning: tuple[int, int, int]
+    """Codec and timestamp type, first and last timestamp: with the body, all a reader sees."""
+    data: bytes
+
+    def rows(self, start: int, end: int) -> list[Row]:
+        """Decode; only rows with an offset in `[start, end)`.
+
+        Raises
+        ------
+        BatchError
+            The records cannot be decoded.
+        """
+        try:
+            rows = [
+                (r.offset, r.timestamp, r.key, r.value, r.headers)
+                for r in DefaultRecordBatch(self.data)
+            ]
+        except (CodecError, ValueError, IndexError, RuntimeError, MemoryError) as error:
+            raise BatchError(
+                f"records cannot be decoded: {error}", base_offset=self.base_offset
+            ) from error
+        if self.base_offset < start or self.next_offset > end:
+            return [row for row in rows if start <= row[0] < end]
+        return rows
+
+    def same_as(self, other: Batch) -> bool:
+        """Whether both must decode to the same rows: same frame, same bytes of records."""
+        return (
+            self.base_offset == other.base_offset
+            and self.next_offset == other.next_offset
+            and self.records == other.records
+            and self.meaning == other.meaning
+            and memoryview(self.data)[_HEADER.size :] == memoryview(other.data)[_HEADER.size :]
+        )
+
+
+class PartitionStream:
+    """The batches of one partition that hold offsets of `[start, end)`, in order.
+
+    Control batches, and with READ_COMMITTED those of aborted transactions, are not given but
+    counted; offsets without a record are counted and named as holes.
+    """
+
+    def __init__(
+        self,
+        reader: LogReader,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        first: Fetched | None = None,
+    ) -> None:
+        self.partition = partition
+        self.end = end
+        self.position = start
+        self.control_batches = 0
+        self.aborted_batches = 0
+        self.holes = 0
+        self.hole_ranges: list[tuple[int, int]] = []
+        self._reader = reader
+        self._first = first
+
+    def __iter__(self) -> Iterator[Batch]:
+        empty_answers = 0
+        while self.position < self.end:
+            fetched, self._first = self._first, None
+            if fetched is None:
+                fetched = self._reader.fetch({self.partition: self.position})[self.partition]
+            before = self.position
+            yield from self._batches(fetched)
+            if self.position > before:
+                empty_answers = 0
+                continue
+            empty_answers += 1
+            if empty_answers >= EMPTY_ANSWERS_MAX:
+                if fetched.high_watermark < self.end:
+                    raise ConnectionLost(
+                        "the log ends below the end it had when reading began",
+                        partition=str(self.partition),
+                        position=self.position,
+                        end=self.end,
+                    )
+                self._leave_hole(self.end)
+
+    def _batches(self, fetched: Fetched) -> Iterator[Batch]:
+        starts = sorted(fetched.aborted, key=lambda pair: pair[1], reverse=True)
+        aborting: set[int] = set()
+        for fields, data in self._frames(fetched.data):
+            base, attributes, producer_id = fields[0], fields[5], fields[9]
+            next_offset = base + fields[6] + 1
+            while starts and starts[-1][1] < next_offset:
+                aborting.add(starts.pop()[0])
+            if next_offset <= self.position:
+                continue  # a fetch may begin before its offset: batches come whole
+            if base >= self.end:
+                self._leave_hole(self.end)
+                return
+            if base > self.position:
+                self._leave_hole(base)
+            batch = Batch(
+                base, next_offset, fields[12], (attributes & _MEANING, fields[7], fields[8]), data
+            )
+            if attributes & _CONTROL:
+                self.control_batches += 1
+                if _control_type(data) == _CONTROL_TYPE_ABORT:
+                    aborting.discard(producer_id)
+                self._leave_hole(next_offset)
+            elif attributes & _TRANSACTIONAL and producer_id in aborting:
+                self.aborted_batches += 1
+                self._leave_hole(next_offset)
+            else:
+                if fields[12] != fields[6] + 1:
+                    self.holes += fields[6] + 1 - fields[12]
+                    self._name_hole(base, next_offset)
+                self.position = next_offset
+                yield batch
+
+    def _frames(self, data: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        at = 0
+        while at + _LENGTH_FRAME <= len(data):
+            (length,) = struct.unpack_from(">i", data, at + 8)
+            stop = at + _LENGTH_FRAME + length
+            if stop > len(data):
+                return  # the last batch of an answer may be cut
+            magic = data[at + 16] if length > 4 else -1  # where all magics have it
+            if magic != 2 or length < _HEADER.size - _LENGTH_FRAME:  # KIP-98
+                raise BatchError(
+                    "not a v2 record batch", partition=str(self.partition), magic=magic
+                )
+            batch = data[at:stop]
+            fields = _HEADER.unpack_from(batch, 0)
+            if not DefaultRecordBatch(batch).validate_crc():
+                raise BatchError(
+                    "CRC does not hold", partition=str(self.partition), base_offset=fields[0]
+                )
+            yield fields, batch
+            at = stop
+
+    def _leave_hole(self, until: int) -> None:
+        """Go on at `until`; nothing between is a record for readers."""
+        until = max(until, self.position)
+        if until > self.position:
+            self.holes += until - self.position
+            self._name_hole(self.position, until)
+        self.position = until
+
+    def _name_hole(self, start: int, end: int) -> None:
+        if self.hole_ranges and self.hole_ranges[-1][1] == start:
+            self.hole_ranges[-1] = (self.hole_ranges[-1][0], end)
+        elif len(self.hole_ranges) < HOLES_KEPT_MAX:
+            self.hole_ranges.append((start, end))
+
+
+def _control_type(data: bytes) -> int:
+    for record in DefaultRecordBatch(data):
+        if record.key is not None and len(record.key) >= 4:  # version, type
+            return int(struct.unpack(">h", record.key[2:4])[0])
+    return -1
