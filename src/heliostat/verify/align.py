@@ -12,13 +12,13 @@ most `LEFTOVERS_MAX` rows wait to be judged by content; beyond that they are jud
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from heliostat.verify.matching import match
 from heliostat.verify.stream import Row
 
 FIELD_BYTES_MAX = 64  # longer fields are kept as length, digest and beginning
@@ -27,7 +27,6 @@ WINDOW_ROWS_MIN = 256  # one altered record is settled in one look
 WINDOW_ROWS_MAX = 131_072  # about 80 MB a side; a rewritten stretch longer than this isn't resynced
 WINDOW_GROWTH = 4
 LEFTOVERS_MAX = 200_000  # about 120 MB; a 1 MB batch sent twice leaves some thousand
-LCS_CELLS_MAX = 250_000  # 50 ms; only where contents repeat so often that there is no anchor
 DIFFERENCES_KEPT_MAX = 20  # named per partition; all are counted
 
 FIELDS = ("timestamp", "key", "value", "header")
@@ -106,8 +105,12 @@ class Findings:
     doubled: int = 0
     reordered: int = 0
     different: int = 0
+    foreign: int = 0
+    """Target records that no source record is like; part of `different`."""
     moved: int = 0
     matched: int = 0
+    records: int = 0
+    """Source records below the end that were looked at."""
     differences: list[Difference] = field(default_factory=list)
     """The first ones by offset, at most `DIFFERENCES_KEPT_MAX`."""
 
@@ -123,8 +126,8 @@ class Findings:
 
     def add(self, difference: Difference) -> None:
         """Count a finding and keep it if it is among the first."""
-        name = "different" if difference.kind == "foreign" else difference.kind
-        setattr(self, name, getattr(self, name) + 1)
+        setattr(self, difference.kind, getattr(self, difference.kind) + 1)
+        self.different += difference.kind == "foreign"
         kept = self.differences
         if len(kept) < DIFFERENCES_KEPT_MAX:
             kept.append(difference)
@@ -150,8 +153,10 @@ class _Gap:
 class _Window:
     """Rows of one side that are not aligned yet."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[Row], end: int) -> None:
         self._rows: Iterator[Row] = iter(rows)
+        self._end = end
+        self.count = 0  # rows below the end
         self.waiting: list[Placed] = []
         self.finished = False
 
@@ -161,12 +166,14 @@ class _Window:
             if row is None:
                 self.finished = True
             else:
+                self.count += row[0] < self._end
                 self.waiting.append(placed(row))
 
 
 class _Explainer:
-    def __init__(self, end: int, find_in_source: FindContents) -> None:
+    def __init__(self, end: int, find_in_source: FindContents, *, is_cut: bool) -> None:
         self.end = end
+        self.is_cut = is_cut
         self.find_in_source = find_in_source
         self.findings = Findings()
         self.gaps: list[_Gap] = []
@@ -196,7 +203,12 @@ class _Explainer:
             if whole:
                 break
         self._judge()
+        self.findings.records = source.count
         return self.findings
+
+    def _add(self, difference: Difference) -> None:
+        if not (self.is_cut and difference.place[0] >= self.end):
+            self.findings.add(difference)
 
     def _finish_source(self, source: _Window) -> None:
         """The target has no more: the rest of the source below the end is lost, above it lag."""
@@ -237,7 +249,7 @@ class _Explainer:
     def _matched(self, source: Placed, target: Placed) -> None:
         self.findings.matched += 1
         if source[0] != target[0]:
-            self.findings.add(_difference("moved", None, source, target))
+            self._add(_difference("moved", None, source, target))
 
     def _keep(self, gap: _Gap) -> None:
         size = len(gap.source) + len(gap.target)
@@ -269,7 +281,7 @@ class _Explainer:
                 if waiting:
                     source = waiting.popleft()
                     found.add(source[0])
-                    self.findings.add(_difference("reordered", None, source, row))
+                    self._add(_difference("reordered", None, source, row))
                 else:
                     rest.append(row)
             gap.target = rest
@@ -285,7 +297,7 @@ class _Explainer:
             for row in gap.target:
                 if row[1] in known:
                     original = (known[row[1]], row[1])
-                    self.findings.add(_difference("doubled", None, original, row))
+                    self._add(_difference("doubled", None, original, row))
                 else:
                     rest.append(row)
             gap.target = rest
@@ -296,20 +308,20 @@ class _Explainer:
         for row in target:
             partner = _most_alike(row, source, rows_after=len(target))
             if partner is None:
-                self.findings.add(_difference("foreign", None, None, row))
+                self._add(_difference("foreign", None, None, row))
                 continue
             for missing in source[:partner]:
                 self._lost(missing, gap)
             other = source[partner]
             del source[: partner + 1]
-            self.findings.add(_difference("different", _field(other[1], row[1]), other, row))
+            self._add(_difference("different", _field(other[1], row[1]), other, row))
         for missing in source:
             self._lost(missing, gap)
 
     def _lost(self, row: Placed, gap: _Gap) -> None:
         if gap.is_last and row[0] >= self.end:
             return  # not copied yet
-        self.findings.add(_difference("lost", None, row, None))
+        self._add(_difference("lost", None, row, None))
 
 
 ALIKE_ROWS_MAX = 16  # candidates for what an altered record was before
@@ -371,101 +383,13 @@ def _shown_field(data: Field) -> str:
     return repr(data[:SHOWN_BYTES]) + ("" if len(data) <= SHOWN_BYTES else f"... ({len(data)})")
 
 
-def match(one: list[Content], two: list[Content]) -> list[tuple[int, int]]:
-    """Pairs of indexes of equal contents, rising on both sides: what kept its order.
-
-    Common beginnings and ends first, then anchors (contents that occur once on each side, the
-    longest rising run of them), then what lies between; a longest common subsequence only where
-    there is no anchor.
-    """
-    pairs: list[tuple[int, int]] = []
-    stack = [(0, len(one), 0, len(two))]
-    while stack:
-        low1, high1, low2, high2 = stack.pop()
-        while low1 < high1 and low2 < high2 and one[low1] == two[low2]:
-            pairs.append((low1, low2))
-            low1, low2 = low1 + 1, low2 + 1
-        while low1 < high1 and low2 < high2 and one[high1 - 1] == two[high2 - 1]:
-            high1, high2 = high1 - 1, high2 - 1
-            pairs.append((high1, high2))
-        if low1 == high1 or low2 == high2:
-            continue
-        anchors = _anchors(one, two, (low1, high1), (low2, high2))
-        if anchors:
-            begin1, begin2 = low1, low2
-            for end1, end2 in [*anchors, (high1, high2)]:
-                stack.append((begin1, end1, begin2, end2))
-                begin1, begin2 = end1, end2
-            continue
-        side = int(LCS_CELLS_MAX**0.5)
-        cut1, cut2 = min(high1, low1 + side), min(high2, low2 + side)
-        common = [(low1 + i, low2 + j) for i, j in _lcs(one[low1:cut1], two[low2:cut2])]
-        pairs += common
-        if (cut1, cut2) != (high1, high2):
-            last1, last2 = common[-1] if common else (cut1 - 1, cut2 - 1)
-            stack.append((last1 + 1, high1, last2 + 1, high2))
-    pairs.sort()
-    return pairs
-
-
-def _anchors(
-    one: list[Content], two: list[Content], range1: tuple[int, int], range2: tuple[int, int]
-) -> list[tuple[int, int]]:
-    """Contents that occur once on each side, thinned to the longest run that rises on both."""
-    (low1, high1), (low2, high2) = range1, range2
-    once1 = Counter(one[low1:high1])
-    once2 = Counter(two[low2:high2])
-    where = {two[j]: j for j in range(low2, high2) if once2[two[j]] == 1}
-    candidates = [
-        (i, where[one[i]]) for i in range(low1, high1) if once1[one[i]] == 1 and one[i] in where
-    ]
-    tails: list[int] = []  # patience piles: the lowest second index that ends a run of each length
-    ends: list[int] = []
-    previous: list[int] = []
-    for index, (_, j) in enumerate(candidates):
-        pile = bisect_left(tails, j)
-        previous.append(ends[pile - 1] if pile else -1)
-        if pile == len(tails):
-            tails.append(j)
-            ends.append(index)
-        else:
-            tails[pile], ends[pile] = j, index
-    run: list[tuple[int, int]] = []
-    at = ends[-1] if ends else -1
-    while at >= 0:
-        run.append(candidates[at])
-        at = previous[at]
-    run.reverse()
-    return run
-
-
-def _lcs(one: list[Content], two: list[Content]) -> list[tuple[int, int]]:
-    """Longest common subsequence by the textbook table; both sides are short."""
-    numbers: dict[Content, int] = {}
-    left = [numbers.setdefault(content, len(numbers)) for content in one]
-    right = [numbers.setdefault(content, len(numbers)) for content in two]
-    if not set(left) & set(right):
-        return []
-    table = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    for i in range(len(left) - 1, -1, -1):
-        row, below = table[i], table[i + 1]
-        for j in range(len(right) - 1, -1, -1):
-            row[j] = below[j + 1] + 1 if left[i] == right[j] else max(below[j], row[j + 1])
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if left[i] == right[j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-        elif table[i + 1][j] >= table[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return pairs
-
-
 def explain(
-    source: Iterable[Row], target: Iterable[Row], end: int, find_in_source: FindContents
+    source: Iterable[Row],
+    target: Iterable[Row],
+    end: int,
+    find_in_source: FindContents,
+    *,
+    is_cut: bool = False,
 ) -> Findings:
     """Say what happened to the records from the first difference on.
 
@@ -479,5 +403,8 @@ def explain(
         lost but not copied yet.
     find_in_source
         Looks contents up in all of the source's range.
+    is_cut
+        The range ends because it was asked to: differences behind its end are not counted.
     """
-    return _Explainer(end, find_in_source).run(_Window(source), _Window(target))
+    explainer = _Explainer(end, find_in_source, is_cut=is_cut)
+    return explainer.run(_Window(source, end), _Window(target, end))

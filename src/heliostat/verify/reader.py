@@ -83,8 +83,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one fetch gave of one partition; `aborted` holds (producer id, first offset)."""
+    """What one fetch from `position` gave; `aborted` holds (producer id, first offset)."""
 
+    position: int
     data: bytes
     aborted: tuple[tuple[int, int], ...]
     high_watermark: int
@@ -246,7 +247,10 @@ class LogReader:
                                 for a in part.aborted_transactions or ()
                             )
                             found[one] = Fetched(
-                                bytes(part.records or b""), aborted, part.high_watermark
+                                position=positions[one],
+                                data=bytes(part.records or b""),
+                                aborted=aborted,
+                                high_watermark=part.high_watermark,
                             )
         return found
 

@@ -98,7 +98,7 @@ class PartitionStream:
         self.holes = 0
         self.hole_ranges: list[tuple[int, int]] = []
         self._reader = reader
-        self._first = first
+        self._first = first if first is not None and first.position == start else None
 
     def __iter__(self) -> Iterator[Batch]:
         empty_answers = 0

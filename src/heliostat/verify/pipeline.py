@@ -1,0 +1,260 @@
+"""Verify a link on Spark: fix the ranges, compare, explain what differs, look again.
+
+The only file of `verify` that imports Spark. No shuffle: a task reads the same offsets of both
+sides. The ends are fixed before reading, the target's first: what the target holds by then, the
+source must have held before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from heliostat.errors import ConnectionLost, HeliostatError
+from heliostat.names import TopicPartition
+from heliostat.verify.ranges import (
+    ComparePlan,
+    NotCompared,
+    RangeSpec,
+    SideView,
+    Stretch,
+    TopicPair,
+    pack,
+    plan,
+)
+from heliostat.verify.reader import Bounds, ClusterAccess, Isolation, LogReader
+from heliostat.verify.report import PartitionResult, VerifyReport
+from heliostat.verify.work import (
+    ChunkResult,
+    Explained,
+    Sides,
+    compare_chunks,
+    explain_stretches,
+)
+
+TASKS_PER_CORE = 4  # enough to even out what sizes in records hide
+HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
+
+
+def verify_pair(
+    spark: SparkSession | str,
+    source: ClusterAccess | str,
+    target: ClusterAccess | str,
+    pairs: Sequence[TopicPair],
+    *,
+    ranges: RangeSpec | None = None,
+    tasks: int | None = None,
+    blocked: Mapping[TopicPartition, str] | None = None,
+    decode_all: bool = False,
+) -> VerifyReport:
+    """Compare mirrors with their sources by content, while they may still be written.
+
+    Parameters
+    ----------
+    spark
+        A session, or a master such as `local[*]` for a session of our own.
+    source, target
+        How to reach the clusters, or just their bootstrap servers.
+    pairs
+        Source topics and their mirrors.
+    ranges
+        Offsets to compare; all that both sides hold by default.
+    tasks
+        Spark tasks at most; a few per core by default.
+    blocked
+        Source partitions that the link says it does not copy, with its reason.
+    decode_all
+        Decode also batches that are equal byte by byte.
+
+    Raises
+    ------
+    Refused
+        A topic would be compared with itself.
+    ConnectionLost
+        A cluster does not answer.
+    """
+    began_s = time.monotonic()
+    sides = Sides(_access(source), _access(target), decode_all)
+    names = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    target_view = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
+    source_view = _view(sides.source, Isolation.READ_COMMITTED, names[0])
+    planned = plan(pairs, source_view, target_view, ranges or RangeSpec(), blocked)
+    with _session(spark) as session:
+        count = tasks or TASKS_PER_CORE * session.sparkContext.defaultParallelism
+        results = [PartitionResult(stretch) for stretch in planned.stretches]
+        failed = _compare(session, sides, results, count)
+    _look_again(sides, planned, source_view, target_view)
+    kept = [one for index, one in enumerate(results) if index not in failed]
+    return VerifyReport(
+        results=kept,
+        not_compared=[*planned.not_compared, *failed.values()],
+        behind_records=planned.behind_records,
+        elapsed_s=time.monotonic() - began_s,
+    )
+
+
+def _access(side: ClusterAccess | str) -> ClusterAccess:
+    return ClusterAccess(side) if isinstance(side, str) else side
+
+
+def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> SideView:
+    with LogReader(access, isolation) as reader:
+        topics = reader.topics(dict.fromkeys(names))
+        bounds = reader.bounds(
+            TopicPartition(name, number)  # type: ignore[arg-type]  # names come off the wire
+            for name, topic in topics.items()
+            for number in topic.leaders
+        )
+        return SideView(reader.cluster_id, topics, bounds)
+
+
+@contextmanager
+def _session(spark: SparkSession | str) -> Iterator[SparkSession]:
+    if not isinstance(spark, str):
+        yield spark
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.master(spark)
+        .appName("heliostat verify")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _compare(
+    spark: SparkSession, sides: Sides, results: list[PartitionResult], tasks: int
+) -> dict[int, NotCompared]:
+    """Fill in the results; give those that could not be compared, by index."""
+    context = spark.sparkContext
+    shares = pack([one.stretch for one in results], tasks)
+    differing: dict[int, int] = {}  # first offset that differs, by index
+    failed: dict[int, NotCompared] = {}
+    if shares:
+        context.setJobDescription(f"verify: compare {len(results)} partitions")
+        compared = context.parallelize(shares, len(shares)).flatMap(
+            lambda share: compare_chunks(sides, share)
+        )
+        by_stretch: dict[int, list[ChunkResult]] = defaultdict(list)
+        for found in compared.collect():
+            by_stretch[found.stretch].append(found)
+        for index, chunks in by_stretch.items():
+            _gather(results[index], sorted(chunks, key=lambda one: one.start), index, failed)
+            offsets = [one.differs_at for one in chunks if one.differs_at is not None]
+            if offsets:
+                differing[index] = min(offsets)
+                equal = (one.records for one in chunks if one.start <= min(offsets))
+                results[index].records = sum(equal)
+    for index, one in enumerate(results):
+        if one.stretch.target_has_more:
+            differing.setdefault(index, one.stretch.end)
+    wanted = [
+        (index, results[index].stretch, start)
+        for index, start in differing.items()
+        if index not in failed
+    ]
+    if wanted:
+        context.setJobDescription(f"verify: explain {len(wanted)} partitions")
+        explained = context.parallelize(wanted, min(tasks, len(wanted))).mapPartitions(
+            lambda some: explain_stretches(sides, some)
+        )
+        for answer in explained.collect():
+            _apply(results[answer.stretch], answer, failed)
+    context.setJobDescription("")
+    return failed
+
+
+def _gather(
+    result: PartitionResult,
+    chunks: list[ChunkResult],
+    index: int,
+    failed: dict[int, NotCompared],
+) -> None:
+    for one in chunks:
+        if one.error is not None:
+            failed[index] = _failed(result.stretch, one.error)
+            return
+        result.records += one.records
+        result.batches_equal += one.batches_equal
+        result.control_batches += one.control_batches
+        result.aborted_batches += one.aborted_batches
+        result.source_holes += one.source_holes
+        result.target_holes += one.target_holes
+        room = HOLE_RANGES_KEPT_MAX - len(result.hole_ranges)
+        result.hole_ranges += one.hole_ranges[:room]
+        result.notes += one.notes
+
+
+def _apply(result: PartitionResult, answer: Explained, failed: dict[int, NotCompared]) -> None:
+    if answer.error is not None:
+        failed[answer.stretch] = _failed(result.stretch, answer.error)
+        return
+    result.findings = answer.findings
+    result.records += answer.findings.records
+    if answer.findings.is_clean:
+        failed[answer.stretch] = _failed(
+            result.stretch,
+            HeliostatError("both sides differed when compared, but not when read again"),
+        )
+
+
+def _failed(stretch: Stretch, error: HeliostatError) -> NotCompared:
+    if isinstance(error, ConnectionLost):
+        raise error
+    return NotCompared(
+        stretch.source.topic,
+        stretch.target.topic,
+        stretch.source.partition,
+        str(error),
+        stretch.end - stretch.start,
+        is_problem=True,
+    )
+
+
+def _look_again(
+    sides: Sides, planned: ComparePlan, source_before: SideView, target_before: SideView
+) -> None:
+    """A topic made anew, or an end that went back, makes what was compared worth nothing."""
+    checks = (
+        (sides.source, Isolation.READ_COMMITTED, source_before, "source"),
+        (sides.target, Isolation.READ_UNCOMMITTED, target_before, "target"),
+    )
+    for access, isolation, before, side in checks:
+        now = _view(access, isolation, before.topics)
+        for one in planned.stretches:
+            partition: TopicPartition = getattr(one, side)
+            reason = _moved(partition, before, now)
+            if reason:
+                planned.not_compared.append(
+                    NotCompared(
+                        one.source.topic,
+                        one.target.topic,
+                        one.source.partition,
+                        f"{side}: {reason}",
+                        one.end - one.start,
+                        is_problem=True,
+                    )
+                )
+
+
+def _moved(partition: TopicPartition, before: SideView, now: SideView) -> str | None:
+    topic = now.topics.get(partition.topic)
+    if topic is None:
+        return "the topic was deleted while it was read"
+    if topic.topic_id != before.topics[partition.topic].topic_id:
+        return "the topic was deleted and made anew while it was read"
+    old, new = before.bounds[partition], now.bounds.get(partition, Bounds(0, 0))
+    if new.end < old.end:
+        return f"the log's end went back from {old.end} to {new.end} while it was read"
+    return None

@@ -1,0 +1,270 @@
+"""What is compared with what, fixed before anything is read. Pure: no network, no Spark."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from heliostat.errors import Refused
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.verify.reader import Bounds, TopicView
+
+LOOKAHEAD_RECORDS = 100_000  # behind a range cut on request: where displaced records may stand
+CHUNK_RECORDS_MIN = 20_000  # smaller pieces cost more in requests than they win in balance
+CHUNK_COST_RECORDS = 500  # a piece's fixed cost, in records' worth of time (about 1 ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPair:
+    """A source topic and its mirror."""
+
+    source: TopicName
+    target: TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSpec:
+    """Which offsets to compare; by default all that both sides hold.
+
+    Parameters
+    ----------
+    start
+        First offset, in every partition.
+    until
+        End (not included), in every partition.
+    is_complete
+        The mirror should have caught up: what the target lacks of the source is lost, not late.
+    """
+
+    start: int | None = None
+    until: int | None = None
+    is_complete: bool = False
+
+    def __post_init__(self) -> None:
+        low = 0 if self.start is None else self.start
+        if low < 0 or (self.until is not None and self.until < low):
+            raise Refused(
+                "the range of offsets is empty or negative", start=self.start, until=self.until
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SideView:
+    """One cluster as it was when verification began."""
+
+    cluster_id: str
+    topics: Mapping[str, TopicView]
+    bounds: Mapping[TopicPartition, Bounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Offsets `[start, end)` of one partition, to be equal on both sides.
+
+    `source_stop` and `target_stop` end what may be read to explain a difference: records that
+    moved may stand behind the range.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    start: int
+    end: int
+    source_stop: int
+    target_stop: int
+    is_cut: bool = False
+
+    @property
+    def target_has_more(self) -> bool:
+        """The target holds more than the source, which no healthy mirror does."""
+        return not self.is_cut and self.target_stop > self.end
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """Something that was not compared, and why; a problem unless it is normal for a live link."""
+
+    source: str
+    target: str
+    partition: int | None
+    reason: str
+    records: int
+    is_problem: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the fields as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class ComparePlan:
+    """What will be compared, what will not, and how far the target is behind (records)."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    not_compared: list[NotCompared] = field(default_factory=list)
+    behind_records: int = 0
+
+
+def plan(
+    pairs: Sequence[TopicPair],
+    source: SideView,
+    target: SideView,
+    spec: RangeSpec,
+    blocked: Mapping[TopicPartition, str] | None = None,
+) -> ComparePlan:
+    """Fix the ranges of all partitions of all pairs.
+
+    Parameters
+    ----------
+    blocked
+        Source partitions that the link says it does not copy, with its reason.
+
+    Raises
+    ------
+    Refused
+        A topic would be compared with itself.
+    """
+    made = ComparePlan()
+    for pair in pairs:
+        if source.cluster_id == target.cluster_id and pair.source == pair.target:
+            raise Refused(
+                "a topic cannot be verified against itself",
+                cluster=source.cluster_id,
+                topic=pair.source,
+                hint="source and target bootstrap lead to the same cluster",
+            )
+        if pair.source not in source.topics:
+            made.not_compared.append(_whole(pair, "the source has no such topic", 0))
+        elif pair.target not in target.topics:
+            held = sum(
+                source.bounds[_partition(pair.source, number)].end
+                - source.bounds[_partition(pair.source, number)].start
+                for number in source.topics[pair.source].leaders
+            )
+            made.not_compared.append(_whole(pair, "the target has no such topic", held))
+        else:
+            _plan_topic(made, pair, source, target, spec=spec, blocked=blocked or {})
+    return made
+
+
+def _plan_topic(
+    made: ComparePlan,
+    pair: TopicPair,
+    source: SideView,
+    target: SideView,
+    *,
+    spec: RangeSpec,
+    blocked: Mapping[TopicPartition, str],
+) -> None:
+    ours, theirs = source.topics[pair.source].leaders, target.topics[pair.target].leaders
+    for number in sorted(ours.keys() | theirs.keys()):
+        one, two = _partition(pair.source, number), _partition(pair.target, number)
+        if number not in theirs:
+            held = source.bounds[one].end - source.bounds[one].start
+            reason = "the target lacks this partition"
+            made.not_compared.append(_one(one, two, reason, held, is_problem=True))
+        elif number not in ours:
+            held = target.bounds[two].end - target.bounds[two].start
+            reason = "the source lacks this partition"
+            made.not_compared.append(_one(one, two, reason, held, is_problem=True))
+        else:
+            _plan_partition(
+                made, (one, two), (source.bounds[one], target.bounds[two]), spec, blocked.get(one)
+            )
+
+
+def _plan_partition(
+    made: ComparePlan,
+    pair: tuple[TopicPartition, TopicPartition],
+    bounds: tuple[Bounds, Bounds],
+    spec: RangeSpec,
+    blocked: str | None,
+) -> None:
+    one, two = pair
+    source, target = bounds
+    start = max(source.start, target.start, spec.start or 0)
+    end = source.end if spec.is_complete else min(source.end, target.end)
+    is_cut = spec.until is not None and spec.until < max(source.end, target.end)
+    if spec.until is not None:
+        end = min(end, spec.until)
+    behind = max(0, source.end - max(target.end, source.start))
+    if not spec.is_complete:
+        made.behind_records += behind
+    if blocked is not None and behind:
+        reason = f"the link does not copy it: {blocked}"
+        made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
+    elif target.end <= target.start and behind and not spec.is_complete:
+        reason = "nothing of it is at the target yet"
+        made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
+    missing_head = min(target.start, source.end) - max(source.start, spec.start or 0)
+    if target.end > target.start and missing_head > 0:
+        reason = "the target's log starts later"
+        made.not_compared.append(_one(one, two, reason, missing_head, is_problem=False))
+    far = LOOKAHEAD_RECORDS
+    made.stretches.append(
+        Stretch(
+            source=one,
+            target=two,
+            start=start,
+            end=max(start, end),
+            source_stop=min(source.end, end + far) if is_cut else source.end,
+            target_stop=min(target.end, end + far) if is_cut else target.end,
+            is_cut=is_cut,
+        )
+    )
+
+
+def _partition(topic: TopicName, number: int) -> TopicPartition:
+    return TopicPartition(topic, PartitionId(number))
+
+
+def _whole(pair: TopicPair, reason: str, records: int) -> NotCompared:
+    return NotCompared(pair.source, pair.target, None, reason, records, is_problem=True)
+
+
+def _one(
+    source: TopicPartition, target: TopicPartition, reason: str, records: int, *, is_problem: bool
+) -> NotCompared:
+    return NotCompared(
+        source.topic, target.topic, source.partition, reason, records, is_problem and records > 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a stretch, small enough for all cores to have work; `stretch` is its index."""
+
+    stretch: int
+    source: TopicPartition
+    target: TopicPartition
+    start: int
+    end: int
+
+
+def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
+    """Cut large stretches and share the pieces out so that tasks take about as long.
+
+    Largest first, always to the task with the least to do.
+    """
+    total = sum(one.end - one.start for one in stretches)
+    size = max(CHUNK_RECORDS_MIN, -(-total // max(1, tasks)))
+    chunks = [
+        Chunk(index, one.source, one.target, start, min(start + size, one.end))
+        for index, one in enumerate(stretches)
+        for start in range(one.start, one.end, size)
+    ]
+    chunks.sort(key=lambda chunk: (chunk.start - chunk.end, chunk.stretch))
+    shares: list[list[Chunk]] = [[] for _ in range(min(tasks, len(chunks)))]
+    loads = [(0, number) for number in range(len(shares))]
+    for chunk in chunks:
+        load, number = heapq.heappop(loads)
+        shares[number].append(chunk)
+        cost = chunk.end - chunk.start + CHUNK_COST_RECORDS
+        heapq.heappush(loads, (load + cost, number))
+    return shares
+
+
+def later(stretch: Stretch, start: int) -> Stretch:
+    """The same stretch from a later offset on."""
+    return replace(stretch, start=min(start, stretch.end))

@@ -1,0 +1,208 @@
+"""The answer: counts, the first difference, and everything that was not compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.verify.align import Difference, Findings
+from heliostat.verify.ranges import NotCompared, Stretch
+
+SHOWN_PARTITIONS_MAX = 20  # in text; the JSON answer holds all
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    """One partition's counts; `findings` is empty where both sides are equal."""
+
+    stretch: Stretch
+    records: int = 0
+    batches_equal: int = 0
+    control_batches: int = 0
+    aborted_batches: int = 0
+    source_holes: int = 0
+    target_holes: int = 0
+    hole_ranges: list[tuple[int, int]] = field(default_factory=list)
+    """Source offsets without a record (markers, aborted, compacted), the first few."""
+    findings: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_remarkable(self) -> bool:
+        """Whether there is more to say than a count."""
+        return bool(
+            not self.findings.is_clean or self.notes or self.source_holes or self.target_holes
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything known of this partition as a JSON object."""
+        found = self.findings
+        return {
+            "topic": self.stretch.source.topic,
+            "target_topic": self.stretch.target.topic,
+            "partition": self.stretch.source.partition,
+            "start": self.stretch.start,
+            "end": self.stretch.end,
+            "records": self.records,
+            "offsets_equal": found.offsets_equal,
+            "lost": found.lost,
+            "doubled": found.doubled,
+            "reordered": found.reordered,
+            "different": found.different,
+            "foreign": found.foreign,
+            "moved": found.moved,
+            "differences": [one.to_json() for one in found.differences],
+            "control_batches": self.control_batches,
+            "aborted_batches": self.aborted_batches,
+            "source_holes": self.source_holes,
+            "target_holes": self.target_holes,
+            "hole_ranges": [list(one) for one in self.hole_ranges],
+            "notes": self.notes,
+        }
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What `heliostat verify` found."""
+
+    results: list[PartitionResult]
+    not_compared: list[NotCompared]
+    behind_records: int = 0
+    """Records of the source that the target did not have yet; neither lost nor compared."""
+    elapsed_s: float = 0.0
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(one.findings, name) for one in self.results)
+
+    @property
+    def records(self) -> int:
+        """Source records compared."""
+        return sum(one.records for one in self.results)
+
+    @property
+    def topics(self) -> int:
+        """Topics of which at least one partition was compared."""
+        return len({one.stretch.source.topic for one in self.results})
+
+    @property
+    def lost(self) -> int:
+        """Source records that the target lacks."""
+        return self._sum("lost")
+
+    @property
+    def doubled(self) -> int:
+        """Target records that repeat a source record."""
+        return self._sum("doubled")
+
+    @property
+    def reordered(self) -> int:
+        """Records that stand out of their order at the target."""
+        return self._sum("reordered")
+
+    @property
+    def different(self) -> int:
+        """Records altered at the target, or that the source never had."""
+        return self._sum("different")
+
+    @property
+    def offsets_equal(self) -> bool:
+        """Whether every record that arrived stands at its source offset."""
+        return all(one.findings.offsets_equal for one in self.results)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found and nothing was left out that should not be."""
+        return all(one.findings.is_clean for one in self.results) and not any(
+            one.is_problem for one in self.not_compared
+        )
+
+    @property
+    def first_difference(self) -> dict[str, Any] | None:
+        """The first finding by topic, partition and offset."""
+        found: list[tuple[tuple[str, int, tuple[int, int]], PartitionResult, Difference]] = [
+            ((one.stretch.source.topic, one.stretch.source.partition, first.place), one, first)
+            for one in self.results
+            for first in one.findings.differences[:1]
+        ]
+        if not found:
+            return None
+        _, result, first = min(found, key=lambda item: item[0])
+        return {
+            "topic": result.stretch.source.topic,
+            "target_topic": result.stretch.target.topic,
+            "partition": result.stretch.source.partition,
+            **first.to_json(),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the whole answer as a JSON object; details only of remarkable partitions."""
+        return {
+            "clean": self.is_clean,
+            "topics": self.topics,
+            "partitions": len(self.results),
+            "records": self.records,
+            "offsets_equal": self.offsets_equal,
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "reordered": self.reordered,
+            "different": self.different,
+            "first_difference": self.first_difference,
+            "not_copied_yet": self.behind_records,
+            "not_compared": [one.to_json() for one in self.not_compared],
+            "source_only": sorted(
+                {one.source for one in self.not_compared if one.is_problem and not one.partition}
+            ),
+            "details": [one.to_json() for one in self.results if one.is_remarkable],
+            "elapsed_s": round(self.elapsed_s, 3),
+        }
+
+    def summary_line(self) -> str:
+        """One line for people and for the demo's end."""
+        parts = [
+            f"verified: {self.topics:,} topics",
+            f"{self.records:,} records",
+            "offsets equal" if self.offsets_equal else "offsets differ",
+            f"{self.lost:,} lost",
+            f"{self.doubled:,} duplicated",
+            f"{self.different:,} different",
+        ]
+        if self.reordered:
+            parts.append(f"{self.reordered:,} reordered")
+        if self.behind_records:
+            parts.append(f"{self.behind_records:,} not copied yet")
+        if problems := sum(one.is_problem for one in self.not_compared):
+            parts.append(f"{problems:,} not compared")
+        return ", ".join(parts)
+
+    def lines(self) -> list[str]:
+        """Text: a line per partition with a finding, then what was left out, then the summary."""
+        bad = [one for one in self.results if not one.findings.is_clean]
+        out: list[str] = []
+        if bad:
+            out.append(_row("partition", "records", "lost", "doubled", "reordered", "different"))
+        for one in bad[:SHOWN_PARTITIONS_MAX]:
+            found = one.findings
+            counts = (one.records, found.lost, found.doubled, found.reordered, found.different)
+            out.append(_row(str(one.stretch.source), *(f"{count:,}" for count in counts)))
+        if len(bad) > SHOWN_PARTITIONS_MAX:
+            out.append(f"... and {len(bad) - SHOWN_PARTITIONS_MAX:,} more partitions")
+        if first := self.first_difference:
+            out.append("first difference: " + _told(first))
+        left_out = sorted(self.not_compared, key=lambda one: not one.is_problem)
+        for other in left_out[:SHOWN_PARTITIONS_MAX]:
+            name = other.source if other.partition is None else f"{other.source}-{other.partition}"
+            out.append(f"not compared: {name}: {other.reason} ({other.records:,} records)")
+        if len(left_out) > SHOWN_PARTITIONS_MAX:
+            out.append(f"... and {len(left_out) - SHOWN_PARTITIONS_MAX:,} more not compared")
+        return [*out, self.summary_line()]
+
+
+def _row(name: str, *cells: str) -> str:
+    return f"{name:<48}" + "".join(f"{cell:>12}" for cell in cells)
+
+
+def _told(first: dict[str, Any]) -> str:
+    where = f"{first['topic']}-{first['partition']}"
+    offsets = f"source offset {first['source_offset']}, target offset {first['target_offset']}"
+    what = first["kind"] if first["field"] is None else f"{first['kind']} {first['field']}"
+    return f"{where}, {offsets}: {what}; source: {first['source']}; target: {first['target']}"

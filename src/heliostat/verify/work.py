@@ -1,0 +1,197 @@
+"""What a Spark task does: read the same offsets of both sides and compare them.
+
+Plain functions over picklable values, so that tests call them without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.names import TopicPartition
+from heliostat.verify.align import Content, Findings, explain, placed
+from heliostat.verify.compare import compare
+from heliostat.verify.ranges import Chunk, Stretch
+from heliostat.verify.reader import (
+    OFFSET_OUT_OF_RANGE,
+    ClusterAccess,
+    Fetched,
+    Isolation,
+    LogReader,
+)
+from heliostat.verify.stream import PartitionStream, Row
+
+SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
+SMALL_TOGETHER = 100  # pieces a request: 7,000 partitions take 70 round trips a side, not 7,000
+SMALL_BYTES = 256 * 1024  # a small piece's share of such an answer; the rest is fetched after
+RESTARTS_MAX = 5  # a log start that overtakes the reader this often will do so again
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both clusters of a link; travels to Spark's workers."""
+
+    source: ClusterAccess
+    target: ClusterAccess
+    decode_all: bool = False
+
+
+@dataclass(slots=True)
+class ChunkResult:
+    """What comparing one chunk gave; `error` where it could not be read."""
+
+    stretch: int
+    start: int
+    records: int = 0
+    differs_at: int | None = None
+    batches_equal: int = 0
+    control_batches: int = 0
+    aborted_batches: int = 0
+    source_holes: int = 0
+    target_holes: int = 0
+    hole_ranges: list[tuple[int, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    error: HeliostatError | None = None
+
+
+@dataclass(slots=True)
+class Explained:
+    """Findings of one stretch from its first difference on."""
+
+    stretch: int
+    findings: Findings
+    error: HeliostatError | None = None
+
+
+def compare_chunks(sides: Sides, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+    """Compare chunk by chunk; small ones are fetched many at a time.
+
+    An error that concerns one chunk is in its result; ConnectionLost ends the rest as well.
+    """
+    pending = iter(chunks)
+    with ExitStack() as stack:
+        try:
+            source = stack.enter_context(LogReader(sides.source, Isolation.READ_COMMITTED))
+            target = stack.enter_context(LogReader(sides.target, Isolation.READ_UNCOMMITTED))
+        except HeliostatError as error:
+            yield from (ChunkResult(one.stretch, one.start, error=error) for one in pending)
+            return
+        while group := list(islice(pending, SMALL_TOGETHER)):
+            small = [one for one in group if one.end - one.start <= SMALL_RECORDS_MAX]
+            source_first = _prefetch(source, {one.source: one.start for one in small})
+            target_first = _prefetch(target, {one.target: one.start for one in small})
+            for one in group:
+                firsts = (source_first.pop(one.source, None), target_first.pop(one.target, None))
+                yield _compare_chunk(sides, source, target, one, firsts)
+
+
+def _prefetch(
+    reader: LogReader, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Fetched]:
+    """Fetch many partitions at once; what fails here fails, or not, when it is read alone."""
+    if len(positions) < 2:  # one is read alone anyway
+        return {}
+    try:
+        found = reader.fetch(positions, SMALL_BYTES)
+    except BrokerError:
+        return {}
+    return {one: fetched for one, fetched in found.items() if fetched.data}
+
+
+def _compare_chunk(
+    sides: Sides,
+    source: LogReader,
+    target: LogReader,
+    chunk: Chunk,
+    firsts: tuple[Fetched | None, Fetched | None],
+) -> ChunkResult:
+    result = ChunkResult(chunk.stretch, chunk.start)
+    for _ in range(RESTARTS_MAX):
+        one = PartitionStream(source, chunk.source, chunk.start, chunk.end, firsts[0])
+        two = PartitionStream(target, chunk.target, chunk.start, chunk.end, firsts[1])
+        try:
+            compared = compare(one, two, chunk.start, chunk.end, decode_all=sides.decode_all)
+        except BrokerError as error:
+            if error.kafka_code != OFFSET_OUT_OF_RANGE:
+                result.error = error
+                return result
+            later = _start_now(source, target, chunk)
+            if later == chunk.start:
+                result.error = error
+                return result
+            result.notes.append(
+                f"records [{chunk.start}, {later}) were deleted before they were read"
+            )
+            chunk, firsts = replace(chunk, start=later), (None, None)
+        except HeliostatError as error:
+            result.error = error
+            return result
+        else:
+            result.records, result.differs_at = compared.records, compared.differs_at
+            result.batches_equal = compared.batches_equal
+            result.control_batches, result.aborted_batches = (
+                one.control_batches,
+                one.aborted_batches,
+            )
+            result.source_holes, result.target_holes = one.holes, two.holes
+            result.hole_ranges = one.hole_ranges
+            return result
+    result.error = ConnectionLost("the log start overtakes reading", partition=str(chunk.source))
+    return result
+
+
+def _start_now(source: LogReader, target: LogReader, chunk: Chunk) -> int:
+    starts = (
+        source.bounds([chunk.source])[chunk.source].start,
+        target.bounds([chunk.target])[chunk.target].start,
+    )
+    return min(max(chunk.start, *starts), chunk.end)
+
+
+def explain_stretches(
+    sides: Sides, stretches: Iterable[tuple[int, Stretch, int]]
+) -> Iterator[Explained]:
+    """Explain each (index, stretch, offset of the first difference)."""
+    pending = iter(stretches)
+    with ExitStack() as stack:
+        try:
+            source = stack.enter_context(LogReader(sides.source, Isolation.READ_COMMITTED))
+            target = stack.enter_context(LogReader(sides.target, Isolation.READ_UNCOMMITTED))
+        except HeliostatError as error:
+            yield from (Explained(index, Findings(), error) for index, _, _ in pending)
+            return
+        for index, stretch, start in pending:
+            try:
+                yield Explained(index, _explain(source, target, stretch, start))
+            except HeliostatError as error:
+                yield Explained(index, Findings(), error)
+
+
+def _explain(source: LogReader, target: LogReader, stretch: Stretch, start: int) -> Findings:
+    def find_in_source(wanted: set[Content]) -> dict[Content, int]:
+        times = {content[0] for content in wanted}
+        found: dict[Content, int] = {}
+        for row in _rows(source, stretch.source, stretch.start, stretch.source_stop):
+            if row[1] in times:
+                offset, content = placed(row)
+                if content in wanted:
+                    found.setdefault(content, offset)
+                    if len(found) == len(wanted):
+                        break
+        return found
+
+    return explain(
+        _rows(source, stretch.source, start, stretch.source_stop),
+        _rows(target, stretch.target, start, stretch.target_stop),
+        stretch.end,
+        find_in_source,
+        is_cut=stretch.is_cut,
+    )
+
+
+def _rows(reader: LogReader, partition: TopicPartition, start: int, stop: int) -> Iterator[Row]:
+    for batch in PartitionStream(reader, partition, start, stop):
+        yield from batch.rows(start, stop)
