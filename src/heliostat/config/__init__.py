@@ -9,6 +9,7 @@ from heliostat.config.load import load_config
 from heliostat.config.model import (
     BUILT_IN_EXCLUDE,
     CONFIG_EXCLUDE_DEFAULT,
+    FORCED_CONFIGS,
     STATE_TOPIC_PREFIX,
     ClusterConfig,
     Config,
@@ -29,6 +30,7 @@ from heliostat.config.patterns import compile_pattern, is_plain_name
 __all__ = [
     "BUILT_IN_EXCLUDE",
     "CONFIG_EXCLUDE_DEFAULT",
+    "FORCED_CONFIGS",
     "STATE_TOPIC_PREFIX",
     "ClusterConfig",
     "Config",

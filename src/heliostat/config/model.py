@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -46,6 +47,17 @@ CONFIG_EXCLUDE_DEFAULT: tuple[str, ...] = (
     r"remote\..*",
     r"local\.retention\..*",
 )
+
+FOREVER_MS = "9223372036854775807"
+FORCED_CONFIGS: Mapping[str, str] = {
+    # Batches cross with their bytes unchanged, so the target's brokers must neither re-encode
+    # them, nor stamp them, nor refuse them for their age (`LogValidator`).
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": FOREVER_MS,
+    "message.timestamp.after.max.ms": FOREVER_MS,
+}
+"""Settings that every mirror has at the target, whatever the source or the link says."""
 
 PORT_MAX = 65_535
 FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker answers no more (`fetch.max.bytes` default)
@@ -104,6 +116,13 @@ def _check_name_part(text: str) -> str:
     if text.startswith((STATE_TOPIC_PREFIX, "__")):
         raise ValueError("names that begin so are never mirrored")
     return text or "-"
+
+
+def _check_pins(pins: dict[str, str]) -> dict[str, str]:
+    for key, needed in FORCED_CONFIGS.items():
+        if pins.get(key, needed) != needed:
+            raise ValueError(f"{key} must be {needed}: batches cross with their bytes unchanged")
+    return pins
 
 
 def _as_milliseconds(value: object) -> object:
@@ -251,7 +270,7 @@ class TopicsConfig(_Frozen):
     """Of created topics; null = the source's, but not more than the target has brokers."""
     config_exclude: Annotated[Patterns, Field(title="Excluded settings")] = CONFIG_EXCLUDE_DEFAULT
     """Topic settings that are never synced: names or regular expressions."""
-    config_set: Annotated[Texts, Field(title="Pinned settings")] = {}
+    config_set: Annotated[Texts, Field(title="Pinned settings"), AfterValidator(_check_pins)] = {}
     """Topic settings that every mirror of this link has at the target; win over the source's."""
     sync_configs: Annotated[bool, Field(title="Sync settings")] = True
     """Whether settings follow the source after creation, unset ones included."""

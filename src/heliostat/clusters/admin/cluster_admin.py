@@ -121,6 +121,10 @@ class ClusterAdmin:
         chosen = self.brokers()[0].broker_id if broker is None else broker
         return config_calls.describe_broker(self._caller, chosen)
 
+    def inherited_configs(self) -> Mapping[str, str | None] | BrokerError:
+        """Settings that a new topic would have without any of its own (KIP-525)."""
+        return topic_calls.inherited_configs(self._caller)
+
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> Mapping[TopicName, TopicId | BrokerError | None]:

@@ -17,6 +17,7 @@ from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, LeaderEpoch, PartitionId, TopicId, TopicName
 
 NO_ID = TopicId(int=0)
+PROBE_TOPIC = "heliostat.probe"  # only validated, never created
 
 
 def describe(caller: Caller, names: Iterable[TopicName] | None) -> dict[TopicName, TopicInfo]:
@@ -121,3 +122,18 @@ def delete(caller: Caller, topics: Iterable[TopicName]) -> dict[TopicName, Broke
         )
         for row in response.responses
     }
+
+
+def inherited_configs(caller: Caller) -> dict[str, str | None] | BrokerError:
+    """Settings that a new topic would have from the brokers; nothing is created.
+
+    CreateTopics answers them since Kafka 2.4 (KIP-525), also when it only validates.
+    """
+    kind = CreateTopicsRequest.CreatableTopic
+    row = kind(name=PROBE_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    response = caller.send_to_controller(
+        CreateTopicsRequest(topics=[row], timeout_ms=caller.timeout_ms, validate_only=True)
+    )
+    answer = response.topics[0]
+    error = error_of(answer.error_code, "ask for the settings of a new topic", answer.error_message)
+    return error or {config.name: config.value for config in answer.configs or ()}

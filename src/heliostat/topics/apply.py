@@ -1,0 +1,156 @@
+"""Do what the plan says, wait until brokers show it, and tell per topic what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from heliostat.clock import Clock, SystemClock
+from heliostat.clusters.admin import ClusterAdmin, NewTopic, TopicInfo
+from heliostat.errors import BrokerError
+from heliostat.names import TopicId, TopicName
+from heliostat.topics.configs import NEEDED_TO_APPEND
+from heliostat.topics.topic_plan import Mirror, TopicPlan
+from heliostat.topics.values import MirrorRecord
+
+VISIBLE_TIMEOUT_S = 30.0  # metadata spreads within a second; leaders of 5,000 partitions take some
+VISIBLE_PAUSE_S = 0.05
+TOPICS_PER_REQUEST = 200  # a broker takes some 10,000 new partitions a request at most
+LEADER_NOT_AVAILABLE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReport:
+    """What was done.
+
+    `created`, `grown` and `configured` are target topics. `failed` is by source topic; its mirror
+    is not in `mirrors` unless it can be copied all the same. `remember` are records to make durable
+    before anything of `mirrors` is copied.
+    """
+
+    created: tuple[TopicName, ...]
+    grown: tuple[TopicName, ...]
+    configured: tuple[TopicName, ...]
+    failed: Mapping[TopicName, BrokerError]
+    mirrors: tuple[Mirror, ...]
+    remember: tuple[MirrorRecord, ...]
+
+
+def apply_plan(plan: TopicPlan, target: ClusterAdmin, clock: Clock | None = None) -> ApplyReport:
+    """Create, grow and configure; every answer is awaited and looked at.
+
+    Raises
+    ------
+    ConnectionLost
+        The target does not answer. What was done stays done: the next plan sees it.
+    """
+    failed: dict[TopicName, BrokerError] = {}
+    unusable: set[TopicName] = set()
+    created = _create(plan, target, failed)
+    grown = _grow(plan, target, failed)
+    unusable.update(failed)
+    configured = _configure(plan, target, failed, unusable)
+    infos = _await_visible(plan, target, failed, unusable, clock or SystemClock())
+    ids = {name: infos[name].topic_id for name in infos if name in created}
+    mirrors = [_identified(mirror, ids) for mirror in plan.mirrors if mirror.source not in unusable]
+    return ApplyReport(
+        created=tuple(name for name in created if name in infos),
+        grown=grown,
+        configured=configured,
+        failed=dict(sorted(failed.items())),
+        mirrors=tuple(mirrors),
+        remember=tuple(
+            replace(record, target_id=ids.get(record.target, record.target_id))
+            for record in plan.remember
+            if record.source not in failed
+        ),
+    )
+
+
+def _identified(mirror: Mirror, ids: Mapping[TopicName, TopicId | None]) -> Mirror:
+    return replace(mirror, target_id=ids.get(mirror.target, mirror.target_id))
+
+
+def _create(
+    plan: TopicPlan, target: ClusterAdmin, failed: dict[TopicName, BrokerError]
+) -> list[TopicName]:
+    done: list[TopicName] = []
+    for first in range(0, len(plan.create), TOPICS_PER_REQUEST):
+        batch = plan.create[first : first + TOPICS_PER_REQUEST]
+        answers = target.create_topics(
+            NewTopic(t.target, t.partitions, t.replication_factor, t.configs) for t in batch
+        )
+        for topic in batch:
+            answer = answers[topic.target]
+            if isinstance(answer, BrokerError):
+                failed[topic.source] = answer
+            else:
+                done.append(topic.target)
+    return done
+
+
+def _grow(
+    plan: TopicPlan, target: ClusterAdmin, failed: dict[TopicName, BrokerError]
+) -> tuple[TopicName, ...]:
+    answers = target.grow_partitions({topic.target: topic.wants for topic in plan.grow})
+    for topic in plan.grow:
+        error = answers[topic.target]
+        if error is not None:
+            failed[topic.source] = error
+    return tuple(topic.target for topic in plan.grow if topic.source not in failed)
+
+
+def _configure(
+    plan: TopicPlan,
+    target: ClusterAdmin,
+    failed: dict[TopicName, BrokerError],
+    unusable: set[TopicName],
+) -> tuple[TopicName, ...]:
+    answers = target.alter_configs({topic.target: topic.changes for topic in plan.configure})
+    done: list[TopicName] = []
+    for topic in plan.configure:
+        error = answers[topic.target]
+        if error is None:
+            done.append(topic.target)
+            continue
+        failed.setdefault(topic.source, error)
+        if NEEDED_TO_APPEND & topic.changes.keys():
+            unusable.add(topic.source)  # others are drift, and no reason not to copy
+    return tuple(done)
+
+
+def _await_visible(
+    plan: TopicPlan,
+    target: ClusterAdmin,
+    failed: dict[TopicName, BrokerError],
+    unusable: set[TopicName],
+    clock: Clock,
+) -> dict[TopicName, TopicInfo]:
+    """Wait until each new partition has a leader that metadata names."""
+    wants = {m.target: m for m in plan.mirrors if m.source not in failed}
+    changed = [t.target for t in plan.create] + [t.target for t in plan.grow]
+    pending = {name for name in changed if name in wants}
+    ready: dict[TopicName, TopicInfo] = {}
+    deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
+    while pending:
+        infos = target.describe_topics(pending)
+        seen = {n: i for n, i in infos.items() if _is_ready(i, wants[n].partitions)}
+        ready.update(seen)
+        pending -= seen.keys()
+        if not pending or clock.monotonic_s() > deadline_s:
+            break
+        clock.sleep(VISIBLE_PAUSE_S)
+    for name in sorted(pending):
+        source = wants[name].source
+        unusable.add(source)
+        failed[source] = BrokerError(
+            f"{name} was made, but not all of its partitions have a leader after "
+            f"{VISIBLE_TIMEOUT_S:.0f} s",
+            kafka_code=LEADER_NOT_AVAILABLE,
+        )
+    return ready
+
+
+def _is_ready(info: TopicInfo, partitions: int) -> bool:
+    leaders = sum(1 for partition in info.partitions if partition.leader is not None)
+    return info.error is None and leaders >= partitions

@@ -1,0 +1,134 @@
+"""Which settings a mirror should have at the target, and what must change for that; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import ConfigEntry
+from heliostat.config import FORCED_CONFIGS, TopicsConfig, compile_pattern
+from heliostat.topics.values import MirrorRecord, SourceTopic, TargetTopic
+
+MESSAGE_BYTES = "max.message.bytes"
+SEGMENT_BYTES = "segment.bytes"
+MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default, for clusters that do not tell
+SEGMENT_BYTES_DEFAULT = 1 << 30
+NEEDED_TO_APPEND = frozenset({*FORCED_CONFIGS, MESSAGE_BYTES, SEGMENT_BYTES})
+# A size limit is a floor and never lowered again: batches of the old size may still be to come.
+_SIZES = (MESSAGE_BYTES, SEGMENT_BYTES)
+_NOT_FOLLOWED = frozenset({*FORCED_CONFIGS, MESSAGE_BYTES})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedConfigs:
+    """Settings of one mirror, by where they come from; a later group wins over an earlier one.
+
+    `synced` follow the source, `pinned` are the link's own, `forced` let raw batches in.
+    `unknown` are those of the source that the target's brokers do not have.
+    """
+
+    synced: Mapping[str, str]
+    pinned: Mapping[str, str]
+    forced: Mapping[str, str]
+    unknown: tuple[str, ...] = ()
+
+    def all(self) -> dict[str, str]:
+        """What the mirror should have."""
+        return {**self.synced, **self.pinned, **self.forced}
+
+    def of_new_topic(self, inherited: Mapping[str, str | None]) -> dict[str, str]:
+        """What a new topic gets: a size that it has anyway is not written down."""
+        return {
+            key: value
+            for key, value in sorted(self.all().items())
+            if key not in _SIZES or inherited.get(key) != value
+        }
+
+
+def wanted_configs(
+    config: TopicsConfig,
+    source: SourceTopic,
+    target: TargetTopic | None,
+    inherited: Mapping[str, str | None],
+) -> WantedConfigs:
+    """Decide on the settings of one mirror.
+
+    Parameters
+    ----------
+    target
+        The mirror as it is; None before it exists.
+    inherited
+        What a new topic at the target would have; may be empty.
+    """
+    present = {k: e.value for k, e in target.configs.items()} if target else dict(inherited)
+    excluded = [compile_pattern(entry) for entry in config.config_exclude]
+    synced: dict[str, str] = {}
+    unknown: list[str] = []
+    for key, entry in sorted(source.configs.items()):
+        if key in _NOT_FOLLOWED or any(pattern.fullmatch(key) for pattern in excluded):
+            continue
+        follows = entry.is_own or (
+            config.sync_broker_values and entry.value != inherited.get(key, entry.value)
+        )
+        if not follows or entry.value is None or entry.is_sensitive or entry.is_read_only:
+            continue
+        if present and key not in present:
+            unknown.append(key)
+        else:
+            synced[key] = entry.value
+    forced = {k: v for k, v in FORCED_CONFIGS.items() if not present or k in present}
+    pinned_bytes = int(config.config_set.get(MESSAGE_BYTES, 0))
+    message = max(
+        pinned_bytes or int(present.get(MESSAGE_BYTES) or 0), source_message_bytes(source)
+    )
+    segment = config.config_set.get(SEGMENT_BYTES) or synced.get(SEGMENT_BYTES)
+    if segment is not None:
+        synced[SEGMENT_BYTES] = str(max(int(segment), message))
+    elif _smallest_segment(present, inherited) < message:
+        now = int(present.get(SEGMENT_BYTES) or SEGMENT_BYTES_DEFAULT)
+        forced[SEGMENT_BYTES] = str(max(now, message))
+    forced[MESSAGE_BYTES] = str(message)
+    return WantedConfigs(synced, dict(config.config_set), forced, tuple(unknown))
+
+
+def _smallest_segment(
+    present: Mapping[str, str | None], inherited: Mapping[str, str | None]
+) -> int:
+    """What the mirror has, or would have once its override is unset."""
+    values = (present.get(SEGMENT_BYTES), inherited.get(SEGMENT_BYTES))
+    return min(int(value or SEGMENT_BYTES_DEFAULT) for value in values)
+
+
+def source_message_bytes(source: SourceTopic) -> int:
+    """The source's largest batch in bytes: its effective `max.message.bytes`."""
+    entry = source.configs.get(MESSAGE_BYTES)
+    return int(entry.value) if entry is not None and entry.value else MESSAGE_BYTES_DEFAULT
+
+
+def config_changes(
+    config: TopicsConfig,
+    wanted: WantedConfigs,
+    target: TargetTopic,
+    record: MirrorRecord | None,
+) -> dict[str, str | None]:
+    """What must be set, or unset (None), at an existing mirror.
+
+    An override that somebody made at the target alone stays: only what this link has set itself is
+    unset once the source no longer has it.
+    """
+    follow = config.sync_configs or record is None
+    goal = wanted.all() if follow else {**wanted.pinned, **wanted.forced}
+    changes: dict[str, str | None] = {
+        key: value for key, value in goal.items() if _value(target.configs, key) != value
+    }
+    if follow and record is not None:
+        for key in record.synced_configs:
+            entry = target.configs.get(key)
+            if key not in goal and entry is not None and entry.is_own:
+                changes[key] = None
+    return dict(sorted(changes.items()))
+
+
+def _value(configs: Mapping[str, ConfigEntry], key: str) -> str | None:
+    entry = configs.get(key)
+    return None if entry is None else entry.value

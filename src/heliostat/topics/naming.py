@@ -1,0 +1,83 @@
+"""Source name → target name and back, and names that get into each other's way."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from heliostat.config import LinkConfig
+from heliostat.names import LinkName, TopicName
+
+NAME_CHARACTERS_MAX = 249  # `Topic.MAX_NAME_LENGTH`: a log's folder must fit a file name
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC = "${topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A link's rule: a format with `${topic}`, everything else in it already filled in."""
+
+    rule: str
+
+    def target_name(self, source: TopicName) -> TopicName:
+        """What a source topic is called at the target."""
+        return TopicName(self.rule.replace(_TOPIC, source))
+
+    def source_name(self, target: TopicName) -> TopicName | None:
+        """Which source topic a target name stands for; None when the rule never makes it."""
+        before, after = self.rule.split(_TOPIC, 1)
+        if _TOPIC in after:  # the topic's name more than once: by the lengths it can have
+            times = self.rule.count(_TOPIC)
+            rest = len(target) - (len(self.rule) - times * len(_TOPIC))
+            name = target[len(before) : len(before) + rest // times] if rest > 0 else ""
+        else:
+            name = target[len(before) : len(target) - len(after)]
+        found = TopicName(name)
+        return found if name and self.target_name(found) == target else None
+
+
+def naming_of(link: LinkConfig) -> Naming:
+    """The rule of a link."""
+    return Naming(link.topics.name_format().replace("${source}", link.source))
+
+
+def name_problem(name: str) -> str | None:
+    """Why Kafka would refuse a topic's name (`Topic.validate`); None when it is fine."""
+    if name in {"", ".", ".."}:
+        return f"{name!r} is no name for a topic"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"it has {len(name)} characters, Kafka allows {NAME_CHARACTERS_MAX}"
+    if _LEGAL.fullmatch(name) is None:
+        return "it has characters other than a-z A-Z 0-9 . _ -"
+    return None
+
+
+def collisions(naming: Naming, sources: Iterable[TopicName]) -> dict[TopicName, TopicName]:
+    """Source topics whose target names Kafka cannot tell apart, each with one it collides with.
+
+    Brokers refuse names that differ only in `.` and `_`: metrics would mix (`Topic.hasCollision`).
+    Topics that carry the very same name pair at the source are there already, so this can only
+    happen where they were made before brokers checked it, or by the naming rule.
+    """
+    groups: dict[str, list[TopicName]] = defaultdict(list)
+    for source in sorted(set(sources)):
+        groups[naming.target_name(source).replace(".", "_")].append(source)
+    return {
+        source: names[0] if source != names[0] else names[1]
+        for names in groups.values()
+        if len(names) > 1
+        for source in names
+    }
+
+
+def shared_targets(
+    targets: Mapping[LinkName, Iterable[TopicName]],
+) -> dict[TopicName, tuple[LinkName, ...]]:
+    """Target topics that more than one link would write, of links into one cluster."""
+    writers: dict[TopicName, list[LinkName]] = defaultdict(list)
+    for link in sorted(targets):
+        for name in set(targets[link]):
+            writers[name].append(link)
+    return {name: tuple(links) for name, links in sorted(writers.items()) if len(links) > 1}

@@ -1,0 +1,107 @@
+"""Look at both clusters; reads only."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.config import LinkConfig
+from heliostat.errors import BrokerError
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.topics.select import compile_selection
+from heliostat.topics.values import SourceTopic, SourceTopics, TargetTopic, TargetTopics
+
+UNKNOWN_TOPIC = 3
+
+
+def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
+    """The source's selected topics with partitions and settings.
+
+    Raises
+    ------
+    ConnectionLost
+        The source does not answer.
+    """
+    infos = admin.describe_topics()
+    chosen = compile_selection(link.topics).choose(infos)
+    configs = admin.describe_configs([name for name in chosen if infos[name].error is None])
+    topics: dict[TopicName, SourceTopic] = {}
+    unreadable: dict[TopicName, BrokerError] = {}
+    for name in chosen:
+        info, settings = infos[name], configs.get(name)
+        if info.error is not None or isinstance(settings, BrokerError) or settings is None:
+            error = info.error or settings
+            if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC:
+                unreadable[name] = error
+            continue  # deleted between two questions
+        topics[name] = SourceTopic(
+            name=name,
+            topic_id=info.topic_id,
+            partitions=len(info.partitions),
+            replication_factor=info.replication_factor,
+            configs=settings,
+            is_internal=info.is_internal,
+        )
+    return SourceTopics(admin.cluster_id(), tuple(sorted(infos)), topics, unreadable)
+
+
+def observe_target(
+    admin: ClusterAdmin, link: LinkConfig, names: Iterable[TopicName]
+) -> TargetTopics:
+    """Those of the named topics that the target has, with what preflight needs to know.
+
+    Raises
+    ------
+    ConnectionLost
+        The target does not answer.
+    """
+    del link  # what is asked of a target does not depend on the link yet
+    wanted = sorted(set(names))
+    infos = admin.describe_topics(wanted) if wanted else {}
+    present = {name: info for name, info in infos.items() if info.error is None}
+    unreadable = {
+        name: info.error
+        for name, info in infos.items()
+        if info.error is not None and info.error.kafka_code != UNKNOWN_TOPIC
+    }
+    configs = admin.describe_configs(present)
+    ends = _ends(admin, present.values())
+    topics: dict[TopicName, TargetTopic] = {}
+    for name, info in sorted(present.items()):
+        settings = configs[name]
+        if isinstance(settings, BrokerError):
+            unreadable[name] = settings
+            continue
+        topics[name] = TargetTopic(
+            name=name,
+            topic_id=info.topic_id,
+            partitions=len(info.partitions),
+            replication_factor=info.replication_factor,
+            configs=settings,
+            ends=ends[name],
+        )
+    inherited = admin.inherited_configs()
+    return TargetTopics(
+        cluster_id=admin.cluster_id(),
+        broker_count=len(admin.brokers()),
+        topics=topics,
+        inherited={} if isinstance(inherited, BrokerError) else inherited,
+        unreadable=unreadable,
+    )
+
+
+def _ends(
+    admin: ClusterAdmin, infos: Iterable[TopicInfo]
+) -> dict[TopicName, dict[PartitionId, Offset]]:
+    partitions = [
+        TopicPartition(info.name, partition.partition)
+        for info in infos
+        for partition in info.partitions
+    ]
+    ends: dict[TopicName, dict[PartitionId, Offset]] = defaultdict(dict)
+    if partitions:
+        for partition, end in admin.list_log_ends(partitions).items():
+            if not isinstance(end, BrokerError):
+                ends[partition.topic][partition.partition] = end
+    return ends

@@ -1,0 +1,208 @@
+"""Decide what is to be done about topics at the target; pure: no clock, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from heliostat.config import LinkConfig, StartAt
+from heliostat.names import LinkName, TopicName
+from heliostat.topics.configs import (
+    MESSAGE_BYTES,
+    WantedConfigs,
+    config_changes,
+    wanted_configs,
+)
+from heliostat.topics.naming import collisions, naming_of
+from heliostat.topics.preflight import Case, record_in_force, refusal_of
+from heliostat.topics.topic_plan import (
+    CreateTopic,
+    GrowTopic,
+    Mirror,
+    Refusal,
+    SetConfigs,
+    TopicPlan,
+)
+from heliostat.topics.values import (
+    MirrorRecord,
+    SourceTopic,
+    SourceTopics,
+    TargetTopic,
+    TargetTopics,
+)
+
+
+def plan_topics(
+    link: LinkConfig,
+    source: SourceTopics,
+    target: TargetTopics,
+    known: Mapping[TopicName, MirrorRecord],
+    claimed: Mapping[TopicName, LinkName] | None = None,
+) -> TopicPlan:
+    """Compare both sides with what the link remembers.
+
+    Parameters
+    ----------
+    known
+        The link's records of its mirrors, by source topic.
+    claimed
+        Target topics that other links write, by whom.
+
+    Returns
+    -------
+    TopicPlan
+        Empty on a synced pair. Depends on nothing but the arguments, in any order.
+    """
+    naming = naming_of(link)
+    clashes = collisions(naming, source.topics)
+    draft = _Draft(link, source, target)
+    for name, error in source.unreadable.items():
+        draft.refuse[name] = Refusal("unreadable", f"the source: {error.text}", error.hint)
+    for name in sorted(source.topics):
+        topic, wanted_name = source.topics[name], naming.target_name(name)
+        remembered = known.get(name)
+        record = record_in_force(remembered, target, wanted_name)
+        there = target.topics.get(wanted_name)
+        wanted = wanted_configs(link.topics, topic, there, target.inherited)
+        case = Case(
+            link=link,
+            source=source,
+            target=target,
+            topic=topic,
+            name=wanted_name,
+            record=record,
+            wanted=wanted,
+            clash=clashes.get(name),
+            claimed_by=(claimed or {}).get(wanted_name),
+        )
+        refusal = refusal_of(case)
+        if refusal is not None:
+            draft.refuse[name] = refusal
+            continue
+        if remembered is not None and record is None:
+            draft.notes.append(f"{wanted_name}: its mirror is gone, it is copied anew")
+        if there is None:
+            draft.add_new(topic, wanted_name, wanted)
+        else:
+            draft.add_existing(topic, there, wanted, record)
+    for name, record in sorted(known.items()):
+        if name not in source.topics and name not in source.unreadable:
+            draft.note_gone(name, record)
+    return draft.plan()
+
+
+class _Draft:
+    """A plan in the making."""
+
+    def __init__(self, link: LinkConfig, source: SourceTopics, target: TargetTopics) -> None:
+        self.link = link
+        self.source = source
+        self.target = target
+        self.create: list[CreateTopic] = []
+        self.grow: list[GrowTopic] = []
+        self.configure: list[SetConfigs] = []
+        self.refuse: dict[TopicName, Refusal] = {}
+        self.mirrors: list[Mirror] = []
+        self.remember: list[MirrorRecord] = []
+        self.notes: list[str] = []
+
+    def plan(self) -> TopicPlan:
+        """The finished value."""
+        return TopicPlan(
+            create=tuple(self.create),
+            grow=tuple(self.grow),
+            configure=tuple(self.configure),
+            refuse=dict(sorted(self.refuse.items())),
+            mirrors=tuple(self.mirrors),
+            remember=tuple(self.remember),
+            notes=tuple(self.notes),
+        )
+
+    def add_new(self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs) -> None:
+        """A mirror that is to be created."""
+        chosen = self.link.topics.replication_factor
+        replicas = chosen or min(topic.replication_factor, self.target.broker_count)
+        if replicas < topic.replication_factor and chosen is None:
+            self.notes.append(
+                f"{name}: replication factor {replicas} instead of {topic.replication_factor}, "
+                f"the target has {self.target.broker_count} brokers"
+            )
+        configs = wanted.of_new_topic(self.target.inherited)
+        self.create.append(CreateTopic(topic.name, name, topic.partitions, replicas, configs))
+        self._note_unknown(name, wanted)
+        record = self._record(topic, name, wanted)
+        self.remember.append(record)
+        self.mirrors.append(_mirror(topic, record, int(wanted.forced[MESSAGE_BYTES])))
+
+    def add_existing(
+        self,
+        topic: SourceTopic,
+        there: TargetTopic,
+        wanted: WantedConfigs,
+        record: MirrorRecord | None,
+    ) -> None:
+        """A mirror whose topic is there already, made by us or empty."""
+        if there.partitions < topic.partitions:
+            self.grow.append(GrowTopic(topic.name, there.name, there.partitions, topic.partitions))
+            if record is not None:
+                self.notes.append(
+                    f"{there.name}: from now on the source may put a key into another partition "
+                    f"than before, as it has {topic.partitions} instead of {there.partitions}"
+                )
+        changes = config_changes(self.link.topics, wanted, there, record)
+        if changes:
+            was = {key: there.configs[key].value for key in changes if key in there.configs}
+            self.configure.append(SetConfigs(topic.name, there.name, changes, was))
+        self._note_unknown(there.name, wanted)
+        fresh = self._record(topic, there.name, wanted)
+        fresh = replace(fresh, target_id=there.topic_id)
+        if record is not None:
+            follows = self.link.topics.sync_configs
+            synced = fresh.synced_configs if follows else record.synced_configs
+            fresh = replace(record, target_id=there.topic_id, synced_configs=synced)
+        if fresh != record:
+            self.remember.append(fresh)
+        self.mirrors.append(_mirror(topic, fresh, int(wanted.forced[MESSAGE_BYTES])))
+
+    def note_gone(self, name: TopicName, record: MirrorRecord) -> None:
+        """A mirror whose source topic is no longer selected, or no longer there."""
+        why = "is no longer selected" if name in self.source.names else "is gone at the source"
+        self.notes.append(f"{name} {why}; its mirror {record.target} stays as it is")
+
+    def _record(self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs) -> MirrorRecord:
+        start = self.link.topics.start
+        synced = {*wanted.synced, *wanted.pinned}
+        return MirrorRecord(
+            source=topic.name,
+            target=name,
+            source_id=topic.topic_id,
+            target_id=None,
+            source_cluster=self.source.cluster_id,
+            start=str(start.timestamp) if isinstance(start, StartAt) else start,
+            initial_partitions=topic.partitions,
+            synced_configs=tuple(sorted(synced - _NEVER_UNSET)),
+        )
+
+    def _note_unknown(self, name: TopicName, wanted: WantedConfigs) -> None:
+        if wanted.unknown:
+            self.notes.append(f"{name}: the target does not know {', '.join(wanted.unknown)}")
+
+
+_NEVER_UNSET = frozenset({MESSAGE_BYTES})
+
+
+def _mirror(topic: SourceTopic, record: MirrorRecord, message_bytes: int) -> Mirror:
+    policy = topic.configs.get("cleanup.policy")
+    stamp = topic.configs.get("message.timestamp.type")
+    return Mirror(
+        source=topic.name,
+        target=record.target,
+        source_id=topic.topic_id,
+        target_id=record.target_id,
+        partitions=topic.partitions,
+        initial_partitions=record.initial_partitions,
+        start=record.start,
+        target_max_message_bytes=message_bytes,
+        is_compacted="compact" in ((policy.value if policy else None) or ""),
+        is_log_append_time=stamp is not None and stamp.value == "LogAppendTime",
+    )

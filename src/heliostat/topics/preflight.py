@@ -1,0 +1,269 @@
+"""What would make a mirror wrong or its appends fail, said before anything is touched; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from heliostat.config import LinkConfig
+from heliostat.names import LinkName, TopicName
+from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, source_message_bytes
+from heliostat.topics.naming import name_problem
+from heliostat.topics.topic_plan import Refusal
+from heliostat.topics.values import (
+    MirrorRecord,
+    SourceTopic,
+    SourceTopics,
+    TargetTopic,
+    TargetTopics,
+)
+
+_ANEW = "rename or delete the target topic to mirror it anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One source topic with all that speaks for or against its mirror.
+
+    Parameters
+    ----------
+    name
+        What its mirror is called.
+    clash
+        Another source topic whose mirror's name Kafka cannot tell from this one's.
+    claimed_by
+        Another link that writes into a topic of that name.
+    """
+
+    link: LinkConfig
+    source: SourceTopics
+    target: TargetTopics
+    topic: SourceTopic
+    name: TopicName
+    record: MirrorRecord | None
+    wanted: WantedConfigs
+    clash: TopicName | None
+    claimed_by: LinkName | None
+
+    @property
+    def there(self) -> TargetTopic | None:
+        """The target topic of that name, if it exists."""
+        return self.target.topics.get(self.name)
+
+    def value(self, key: str) -> str:
+        """What a setting of the mirror will be once the plan is done; empty if nobody tells."""
+        there, wanted = self.there, self.wanted
+        follows = there is None or self.record is None or self.link.topics.sync_configs
+        goal = wanted.all() if follows else {**wanted.pinned, **wanted.forced}
+        if key in goal:
+            return goal[key]
+        if there is None:
+            return self.target.inherited.get(key) or ""
+        return (there.configs[key].value or "") if key in there.configs else ""
+
+
+def record_in_force(
+    record: MirrorRecord | None, target: TargetTopics, name: TopicName
+) -> MirrorRecord | None:
+    """What is remembered, unless the mirror it speaks of is gone.
+
+    Where the target topic was deleted, or made again and never written to, nothing is left of the
+    mirror and it begins anew: no record can be lost or doubled by that.
+    """
+    if record is None or record.target != name or name in target.unreadable:
+        return record
+    there = target.topics.get(name)
+    if there is None:
+        return None
+    replaced = None not in {record.target_id, there.topic_id}
+    replaced = replaced and record.target_id != there.topic_id
+    return None if replaced and not there.was_written else record
+
+
+def refusal_of(case: Case) -> Refusal | None:
+    """The first reason not to mirror a topic; None when there is none."""
+    checks = (
+        _internal,
+        _bad_name,
+        _clash,
+        _two_links,
+        _source_changed,
+        _renamed,
+        _source_recreated,
+        _target_unreadable,
+        _target_recreated,
+        _target_not_ours,
+        _target_partitions,
+        _message_bytes,
+        _replicas,
+        _compaction,
+        _fixed_configs,
+    )
+    return next((found for check in checks if (found := check(case)) is not None), None)
+
+
+def _internal(case: Case) -> Refusal | None:
+    if not case.topic.is_internal:
+        return None
+    return Refusal(
+        "internal",
+        "it is an internal topic of the source's brokers",
+        "exclude it: each cluster writes its own",
+    )
+
+
+def _bad_name(case: Case) -> Refusal | None:
+    problem = name_problem(case.name)
+    if problem is None:
+        return None
+    return Refusal("name", f"{case.name} cannot be its name: {problem}", "choose another naming")
+
+
+def _clash(case: Case) -> Refusal | None:
+    if case.clash is None:
+        return None
+    return Refusal(
+        "name_collision",
+        f"its mirror {case.name} and that of {case.clash} have names that Kafka cannot tell apart",
+        "choose another naming, or exclude one of them",
+    )
+
+
+def _two_links(case: Case) -> Refusal | None:
+    if case.claimed_by is None:
+        return None
+    return Refusal(
+        "two_links",
+        f"link {case.claimed_by} writes into {case.name} as well",
+        "exclude it in one of the links, or give one of them a naming",
+    )
+
+
+def _source_changed(case: Case) -> Refusal | None:
+    record, now = case.record, case.source.cluster_id
+    if record is None or record.source_cluster == now:
+        return None
+    return Refusal(
+        "source_changed",
+        f"{record.target} was copied from another cluster (cluster id "
+        f"{record.source_cluster}, now {now})",
+        "check the source's bootstrap addresses; " + _ANEW,
+    )
+
+
+def _renamed(case: Case) -> Refusal | None:
+    if case.record is None or case.record.target == case.name:
+        return None
+    return Refusal(
+        "renamed",
+        f"its mirror is {case.record.target}, the naming now says {case.name}",
+        "put the naming back, or use a new link for the new names",
+    )
+
+
+def _source_recreated(case: Case) -> Refusal | None:
+    was = None if case.record is None else case.record.source_id
+    if was is None or case.topic.topic_id is None or was == case.topic.topic_id:
+        return None
+    return Refusal(
+        "source_recreated",
+        "it was deleted and created again at the source, its offsets began anew",
+        _ANEW,
+    )
+
+
+def _target_unreadable(case: Case) -> Refusal | None:
+    error = case.target.unreadable.get(case.name)
+    return None if error is None else Refusal("unreadable", f"the target: {error.text}", error.hint)
+
+
+def _target_recreated(case: Case) -> Refusal | None:
+    was = None if case.record is None else case.record.target_id
+    now = None if case.there is None else case.there.topic_id
+    if was is None or now is None or was == now:
+        return None
+    return Refusal(
+        "target_recreated",
+        f"{case.name} was deleted and created again at the target, and has been written to, not "
+        "by this link",
+        _ANEW,
+    )
+
+
+def _target_not_ours(case: Case) -> Refusal | None:
+    if case.record is not None or case.there is None or not case.there.was_written:
+        return None
+    return Refusal(
+        "target_not_ours",
+        f"{case.name} exists at the target and has been written to, not by this link",
+        "choose a naming such as {prefix: ...}, or delete the target topic",
+    )
+
+
+def _target_partitions(case: Case) -> Refusal | None:
+    if case.there is None or case.there.partitions <= case.topic.partitions:
+        return None
+    return Refusal(
+        "target_has_more_partitions",
+        f"{case.name} has {case.there.partitions} partitions, the source has "
+        f"{case.topic.partitions}",
+        "Kafka cannot take partitions away: " + _ANEW,
+    )
+
+
+def _message_bytes(case: Case) -> Refusal | None:
+    pinned, needed = case.wanted.pinned.get(MESSAGE_BYTES), source_message_bytes(case.topic)
+    if pinned is None or int(pinned) >= needed:
+        return None
+    return Refusal(
+        "configs",
+        f"config_set pins {MESSAGE_BYTES} to {pinned}, the source's batches may have {needed}",
+        f"raise it to {needed} or more",
+    )
+
+
+def _replicas(case: Case) -> Refusal | None:
+    there, brokers = case.there, case.target.broker_count
+    asked = case.link.topics.replication_factor
+    planned = asked or min(case.topic.replication_factor, brokers)
+    replicas = planned if there is None else there.replication_factor
+    if there is None and replicas > brokers:
+        return Refusal(
+            "replication_factor",
+            f"replication factor {replicas} is more than the target's {brokers} brokers",
+            "lower topics.replication_factor, or set it to null",
+        )
+    minimum = int(case.value("min.insync.replicas") or 1)
+    if minimum <= replicas:
+        return None
+    return Refusal(
+        "configs",
+        f"{case.name} would have {replicas} replicas and min.insync.replicas={minimum}: each "
+        "append would fail",
+        "pin min.insync.replicas in topics.config_set, or raise topics.replication_factor",
+    )
+
+
+def _compaction(case: Case) -> Refusal | None:
+    own = case.topic.configs.get("cleanup.policy")
+    source_compacts = own is None or "compact" in (own.value or "")
+    if source_compacts or "compact" not in case.value("cleanup.policy"):
+        return None
+    return Refusal(
+        "configs",
+        f"{case.name} is compacted, the source is not: records without a key would be refused, "
+        "others would vanish",
+        "let cleanup.policy be synced, or set it to delete at the target",
+    )
+
+
+def _fixed_configs(case: Case) -> Refusal | None:
+    there = case.there
+    for key, value in sorted(case.wanted.forced.items()):
+        entry = None if there is None else there.configs.get(key)
+        if entry is not None and entry.is_read_only and entry.value != value:
+            return Refusal(
+                "configs",
+                f"{key} is {entry.value} and may not be changed, appends need {value}",
+                "ask who runs the target to change it",
+            )
+    return None

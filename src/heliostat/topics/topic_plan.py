@@ -1,0 +1,151 @@
+"""The plan for topics as a value: it prints, compares and serialises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from heliostat.names import TopicId, TopicName
+from heliostat.topics.values import MirrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A target topic to create."""
+
+    source: TopicName
+    target: TopicName
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopic:
+    """A target topic to raise to the source's number of partitions."""
+
+    source: TopicName
+    target: TopicName
+    has: int
+    wants: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfigs:
+    """Settings to set, or to unset (None), at an existing target topic; and what they were."""
+
+    source: TopicName
+    target: TopicName
+    changes: Mapping[str, str | None]
+    was: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a topic is not mirrored, and what to do; `code` is for machines."""
+
+    code: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A topic that can be copied, now or once the plan is applied.
+
+    Parameters
+    ----------
+    source_id, target_id
+        None where brokers have no topic ids, or before the target topic is created.
+    partitions
+        As many as the source has; the same number on both sides.
+    initial_partitions, start
+        The start policy (`earliest`, `latest` or ms since the epoch) holds for partitions below
+        `initial_partitions`; later ones are copied from their beginning.
+    target_max_message_bytes
+        The largest batch that the target takes, once the plan is applied.
+    is_compacted
+        Whether the source compacts, so that holes between offsets are to be expected.
+    is_log_append_time
+        Whether the source stamps records itself, so that their own times are not what its
+        consumers see.
+    """
+
+    source: TopicName
+    target: TopicName
+    source_id: TopicId | None
+    target_id: TopicId | None
+    partitions: int
+    initial_partitions: int
+    start: str
+    target_max_message_bytes: int
+    is_compacted: bool
+    is_log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What is to be done at the target, what is refused, and what can be copied.
+
+    `refuse` is by source topic. `remember` are records of mirrors that the link does not have yet,
+    or has otherwise; they must be durable before the first record is copied.
+    """
+
+    create: tuple[CreateTopic, ...] = ()
+    grow: tuple[GrowTopic, ...] = ()
+    configure: tuple[SetConfigs, ...] = ()
+    refuse: Mapping[TopicName, Refusal] = field(default_factory=dict)
+    mirrors: tuple[Mirror, ...] = ()
+    remember: tuple[MirrorRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do and nothing refused: the pair is in sync."""
+        return not (self.create or self.grow or self.configure or self.refuse or self.remember)
+
+    def describe(self) -> list[str]:
+        """Plain lines for people, in the order in which things would be done."""
+        lines = [_created(topic) for topic in self.create]
+        lines += [f"grow {t.target}: {t.has} → {t.wants} partitions" for t in self.grow]
+        lines += [_configured(topic) for topic in self.configure]
+        told = {topic.target for topic in (*self.create, *self.configure)}
+        lines += [
+            f"remember {r.target} as the mirror of {r.source}"
+            for r in self.remember
+            if r.target not in told
+        ]
+        lines += [
+            f"refuse {name}: {refusal.reason} (hint: {refusal.hint})"
+            for name, refusal in self.refuse.items()
+        ]
+        return lines + [f"note: {note}" for note in self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        found = asdict(self)
+        for mirror in found["mirrors"]:
+            for key in ("source_id", "target_id"):
+                mirror[key] = None if mirror[key] is None else str(mirror[key])
+        found["remember"] = [record.to_json() for record in self.remember]
+        return {**found, "is_empty": self.is_empty}
+
+
+def _created(topic: CreateTopic) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
+    origin = "" if topic.source == topic.target else f" (mirror of {topic.source})"
+    return (
+        f"create {topic.target}{origin}: {topic.partitions} partitions, replication factor "
+        f"{topic.replication_factor}, {settings}"
+    )
+
+
+def _configured(topic: SetConfigs) -> str:
+    words = [
+        f"unset {key} (was {topic.was.get(key)})"
+        if value is None
+        else f"set {key}={value} (was {topic.was.get(key)})"
+        for key, value in topic.changes.items()
+    ]
+    return f"configure {topic.target}: {', '.join(words)}"

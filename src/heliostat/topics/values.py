@@ -1,0 +1,124 @@
+"""What is seen of both clusters, and what a link remembers of its mirrors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from heliostat.clusters.admin import ConfigEntry
+from heliostat.errors import BrokerError
+from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A selected topic as the source has it; `configs` are the settings in effect."""
+
+    name: TopicName
+    topic_id: TopicId | None
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, ConfigEntry]
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopics:
+    """The source, seen once.
+
+    `names` are all topics there, selected or not; `unreadable` are selected ones that the source
+    would not tell us about.
+    """
+
+    cluster_id: ClusterId
+    names: tuple[TopicName, ...]
+    topics: Mapping[TopicName, SourceTopic]
+    unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic as the target has it; a partition's log end is missing where it was not told."""
+
+    name: TopicName
+    topic_id: TopicId | None
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, ConfigEntry]
+    ends: Mapping[PartitionId, Offset]
+
+    @property
+    def was_written(self) -> bool:
+        """Whether records are, or were, in it; also when we cannot know."""
+        return len(self.ends) < self.partitions or any(end > 0 for end in self.ends.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopics:
+    """The target, seen once: those topics of the asked names that exist.
+
+    `inherited` are the settings that a new topic would have; empty when the target does not tell.
+    """
+
+    cluster_id: ClusterId
+    broker_count: int
+    topics: Mapping[TopicName, TargetTopic]
+    inherited: Mapping[str, str | None] = field(default_factory=dict)
+    unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRecord:
+    """What a link remembers of one mirror, so that it knows its own again.
+
+    Parameters
+    ----------
+    source_id, target_id
+        Ids of the topics; None before Kafka 2.8, and of a target topic that is not created yet.
+    source_cluster
+        The source that the records came from.
+    start
+        Start policy when the mirror was made: `earliest`, `latest` or ms since the epoch.
+    initial_partitions
+        Partitions that the policy holds for; later ones are copied from their beginning.
+    synced_configs
+        Settings that this link set at the target, so that it may unset them again.
+    """
+
+    source: TopicName
+    target: TopicName
+    source_id: TopicId | None
+    target_id: TopicId | None
+    source_cluster: ClusterId
+    start: str
+    initial_partitions: int
+    synced_configs: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, for the state topic."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "source_id": None if self.source_id is None else str(self.source_id),
+            "target_id": None if self.target_id is None else str(self.target_id),
+            "source_cluster": self.source_cluster,
+            "start": self.start,
+            "initial_partitions": self.initial_partitions,
+            "synced_configs": list(self.synced_configs),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> MirrorRecord:
+        """Back from JSON."""
+        return cls(
+            source=TopicName(value["source"]),
+            target=TopicName(value["target"]),
+            source_id=None if value["source_id"] is None else UUID(value["source_id"]),
+            target_id=None if value["target_id"] is None else UUID(value["target_id"]),
+            source_cluster=ClusterId(value["source_cluster"]),
+            start=str(value["start"]),
+            initial_partitions=int(value["initial_partitions"]),
+            synced_configs=tuple(value["synced_configs"]),
+        )
