@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliostat.config import LinkConfig
+from heliostat.names import LinkName, TopicName
+from heliostat.topics.naming import (
+    Naming,
+    collisions,
+    name_problem,
+    naming_of,
+    shared_targets,
+)
+
+NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
+PARTS = st.from_regex(r"[a-zA-Z0-9._-]{0,8}", fullmatch=True)
+
+
+def link(naming: object) -> LinkConfig:
+    return LinkConfig.model_validate(
+        {"name": "l", "source": "summit", "target": "usdf", "topics": {"naming": naming}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("naming", "expected"),
+    [
+        ("same", "a.b"),
+        ({"prefix": "x."}, "x.a.b"),
+        ({"format": "${source}.${topic}"}, "summit.a.b"),
+        ({"format": "m-${topic}-copy"}, "m-a.b-copy"),
+    ],
+)
+def test_namings(naming, expected):
+    rule = naming_of(link(naming))
+    assert rule.target_name(TopicName("a.b")) == expected
+    assert rule.source_name(TopicName(expected)) == "a.b"
+
+
+@given(st.lists(PARTS, min_size=2, max_size=4), NAMES)
+def test_each_target_name_leads_back_to_its_source(parts, name):
+    rule = Naming("${topic}".join(parts))
+    assert rule.source_name(rule.target_name(TopicName(name))) == name
+
+
+@given(PARTS, PARTS, NAMES)
+def test_what_the_rule_never_makes_leads_nowhere(before, after, name):
+    rule = Naming(f"{before}${{topic}}{after}")
+    source = rule.source_name(TopicName(name))
+    if source is None:
+        inner = len(name) - len(before) - len(after)
+        assert inner <= 0 or not (name.startswith(before) and name.endswith(after))
+    else:
+        assert rule.target_name(source) == name
+
+
+@given(st.lists(NAMES, max_size=20), PARTS)
+def test_a_naming_collides_only_where_dots_and_underscores_are_all_that_differs(names, before):
+    clash = collisions(Naming(before + "${topic}"), map(TopicName, names))
+    for name in set(names):
+        others = {n for n in names if n != name and n.replace(".", "_") == name.replace(".", "_")}
+        assert (name in clash) == bool(others)
+        assert not others or clash[TopicName(name)] in others
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        ("a", True),
+        ("a" * 249, True),
+        ("a" * 250, False),
+        ("", False),
+        (".", False),
+        ("..", False),
+        ("...", True),
+        ("a/b", False),
+        ("ä", False),
+    ],
+)
+def test_names_that_kafka_refuses(name, fine):
+    assert (name_problem(name) is None) is fine
+
+
+def test_target_topics_of_two_links_are_found():
+    a, b, c = (TopicName(n) for n in "abc")
+    targets = {LinkName("two"): [b, c], LinkName("one"): [a, b, b], LinkName("three"): [c]}
+    assert shared_targets(targets) == {b: ("one", "two"), c: ("three", "two")}

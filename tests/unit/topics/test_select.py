@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliostat.config import TopicsConfig
+from heliostat.names import TopicName
+from heliostat.topics.select import compile_selection
+
+NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True)
+
+
+def selection(include=(), exclude=()):
+    return compile_selection(TopicsConfig(include=tuple(include), exclude=tuple(exclude)))
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "name", "selected", "why"),
+    [
+        (["a.b"], [], "a.b", True, "included by a.b"),
+        (["a.b"], [], "axb", False, "no include matches"),
+        ([r"a\..*"], [], "a.b", True, r"included by a\..*"),
+        ([r"a\..*"], [], "xa.b", False, "no include matches"),
+        ([".*"], ["a.b"], "a.b", False, "excluded by a.b"),
+        (["a.b"], [".*"], "a.b", False, "excluded by .*"),
+        ([r"lsst\.(?!MTM2).*"], [], "lsst.MTM2", False, "no include matches"),
+        ([r"lsst\.(?!MTM2).*"], [], "lsst.ESS", True, r"included by lsst\.(?!MTM2).*"),
+        ([r"a{1,2},b"], [], "aa,b", True, "included by a{1,2},b"),
+        (["x|y"], [], "y", True, "included by x|y"),
+        (["x|y"], [], "xy", False, "no include matches"),
+        ([".*"], [], "__consumer_offsets", False, "always excluded: __.*"),
+        ([".*"], [], "heliostat.l.state", False, r"always excluded: heliostat\..*"),
+        ([".*"], [], "mm2-offsets.usdf.internal", False, r"always excluded: mm2.*\.internal"),
+        ([".*"], [], "summit.checkpoints.internal", False, None),
+        ([".*"], [], "my.app.internal", True, "included by .*"),
+        (["__consumer_offsets"], [], "__consumer_offsets", False, "always excluded: __.*"),
+    ],
+)
+def test_decisions_name_the_entry_that_decided(include, exclude, name, selected, why):
+    decision = selection(include, exclude).explain(name)
+    assert decision.selected is selected
+    assert why is None or decision.why == why
+
+
+@given(st.lists(NAMES, max_size=8), st.lists(NAMES, max_size=4), st.lists(NAMES, max_size=8))
+def test_names_select_exactly_themselves_and_exclude_wins(include, exclude, names):
+    chosen = selection(include, exclude).choose(map(TopicName, names))
+    wanted = {n for n in names if n in include and n not in exclude}
+    built_in = {n for n in wanted if not selection([".*"]).selects(n)}
+    assert chosen == tuple(sorted(wanted - built_in))
+
+
+@given(NAMES, NAMES)
+def test_a_plain_name_is_never_an_expression(entry, name):
+    assert selection([entry]).explain(name).selected <= (entry == name)
