@@ -110,7 +110,7 @@ class TopicPlan:
         lines = [_created(topic) for topic in self.create]
         lines += [f"grow {t.target}: {t.has} → {t.wants} partitions" for t in self.grow]
         lines += [_configured(topic) for topic in self.configure]
-        told = {topic.target for topic in (*self.create, *self.configure)}
+        told = {t.target for t in self.create} | {t.target for t in self.configure}
         lines += [
             f"remember {r.target} as the mirror of {r.source}"
             for r in self.remember
