@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka.admin import KafkaAdminClient
-
-from heliostat.sandbox import Cluster
 from measure import Brokers
 from wire import Connection
+
+from heliostat.sandbox import Cluster
 
 HEAP_MB = 1024
 SETTINGS = {

@@ -20,7 +20,6 @@ from collections import deque
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from awscrt import checksums
-
 from wire import Connection, WireError
 
 IN_FLIGHT = 5

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
 from wire import Connection
 
 POLL_S = 0.05

@@ -1,42 +1,128 @@
-"""The benchmark itself, on a size that shows that it works and measures nothing."""
+"""The benchmark itself: its arithmetic, and a run on a size that shows that it works."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "bench"
 PARTS = ("mm2_default", "mm2_tuned", "ours", "append_limit")
 RATIOS = ("throughput_vs_tuned", "cpu_vs_tuned", "of_append_limit")
 DEADLINE_S = 240
 
+pytestmark = pytest.mark.peer
 
-@pytest.mark.peer
-@pytest.mark.parametrize(("scenario", "codecs"), [("tiny", ("none",)), ("bulk", ("lz4",))])
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("report")
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("measure")
+
+
+def block(records_per_s: float, cpu_s: float) -> dict[str, Any]:
+    return {
+        "finished": True,
+        "records_per_s": records_per_s,
+        "mb_per_s": records_per_s / 2000,
+        "cpu_s_per_million_records": cpu_s,
+    }
+
+
+def test_ratios_are_ours_by_theirs_and_the_worse_codec_stands_on_top(report: ModuleType) -> None:
+    results = {
+        "ours": {"none": block(600, 1.0), "lz4": block(500, 1.5)},
+        "mm2_tuned": {"none": block(100, 10.0), "lz4": block(50, 20.0)},
+        "append_limit": {"none": block(1200, 0.1), "lz4": block(800, 0.1)},
+    }
+
+    found = report.ratios(results, ("none", "lz4"))
+
+    assert found["by_codec"]["none"] == {
+        "throughput_vs_tuned": 6.0,
+        "cpu_vs_tuned": 0.1,
+        "of_append_limit": 0.5,
+    }
+    assert found["throughput_vs_tuned"] == 6.0  # of 6 and 10
+    assert found["cpu_vs_tuned"] == 0.1  # of 0.1 and 0.075
+    assert found["of_append_limit"] == 0.5  # of 0.5 and 0.625
+
+
+def test_a_part_that_did_not_finish_gives_no_number(report: ModuleType) -> None:
+    results = {
+        "ours": {"none": block(600, 1.0)},
+        "mm2_tuned": {"none": {"finished": False, "reason": "no new record for 120 s"}},
+    }
+
+    found = report.document({"name": "bulk"}, {}, results, ("none",))
+
+    assert found["mm2_tuned"]["finished"] is False
+    assert found["mm2_tuned"]["records_per_s"] is None
+    assert found["append_limit"] is None
+    assert [found["ratios"][name] for name in RATIOS] == [None, None, None]
+
+
+@pytest.fixture
+def burner() -> Iterator[subprocess.Popen[bytes]]:
+    """A parent that idles after a child of its own has burnt half a second and ended."""
+    child = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+    parent = (
+        "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
+        "print('done', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_processor_time_of_children_that_ended_is_counted_once(
+    measure: ModuleType, burner: subprocess.Popen[bytes]
+) -> None:
+    tree = measure.Tree(burner.pid)
+    assert burner.stdout is not None
+    assert burner.stdout.readline() == b"done\n"
+
+    assert 0.5 <= tree.look() < 0.95
+
+
+@pytest.mark.parametrize(("scenario", "codec"), [("tiny", "none"), ("bulk", "lz4")])
 def test_small_comparison_reports_every_part_and_ratio(
-    scenario: str, codecs: tuple[str, ...], tmp_path: Path
+    scenario: str, codec: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "report.json"
-    command = [str(ROOT / "bench" / "compare"), scenario, "--small", "--json", str(file)]
-    for codec in codecs:
-        command += ["--codec", codec]
+    command = [str(BENCH / "compare"), scenario, "--small", "--codec", codec, "--json", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(file.read_text())
-    assert report["scenario"] == scenario
-    assert report["machine"]["cores"] >= 1
+    found = json.loads(file.read_text())
+    assert found["scenario"] == scenario
+    assert found["machine"]["cores"] >= 1
     for part in PARTS:
-        for codec in codecs:
-            block = report[part]["by_codec"][codec]
-            assert block["finished"], block
-            assert block["check"]["records_equal"]
-            assert block["records_per_s"] > 0
-            assert block["cpu_s_per_million_records"] > 0
-    assert report["ours"]["by_codec"][codecs[0]]["check"]["ends_equal"]
+        measured = found[part]["by_codec"][codec]
+        assert measured["finished"], measured
+        assert measured["check"]["records_equal"]
+        assert measured["records_per_s"] > 0
+        assert measured["broker_cpu_s"]["target"] > 0
+    assert found["ours"]["by_codec"][codec]["check"]["ends_equal"]
     for ratio in RATIOS:
-        assert report["ratios"][ratio] > 0
+        assert found["ratios"][ratio] is not None
         assert ratio in done.stdout
