@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin, NewTopic, TopicInfo
 from heliostat.errors import BrokerError
-from heliostat.names import TopicId, TopicName
+from heliostat.names import TopicId, TopicName, TopicPartition
 from heliostat.topics.configs import NEEDED_TO_APPEND
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import MirrorRecord
@@ -126,7 +126,7 @@ def _await_visible(
     unusable: set[TopicName],
     clock: Clock,
 ) -> dict[TopicName, TopicInfo]:
-    """Wait until each new partition has a leader that metadata names."""
+    """Wait until each new partition has a leader that answers."""
     wants = {m.target: m for m in plan.mirrors if m.source not in failed}
     changed = [t.target for t in plan.create] + [t.target for t in plan.grow]
     pending = {name for name in changed if name in wants}
@@ -134,8 +134,8 @@ def _await_visible(
     deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
     while pending:
         infos = target.describe_topics(pending)
-        seen = {n: i for n, i in infos.items() if _is_ready(i, wants[n].partitions)}
-        ready.update(seen)
+        seen = {n: i for n, i in infos.items() if _has_leaders(i, wants[n].partitions)}
+        ready.update(seen := _answering(target, seen))
         pending -= seen.keys()
         if not pending or clock.monotonic_s() > deadline_s:
             break
@@ -144,13 +144,27 @@ def _await_visible(
         source = wants[name].source
         unusable.add(source)
         failed[source] = BrokerError(
-            f"{name} was made, but not all of its partitions have a leader after "
+            f"{name} was made, but not all of its partitions had a leader that answers within "
             f"{VISIBLE_TIMEOUT_S:.0f} s",
             kafka_code=LEADER_NOT_AVAILABLE,
         )
     return ready
 
 
-def _is_ready(info: TopicInfo, partitions: int) -> bool:
+def _answering(
+    target: ClusterAdmin, infos: Mapping[TopicName, TopicInfo]
+) -> dict[TopicName, TopicInfo]:
+    """Those whose leaders answer: metadata names a leader before it has made its log folders."""
+    partitions = [
+        TopicPartition(name, partition.partition)
+        for name, info in infos.items()
+        for partition in info.partitions
+    ]
+    answers = target.list_log_ends(partitions) if partitions else {}
+    silent = {p.topic for p, answer in answers.items() if isinstance(answer, BrokerError)}
+    return {name: info for name, info in infos.items() if name not in silent}
+
+
+def _has_leaders(info: TopicInfo, partitions: int) -> bool:
     leaders = sum(1 for partition in info.partitions if partition.leader is not None)
     return info.error is None and leaders >= partitions

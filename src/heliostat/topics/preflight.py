@@ -192,6 +192,12 @@ def _target_recreated(case: Case) -> Refusal | None:
 def _target_not_ours(case: Case) -> Refusal | None:
     if case.record is not None or case.there is None or not case.there.was_written:
         return None
+    if len(case.there.ends) < case.there.partitions:
+        return Refusal(
+            "unreadable",
+            f"{case.name} exists at the target, and whether records are in it cannot be read",
+            "see whether all its partitions have a leader; it goes on by itself then",
+        )
     return Refusal(
         "target_not_ours",
         f"{case.name} exists at the target and has been written to, not by this link",

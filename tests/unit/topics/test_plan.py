@@ -335,10 +335,10 @@ def test_a_source_topic_that_is_gone_is_noted_and_nothing_is_done():
     assert plan.is_empty
 
 
-def test_an_end_that_is_not_told_counts_as_written():
+def test_an_end_that_is_not_told_is_not_taken_for_empty():
     blind = replace(mirror(), ends={PartitionId(0): Offset(0)})
     plan = plan_topics(link(), source(topic()), target(blind), {})
-    assert plan.refuse[TopicName("t")].code == "target_not_ours"
+    assert plan.refuse[TopicName("t")].code == "unreadable"
 
 
 def test_records_and_plans_survive_json():
