@@ -1,0 +1,22 @@
+"""The scripts of `tools/` as modules, for the tests that hold them and what they write."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load_tool(name: str) -> ModuleType:
+    """The module of `tools/<name>.py`; tools are scripts, so no package holds them."""
+    known = sys.modules.get(f"tools_{name}")
+    if known is not None:
+        return known
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their own module up
+    spec.loader.exec_module(module)
+    return module
