@@ -13,6 +13,7 @@ from heliostat.verify.reader import Bounds, TopicView
 
 LOOKAHEAD_RECORDS = 100_000  # behind a range cut on request: where displaced records may stand
 CHUNK_RECORDS_MIN = 20_000  # smaller pieces cost more in requests than they win in balance
+NO_TARGET_TOPIC = "the target has no such topic"
 CHUNK_COST_RECORDS = 500  # a piece's fixed cost, in records' worth of time (about 1 ms)
 
 
@@ -142,7 +143,7 @@ def plan(
                 - source.bounds[_partition(pair.source, number)].start
                 for number in source.topics[pair.source].leaders
             )
-            made.not_compared.append(_whole(pair, "the target has no such topic", held))
+            made.not_compared.append(_whole(pair, NO_TARGET_TOPIC, held))
         else:
             _plan_topic(made, pair, source, target, spec=spec, blocked=blocked or {})
     return made
@@ -233,13 +234,17 @@ def _one(
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stretch, small enough for all cores to have work; `stretch` is its index."""
+    """A piece of a stretch, small enough for all cores to have work; `stretch` is its index.
+
+    `target_end` is lower than `end` where a target that should be complete is not.
+    """
 
     stretch: int
     source: TopicPartition
     target: TopicPartition
     start: int
     end: int
+    target_end: int
 
 
 def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
@@ -250,7 +255,14 @@ def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
     total = sum(one.end - one.start for one in stretches)
     size = max(CHUNK_RECORDS_MIN, -(-total // max(1, tasks)))
     chunks = [
-        Chunk(index, one.source, one.target, start, min(start + size, one.end))
+        Chunk(
+            index,
+            one.source,
+            one.target,
+            start,
+            min(start + size, one.end),
+            max(start, min(start + size, one.end, one.target_stop)),
+        )
         for index, one in enumerate(stretches)
         for start in range(one.start, one.end, size)
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.verify.align import Difference, Findings
-from heliostat.verify.ranges import NotCompared, Stretch
+from heliostat.verify.ranges import NO_TARGET_TOPIC, NotCompared, Stretch
 
 SHOWN_PARTITIONS_MAX = 20  # in text; the JSON answer holds all
 
@@ -150,7 +150,7 @@ class VerifyReport:
             "not_copied_yet": self.behind_records,
             "not_compared": [one.to_json() for one in self.not_compared],
             "source_only": sorted(
-                {one.source for one in self.not_compared if one.is_problem and not one.partition}
+                {one.source for one in self.not_compared if one.reason == NO_TARGET_TOPIC}
             ),
             "details": [one.to_json() for one in self.results if one.is_remarkable],
             "elapsed_s": round(self.elapsed_s, 3),

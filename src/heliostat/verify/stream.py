@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from heliostat.errors import BatchError, ConnectionLost
+from heliostat.errors import BatchError, BrokerError
 from heliostat.names import TopicPartition
-from heliostat.verify.reader import Fetched, LogReader
+from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Fetched, LogReader
 
 EMPTY_ANSWERS_MAX = 3  # in a row below the end: the log has no record from here to there
 HOLES_KEPT_MAX = 20  # intervals named per partition; all are counted
@@ -114,8 +114,9 @@ class PartitionStream:
             empty_answers += 1
             if empty_answers >= EMPTY_ANSWERS_MAX:
                 if fetched.high_watermark < self.end:
-                    raise ConnectionLost(
+                    raise BrokerError(
                         "the log ends below the end it had when reading began",
+                        kafka_code=OFFSET_OUT_OF_RANGE,
                         partition=str(self.partition),
                         position=self.position,
                         end=self.end,
