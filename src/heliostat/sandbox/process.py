@@ -1,0 +1,148 @@
+"""One process of ours: started, known again by pid and start time, ended for sure.
+
+Processes that belong to their owner die with it, whatever kills the owner. A small shell guards
+each: it waits on a pipe that closes when the owner is gone. (Linux's PR_SET_PDEATHSIG would follow
+the *thread* that started the process, and a broker started by a short-lived thread would die.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from heliostat.errors import SandboxError
+
+GUARD = 'read -r word; [ "$word" = released ] || kill -KILL "-$1"'
+START_TIME_SLACK_S = 1.0
+"""psutil counts start times from the boot time, which drifts when the wall clock is set."""
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A pid alone may be somebody else's tomorrow; with its start time it is one process."""
+
+    pid: int
+    started_at_s: float
+
+    def find(self) -> psutil.Process | None:
+        """The process while it runs; `None` for a zombie or another one with the same pid."""
+        try:
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.started_at_s) > START_TIME_SLACK_S:
+                return None
+            return None if process.status() == psutil.STATUS_ZOMBIE else process
+        except psutil.NoSuchProcess:
+            return None
+
+
+class OwnProcess:
+    """A running program, in a process group of its own.
+
+    Parameters
+    ----------
+    identity
+        Which process it is.
+    child
+        Its handle when it is a child of this process.
+    guard
+        The shell that ends it when this process is gone.
+    """
+
+    def __init__(
+        self,
+        identity: ProcessId,
+        child: subprocess.Popen[bytes] | None = None,
+        guard: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        self.identity = identity
+        self._child = child
+        self._guard = guard
+
+    @classmethod
+    def start(
+        cls, command: Sequence[str], *, output: Path, folder: Path, dies_with_owner: bool
+    ) -> OwnProcess:
+        """Start `command`; what it prints goes to the end of `output`.
+
+        Raises
+        ------
+        SandboxError
+            It can't be started.
+        """
+        with output.open("ab") as file:
+            try:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    start_new_session=True,  # a Ctrl-C at the terminal is not meant for it
+                )
+            except OSError as error:
+                raise SandboxError("a process can't be started", command=command[0]) from error
+        guard = _guard(child.pid) if dies_with_owner else None
+        try:
+            started_at_s = psutil.Process(child.pid).create_time()
+        except psutil.NoSuchProcess:  # ended already; not reaped, so the pid is still its own
+            started_at_s = time.time()
+        return cls(ProcessId(child.pid, started_at_s), child, guard)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self.identity.pid
+
+    def is_alive(self) -> bool:
+        """Whether it runs (a paused one does)."""
+        if self._child is not None:
+            if self._child.poll() is None:
+                return True
+            self._release_guard()
+            return False
+        return self.identity.find() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal if it still runs."""
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; whether it came within `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        while self.is_alive():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(LOOK_S)
+        return True
+
+    def _release_guard(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is None or guard.stdin is None:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            guard.stdin.write(b"released\n")
+            guard.stdin.close()
+        guard.wait()
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """Start the shell that kills the process group of `pid` when this process is gone."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", GUARD, "guard", str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )

@@ -1,0 +1,122 @@
+"""What the brokers of a sandbox are told, and the files that say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heliostat.names import BrokerId
+from heliostat.sandbox.ports import LOOPBACK
+
+REPLICAS_MAX = 3
+"""Of the cluster's own topics: as many as there are brokers, three at most."""
+
+DEFAULTS: Mapping[str, str] = {
+    # As the EFD's clusters: a topic is made on purpose.
+    "auto.create.topics.enable": "false",
+    # A group starts at once instead of waiting 3 s for more members.
+    "group.initial.rebalance.delay.ms": "0",
+    # 50 partitions each would be made at first use, one after another.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
+    # Brokers share the machine with what is measured.
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "num.recovery.threads.per.data.dir": "2",
+    "background.threads": "2",
+    # The default of 128 MiB does not fit a small heap.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    # A killed broker may register again only when its old session is over, 9 s by default.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    # The first run of retention and cleaner comes after 1 s instead of 30.
+    "log.initial.task.delay.ms": "1000",
+}
+
+SEVERAL_BROKERS: Mapping[str, str] = {
+    # A busy machine must not fence healthy brokers; one alone shares its controller's stalls.
+    "broker.session.timeout.ms": "6000",
+}
+
+LOG4J2 = """\
+status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {folder}/broker.log
+appender.file.filePattern = {folder}/broker.%i.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d{{ISO8601}}] %p %m (%c{{1}})%n
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Of one broker: for clients and brokers, for controllers."""
+
+    clients: int
+    controllers: int
+
+
+def server_properties(
+    broker: BrokerId,
+    ports: Mapping[BrokerId, Ports],
+    data: Path,
+    overrides: Mapping[str, str],
+) -> dict[str, str]:
+    """All settings of one broker; `overrides` win.
+
+    Every broker is a controller too (combined mode), with a fixed list of voters.
+    """
+    own = ports[broker]
+    replicas = str(min(len(ports), REPLICAS_MAX))
+    voters = ",".join(f"{each}@{LOOPBACK}:{item.controllers}" for each, item in ports.items())
+    return {
+        **DEFAULTS,
+        **(SEVERAL_BROKERS if len(ports) > 1 else {}),
+        "node.id": str(broker),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": voters,
+        "listeners": (
+            f"PLAINTEXT://{LOOPBACK}:{own.clients},CONTROLLER://{LOOPBACK}:{own.controllers}"
+        ),
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{own.clients}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(data),
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+        **overrides,
+    }
+
+
+def write_settings(folder: Path, properties: Mapping[str, str]) -> None:
+    """Write server.properties and the settings of broker.log into a broker's folder."""
+    lines = [f"{key}={value}\n" for key, value in properties.items()]
+    (folder / "server.properties").write_text("".join(lines), encoding="utf-8")
+    text = LOG4J2.format(folder=folder)
+    (folder / "log4j2.properties").write_text(text, encoding="utf-8")
+
+
+def java_options(folder: Path, heap_mb: int) -> Sequence[str]:
+    """Options of the JVM: as `kafka-server-start.sh` sets them, without its GC log."""
+    return (
+        f"-Xmx{heap_mb}m",
+        f"-Xms{min(heap_mb, 256)}m",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+    )

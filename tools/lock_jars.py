@@ -1,0 +1,46 @@
+"""Make `jars.lock.json`: fetch each set afresh and write down what came.
+
+Run it after changing `SETS`, look at the difference, commit it. Ivy has compared each file with the
+checksum its registry publishes; from then on the lock file decides.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from heliostat.sandbox.jars import KAFKA, LOCK_FILE, MIRROR, checksums, retrieve
+
+LOGGING = (
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    "org.apache.logging.log4j:log4j-core:2.25.4",
+)
+"""Kafka's modules bring no binding of slf4j; without one a broker logs nothing."""
+
+SETS = {
+    KAFKA: ("org.apache.kafka:kafka_2.13:4.3.0", *LOGGING),
+    MIRROR: (
+        "org.apache.kafka:connect-mirror:4.3.0",
+        "org.apache.kafka:connect-runtime:4.3.0",
+        "org.apache.kafka:kafka-tools:4.3.0",
+        *LOGGING,
+    ),
+}
+
+
+def main() -> None:
+    """Write the lock file beside the code that reads it."""
+    lock = {}
+    with tempfile.TemporaryDirectory() as work:
+        for name, modules in SETS.items():
+            folder = Path(work) / name
+            retrieve(modules, folder, work=Path(work) / "ivy")
+            lock[name] = {"modules": list(modules), "sha256": checksums(folder)}
+            print(f"{name}: {len(lock[name]['sha256'])} jars")
+    path = Path(__file__).resolve().parents[1] / "src" / "heliostat" / "sandbox" / LOCK_FILE
+    path.write_text(json.dumps(lock, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
