@@ -1,0 +1,163 @@
+"""`heliostat run` and `heliostat status`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from heliostat.clock import SystemClock
+from heliostat.config import load_config
+
+if TYPE_CHECKING:
+    from heliostat.link.running import Running
+    from heliostat.ops.events import Events
+
+EXIT_OK, EXIT_DIFFERENCE, EXIT_HALTED = 0, 1, 3
+VIEW_EVERY_S = 1.0
+LOG_EVERY_S = 10.0
+
+_config_option = click.option(
+    "--config",
+    "-c",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="heliostat.yaml",
+    show_default=True,
+    help="The configuration file.",
+)
+_link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
+
+
+class StopSignal:
+    """Set by Ctrl-C or SIGTERM; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.is_set = threading.Event()
+
+    def install(self) -> None:
+        """Catch both signals from now on."""
+        signal.signal(signal.SIGINT, self._caught)
+        signal.signal(signal.SIGTERM, self._caught)
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.is_set.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.is_set.set()
+
+
+@click.command("run")
+@_config_option
+@_link_option
+@click.option("--plain", is_flag=True, help="Lines instead of the live view, also on a terminal.")
+@click.option("--seconds", type=float, default=None, help="Stop by itself after so long.")
+def run_command(
+    config_file: Path, link_name: str | None, plain: bool, seconds: float | None
+) -> None:
+    r"""Run links until Ctrl-C: topics are kept in step, records copied.
+
+    Shows a live view on a terminal and prints lines otherwise. Stops gracefully on Ctrl-C and
+    SIGTERM; wherever it is killed, the next start goes on from what the target holds.
+
+    \b
+    Examples:
+      heliostat run -c heliostat.yaml
+      heliostat run -c heliostat.yaml --link summit-to-usdf --plain
+    """
+    from heliostat.link.operations import links_of
+    from heliostat.link.running import Running
+    from heliostat.ops.events import Events
+
+    config = load_config(config_file)
+    links = links_of(config, link_name)
+    stop = StopSignal()
+    stop.install()
+    clock = SystemClock()
+    is_live = sys.stdout.isatty() and not plain
+    events = Events(clock.wall_ms, None if is_live else sys.stderr)
+    running = Running(config, links, events, clock)
+    ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
+    failure: BaseException | None = None
+    try:
+        running.start()
+        failure = show(running, stop, events, ends_at_s, is_live=is_live)
+    finally:
+        running.stop()
+    if failure is not None:
+        click.echo(f"halted: {failure}", err=True)
+        sys.exit(EXIT_HALTED)
+
+
+def show(
+    running: Running, stop: StopSignal, events: Events, ends_at_s: float, *, is_live: bool
+) -> BaseException | None:
+    """Show how the links fare until told to stop; why they halted, if they did."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from heliostat.cli import view
+
+    clock = SystemClock()
+
+    def goes_on() -> bool:
+        return not stop.is_set.is_set() and clock.monotonic_s() < ends_at_s
+
+    failure: BaseException | None = None
+    if not is_live:
+        next_line_s = clock.monotonic_s() + VIEW_EVERY_S * 3
+        while goes_on() and failure is None:
+            failure = running.wait(VIEW_EVERY_S / 4)
+            if clock.monotonic_s() >= next_line_s:
+                next_line_s += LOG_EVERY_S
+                for service in running.services:
+                    events.info(view.plain_line(service.board.status(clock.wall_ms())))
+        return failure
+    console = Console()
+    with Live(console=console, auto_refresh=False, screen=False, transient=False) as live:
+        while goes_on() and failure is None:
+            failure = running.wait(VIEW_EVERY_S / 4)
+            statuses = [item.board.status(clock.wall_ms()) for item in running.services]
+            live.update(view.live_view(statuses, events, console.height), refresh=True)
+    return failure
+
+
+@click.command("status")
+@_config_option
+@_link_option
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+def status_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
+    r"""Show how links fare, read from their state topics on the target: from any machine.
+
+    Exit code 0 when every link runs and is in sync, 1 when something lags, is broken, refused or
+    does not run.
+
+    \b
+    Examples:
+      heliostat status -c heliostat.yaml
+      heliostat status -c heliostat.yaml --json | jq '.[0].lag_records'
+    """
+    from rich.console import Console
+
+    from heliostat.cli import view
+    from heliostat.link.operations import link_statuses
+
+    statuses = link_statuses(load_config(config_file), link_name)
+    if as_json:
+        click.echo(json.dumps([status.to_json() for status in statuses], indent=2))
+    else:
+        console = Console()
+        for status in statuses:
+            console.print(view.headline(status))
+            console.print(view.topic_table(status, len(status.topics)))
+            for line in view.problem_lines(status):
+                console.print(line)
+    is_fine = all(status.is_in_sync for status in statuses)
+    sys.exit(EXIT_OK if is_fine else EXIT_DIFFERENCE)

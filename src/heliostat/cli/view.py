@@ -1,0 +1,163 @@
+"""The live terminal view of running links, and the status as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from heliostat.link.status import LinkStatus, TopicStatus
+from heliostat.ops.events import Events
+
+TOPIC_ROWS = 12
+"""Busiest topics shown; the total covers all."""
+PROBLEM_ROWS = 6
+EVENT_LINES = 6
+STATE_COLOURS = {
+    "running": "green",
+    "copying": "green",
+    "lifting": "cyan",
+    "starting": "cyan",
+    "retrying": "yellow",
+    "silent": "red",
+    "blocked": "red",
+    "gap": "red",
+    "diverged": "red",
+}
+
+
+def live_view(statuses: Sequence[LinkStatus], events: Events, height: int) -> RenderableType:
+    """All links on one screen of `height` lines."""
+    share = max(3, (height - EVENT_LINES - 4) // max(1, len(statuses)) - PROBLEM_ROWS - 4)
+    parts: list[RenderableType] = []
+    for status in statuses:
+        parts += [headline(status), topic_table(status, min(TOPIC_ROWS, share))]
+        parts += problem_lines(status)
+    parts += [
+        Text(line, style="dim", overflow="ellipsis", no_wrap=True)
+        for line in events.recent(EVENT_LINES)
+    ]
+    return Group(*parts)
+
+
+def headline(status: LinkStatus) -> Text:
+    """Link, state, rates, lag and latency in one line."""
+    text = Text.assemble(
+        (f"{status.link} ", "bold"),
+        (status.state, STATE_COLOURS.get(status.state, "white")),
+        f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
+        f"  lag {count(status.lag_records)} rec, {seconds(status.lag_s)}",
+        f"  latency p50 {milliseconds(status.latency_p50_ms)}"
+        f" p99 {milliseconds(status.latency_p99_ms)}",
+        f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
+    )
+    text.no_wrap = True
+    return text
+
+
+def topic_table(status: LinkStatus, rows: int) -> Table:
+    """The busiest topics, and all others in one row."""
+    table = Table(expand=True, box=None, pad_edge=False, header_style="bold dim")
+    table.add_column("topic", ratio=1, no_wrap=True, overflow="ellipsis")
+    for title in ("part.", "rec/s", "bytes/s", "lag rec", "lag s", "states"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for topic in status.topics[:rows]:
+        table.add_row(*_cells(topic))
+    rest = status.topics[rows:]
+    if rest:
+        lags = [topic.lag_s for topic in rest if topic.lag_s is not None]
+        table.add_row(
+            f"… {len(rest)} more",
+            str(sum(topic.partitions for topic in rest)),
+            count(sum(topic.records_per_s for topic in rest)),
+            size(sum(topic.bytes_per_s for topic in rest)),
+            count(sum(topic.lag_records for topic in rest)),
+            seconds(max(lags, default=None)),
+            states(_sum_states(rest)),
+            style="dim",
+        )
+    return table
+
+
+def _cells(topic: TopicStatus) -> list[RenderableType]:
+    name = topic.source if topic.source == topic.target else f"{topic.source} → {topic.target}"
+    return [
+        name,
+        str(topic.partitions),
+        count(topic.records_per_s),
+        size(topic.bytes_per_s),
+        count(topic.lag_records),
+        seconds(topic.lag_s),
+        states(topic.states),
+    ]
+
+
+def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for topic in topics:
+        for state, number in topic.states.items():
+            total[state] = total.get(state, 0) + number
+    return total
+
+
+def problem_lines(status: LinkStatus) -> list[RenderableType]:
+    """What is not copied, and why."""
+    lines = [
+        f"{item.source}-{item.partition} {item.state} [{item.code}] {item.reason}"
+        for item in status.problems
+    ]
+    lines += [f"{name} refused: {reason}" for name, reason in sorted(status.refused.items())]
+    shown: list[RenderableType] = [
+        Text(line, style="red", no_wrap=True, overflow="ellipsis") for line in lines[:PROBLEM_ROWS]
+    ]
+    if lines[PROBLEM_ROWS:]:
+        shown.append(Text(f"… {len(lines) - PROBLEM_ROWS} more problems", style="red"))
+    return shown
+
+
+def plain_line(status: LinkStatus) -> str:
+    """The headline for a log."""
+    return headline(status).plain
+
+
+def states(counts: dict[str, int]) -> Text:
+    """Partitions by state."""
+    parts = [
+        (f"{number} {state}", STATE_COLOURS.get(state, "white"))
+        for state, number in sorted(counts.items())
+    ]
+    text = Text()
+    for index, (words, style) in enumerate(parts):
+        text.append(", " if index else "")
+        text.append(words, style=style)
+    return text
+
+
+def count(number: float) -> str:
+    """A number with thousands separators; rates below 10 with one digit."""
+    return f"{number:,.1f}" if 0 < number < 10 else f"{number:,.0f}"
+
+
+def size(number: float) -> str:
+    """Bytes with a decimal unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError
+
+
+def seconds(number: float | None) -> str:
+    """Seconds, or a dash where they are not known."""
+    if number is None:
+        return "-"
+    return f"{number:.1f} s" if number < 120 else f"{number / 60:.0f} min"
+
+
+def milliseconds(number: float | None) -> str:
+    """Milliseconds, or a dash where nothing was copied lately."""
+    if number is None:
+        return "-"
+    return f"{number:.0f} ms" if number < 10_000 else seconds(number / 1000)

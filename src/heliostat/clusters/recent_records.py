@@ -1,0 +1,115 @@
+"""The end of a topic of ours that many write to and people look at: only what is recent matters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import TopicName
+
+RETENTION_MS = 3_600_000
+SEGMENT_BYTES = 16 * 1024 * 1024
+"""An hour of reports is kept, in segments small enough that old ones really go."""
+TOPIC_EXISTS = 36
+REPLICAS = 3
+ANSWER_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """One record, decoded."""
+
+    key: str
+    value: dict[str, Any]
+    timestamp_ms: int
+
+
+class RecentRecords:
+    """Records of a one-partition topic from some time on. Not thread-safe.
+
+    Every method raises `ConnectionLost` when the brokers do not answer in time.
+    """
+
+    def __init__(self, bootstrap: Sequence[str], topic: str) -> None:
+        self.topic = TopicName(topic)
+        self._bootstrap = list(bootstrap)
+        self._consumer: Any = None
+
+    def ensure(self, replication_factor: int | None = None) -> None:
+        """Create the topic where it is missing: one partition, kept for an hour.
+
+        Raises
+        ------
+        BrokerError
+            It can't be created.
+        """
+        configs = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(RETENTION_MS),
+            "segment.bytes": str(SEGMENT_BYTES),
+            "message.timestamp.type": "CreateTime",
+        }
+        with ClusterAdmin(self._bootstrap, "heliostat-state") as admin:
+            replicas = replication_factor or min(REPLICAS, len(admin.brokers()))
+            answer = admin.create_topics([NewTopic(self.topic, 1, replicas, configs)])[self.topic]
+        if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_EXISTS:
+            raise answer
+
+    def seek(self, from_ms: int) -> None:
+        """Begin with the first record written at or after `from_ms`."""
+        from kafka import TopicPartition
+        from kafka.errors import KafkaError
+
+        partition = TopicPartition(self.topic, 0)
+        try:
+            consumer = self._open()
+            consumer.assign([partition])
+            found = consumer.offsets_for_times({partition: from_ms})[partition]
+            if found is None:
+                consumer.seek_to_end(partition)
+                consumer.position(partition)
+            else:
+                consumer.seek(partition, found.offset)
+        except KafkaError as error:
+            raise ConnectionLost(
+                "a topic can't be read", topic=self.topic, why=repr(error)
+            ) from error
+
+    def poll(self, timeout_s: float) -> list[Recent]:
+        """What has come since the last poll, waiting at most `timeout_s` for a first record."""
+        from kafka.errors import KafkaError
+
+        try:
+            polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
+        except KafkaError as error:
+            raise ConnectionLost(
+                "a topic can't be read", topic=self.topic, why=repr(error)
+            ) from error
+        return [
+            Recent(record.key.decode(), json.loads(record.value), record.timestamp)
+            for records in polled.values()
+            for record in records
+        ]
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _open(self) -> Any:
+        if self._consumer is None:
+            from kafka import KafkaConsumer
+
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                client_id="heliostat-status",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                max_partition_fetch_bytes=8 * 1024 * 1024,
+            )
+        return self._consumer

@@ -1,0 +1,197 @@
+"""READ FIRST: one turn of a link, in the order in which things move.
+
+    observe    what both clusters have                                   reads only
+    plan       what the target must become, and what is refused          pure
+    apply      topics first: records need a partition to land in
+    remember   whose mirror is whose, and where each partition begins    durable before records
+    lanes      which Spark task copies which partitions; rounds run by themselves from here on
+
+Copying goes on between turns: a turn costs a few requests and takes no lane from its work unless
+its partitions change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
+from heliostat.config import LinkConfig
+from heliostat.errors import BrokerError
+from heliostat.link.lane_set import LaneSet
+from heliostat.link.lanes import pack
+from heliostat.link.state import LinkState, Starts
+from heliostat.names import LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.ops.events import Events
+from heliostat.records.lane import PartitionSpec
+from heliostat.topics.apply import ApplyReport, apply_plan
+from heliostat.topics.naming import naming_of
+from heliostat.topics.observe import observe_source, observe_target
+from heliostat.topics.plan import plan_topics
+from heliostat.topics.topic_plan import Mirror
+from heliostat.topics.values import MirrorRecord
+
+Load = Mapping[TopicPartition, float]
+"""Observed bytes a second by source partition."""
+Claims = Callable[[], Mapping[TopicName, LinkName]]
+
+
+@dataclass(slots=True)
+class Known:
+    """What the link knows between turns; all of it is on the target as well."""
+
+    mirrors: dict[TopicName, MirrorRecord]
+    starts: dict[TopicName, Starts]
+    packing: dict[LaneId, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    refused: dict[TopicName, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of one link.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    source, target
+        Both clusters.
+    state
+        The link's memory.
+    lanes
+        What copies.
+    lane_count
+        Lanes at most.
+    events
+        Where changes are told.
+    claimed
+        Target topics that other links write, and which.
+    """
+
+    link: LinkConfig
+    source: ClusterAdmin
+    target: ClusterAdmin
+    state: LinkState
+    lanes: LaneSet
+    lane_count: int
+    events: Events
+    claimed: Claims
+
+    def run(self, known: Known, load: Load) -> None:
+        """Bring topics and lanes up to what the source has now.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            A cluster does not answer or refuses; the next turn begins afresh, lanes go on.
+        """
+        source = observe_source(self.source, self.link)
+        naming = naming_of(self.link)
+        names = {naming.target_name(name) for name in source.topics}
+        names.update(record.target for record in known.mirrors.values())
+        target = observe_target(self.target, self.link, names)
+        plan = plan_topics(self.link, source, target, known.mirrors, self.claimed())
+        applied = apply_plan(plan, self.target)
+        self._remember(known, applied)
+        starts = self._starts(known, applied.mirrors)
+        self._tell(known, applied, {name: item.reason for name, item in plan.refuse.items()})
+        specs = _specs(applied.mirrors, starts)
+        known.packing = pack(sorted(specs), load, self.lane_count, known.packing)
+        wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
+        self.lanes.assign(wanted)
+
+    def _remember(self, known: Known, applied: ApplyReport) -> None:
+        if applied.remember:
+            records = {record.source: record for record in applied.remember}
+            self.state.put_mirrors(records)
+            known.mirrors.update(records)
+
+    def _starts(
+        self, known: Known, mirrors: tuple[Mirror, ...]
+    ) -> Mapping[TopicName, Mapping[PartitionId, Offset]]:
+        """Source offsets that partitions begin with: looked up once, durable, then fixed."""
+        rows = {mirror.source: _start_row(known, mirror) for mirror in mirrors}
+        asked = {
+            TopicPartition(mirror.source, PartitionId(number)): _when(mirror, number)
+            for mirror in mirrors
+            for number in range(mirror.partitions)
+            if number not in rows[mirror.source].offsets
+        }
+        if asked:
+            for partition, offset in self._offsets_at(asked).items():
+                rows[partition.topic].offsets[partition.partition] = offset
+            self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
+            known.starts.update(rows)
+        return {name: row.offsets for name, row in rows.items()}
+
+    def _offsets_at(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Source offsets by time; where no record is as young, the next one to come."""
+        found = dict(self.source.list_offsets(asked))
+        past_end = [
+            partition
+            for partition, answer in found.items()
+            if not isinstance(answer, BrokerError) and answer.offset == NO_OFFSET
+        ]
+        if past_end:
+            found.update(self.source.list_offsets(dict.fromkeys(past_end, LATEST)))
+        offsets: dict[TopicPartition, Offset] = {}
+        for partition, answer in found.items():
+            if isinstance(answer, BrokerError):
+                self.events.warn(f"{partition}: where it begins can't be looked up: {answer}")
+            else:
+                offsets[partition] = answer.offset
+        return offsets
+
+    def _tell(self, known: Known, applied: ApplyReport, refused: dict[TopicName, str]) -> None:
+        """Say what changed since the last turn, once."""
+        for word, names in (
+            ("created", applied.created),
+            ("grown", applied.grown),
+            ("configured", applied.configured),
+        ):
+            if names:
+                shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+                self.events.info(f"{word} {len(names)} topic(s) at the target: {shown}")
+        problems = {**refused, **{name: str(error) for name, error in applied.failed.items()}}
+        for name, reason in problems.items():
+            if known.refused.get(name) != reason:
+                self.events.warn(f"{name}: {reason}")
+        known.refused = problems
+
+
+def _start_row(known: Known, mirror: Mirror) -> Starts:
+    """What is remembered for this very target topic; another one of its name begins anew."""
+    row = known.starts.get(mirror.source)
+    return (
+        row if row is not None and row.target_id == mirror.target_id else Starts(mirror.target_id)
+    )
+
+
+def _when(mirror: Mirror, number: int) -> int:
+    """What ListOffsets is asked: partitions that came later are copied from their beginning."""
+    if number >= mirror.initial_partitions:
+        return EARLIEST
+    return {"earliest": EARLIEST, "latest": LATEST}.get(mirror.start) or int(mirror.start)
+
+
+def _specs(
+    mirrors: tuple[Mirror, ...], starts: Mapping[TopicName, Mapping[PartitionId, Offset]]
+) -> dict[TopicPartition, PartitionSpec]:
+    specs: dict[TopicPartition, PartitionSpec] = {}
+    for mirror in mirrors:
+        known = starts.get(mirror.source, {})
+        for number in range(mirror.partitions):
+            partition = PartitionId(number)
+            if partition in known:
+                source = TopicPartition(mirror.source, partition)
+                specs[source] = PartitionSpec(
+                    source=source,
+                    target=TopicPartition(mirror.target, partition),
+                    source_topic_id=mirror.source_id,
+                    target_topic_id=mirror.target_id,
+                    start=known[partition],
+                    batch_bytes_max=mirror.target_max_message_bytes,
+                    needs_keys=mirror.is_compacted,
+                    can_lift=not mirror.is_compacted,
+                )
+    return specs

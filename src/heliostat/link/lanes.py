@@ -1,0 +1,90 @@
+"""Which partitions go into which lane: packed by load, moved as little as possible.
+
+Pure. A partition that moves waits until the round that served it has ended, so that no partition
+is ever copied by two lanes (I10); moving costs, and only a lopsided packing is mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heliostat.names import LaneId, TopicPartition
+
+WEIGHT_BYTES_FLOOR = 256.0
+"""Bytes a second that even a silent partition counts for: it costs fetches and state."""
+LOPSIDED_RATIO = 1.5
+"""Lanes are packed anew when the heaviest carries so much more than its share."""
+
+Packing = Mapping[LaneId, tuple[TopicPartition, ...]]
+
+
+def pack(
+    partitions: Sequence[TopicPartition],
+    bytes_per_s: Mapping[TopicPartition, float],
+    lane_count: int,
+    previous: Packing,
+) -> dict[LaneId, tuple[TopicPartition, ...]]:
+    """Spread `partitions` over at most `lane_count` lanes.
+
+    Parameters
+    ----------
+    partitions
+        All partitions to copy, source side.
+    bytes_per_s
+        Observed load; partitions that are missing count as silent.
+    lane_count
+        Lanes at most, at least 1.
+    previous
+        The packing in force; kept as far as it is balanced.
+
+    Returns
+    -------
+    dict
+        Non-empty lanes only. The same input gives the same packing.
+    """
+    weights = {p: WEIGHT_BYTES_FLOOR + bytes_per_s.get(p, 0.0) for p in partitions}
+    kept = _kept(partitions, lane_count, previous)
+    packing = _fill(kept, weights, lane_count)
+    if _is_lopsided(packing, weights, lane_count):
+        packing = _fill({}, weights, lane_count)
+    return {lane: tuple(sorted(items)) for lane, items in sorted(packing.items()) if items}
+
+
+def _kept(
+    partitions: Sequence[TopicPartition], lane_count: int, previous: Packing
+) -> dict[LaneId, list[TopicPartition]]:
+    wanted = set(partitions)
+    return {
+        lane: [p for p in items if p in wanted]
+        for lane, items in previous.items()
+        if lane < lane_count
+    }
+
+
+def _fill(
+    kept: Mapping[LaneId, list[TopicPartition]],
+    weights: Mapping[TopicPartition, float],
+    lane_count: int,
+) -> dict[LaneId, list[TopicPartition]]:
+    """Put what is not placed yet into the lightest lane, the heaviest first (LPT rule)."""
+    packing = {LaneId(n): list(kept.get(LaneId(n), [])) for n in range(lane_count)}
+    loads = {lane: sum(weights[p] for p in items) for lane, items in packing.items()}
+    placed = {p for items in packing.values() for p in items}
+    rest = sorted((p for p in weights if p not in placed), key=lambda p: (-weights[p], p))
+    for partition in rest:
+        lane = min(loads, key=lambda lane: (loads[lane], lane))
+        packing[lane].append(partition)
+        loads[lane] += weights[partition]
+    return packing
+
+
+def _is_lopsided(
+    packing: Mapping[LaneId, list[TopicPartition]],
+    weights: Mapping[TopicPartition, float],
+    lane_count: int,
+) -> bool:
+    """Whether the heaviest lane could be much lighter; one hot partition can't be split."""
+    loads = [sum(weights[p] for p in items) for items in packing.values()]
+    share = sum(weights.values()) / lane_count
+    unavoidable = max(weights.values(), default=0.0)
+    return max(loads, default=0.0) > LOPSIDED_RATIO * max(share, unavoidable)

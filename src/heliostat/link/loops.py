@@ -1,0 +1,120 @@
+"""Loops that answer for themselves: last good turn, failures in a row, last error.
+
+A loop that fails goes on, but never unseen: its health is in the status, and it is stale after
+three missed turns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heliostat.errors import HeliostatError, Verdict
+from heliostat.ops.events import Events
+
+STALE_AFTER_TURNS = 3
+PAUSE_MAX_S = 10.0
+"""A failing loop waits at most so long, whatever its interval."""
+
+
+@dataclass(slots=True)
+class LoopHealth:
+    """How a loop fares; times by the wall clock, in ms."""
+
+    name: str
+    interval_s: float
+    last_good_ms: int = 0
+    failures_in_a_row: int = 0
+    last_error: str = ""
+
+    def is_stale(self, now_ms: int) -> bool:
+        """Whether it missed three turns."""
+        return now_ms - self.last_good_ms > STALE_AFTER_TURNS * self.interval_s * 1000
+
+
+class Loop:
+    """Calls `turn` every `interval_s` on a thread of its own until stopped.
+
+    Parameters
+    ----------
+    name
+        For health, logs and the thread.
+    interval_s
+        Between the starts of two turns.
+    turn
+        One turn. A `HeliostatError` whose verdict is HALT ends the loop through `on_halt`.
+    on_halt
+        Told of an error that the loop must not go on after.
+    wall_ms
+        The clock.
+    events
+        Where failures are told.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interval_s: float,
+        turn: Callable[[], None],
+        *,
+        on_halt: Callable[[BaseException], None],
+        wall_ms: Callable[[], int],
+        events: Events,
+    ) -> None:
+        self.health = LoopHealth(name, interval_s)
+        self._turn = turn
+        self._on_halt = on_halt
+        self._wall_ms = wall_ms
+        self._events = events
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin with a first turn at once."""
+        self.health.last_good_ms = self._wall_ms()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Take the next turn now."""
+        self._wake.set()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask it to end and wait; whether it did."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except HeliostatError as error:
+                self._failed(error)
+                if error.verdict is Verdict.HALT:
+                    self._on_halt(error)
+                    return
+            except Exception as error:  # noqa: BLE001  # a bug in a loop must be seen, not vanish
+                self._failed(error)
+                self._on_halt(error)
+                return
+            else:
+                self.health.last_good_ms = self._wall_ms()
+                self.health.failures_in_a_row = 0
+                self.health.last_error = ""
+            self._wake.wait(self._pause_s())
+            self._wake.clear()
+
+    def _failed(self, error: BaseException) -> None:
+        self.health.failures_in_a_row += 1
+        self.health.last_error = str(error)
+        self._events.warn(f"{self.health.name}: {error}")
+
+    def _pause_s(self) -> float:
+        failures = self.health.failures_in_a_row
+        if failures == 0:
+            return self.health.interval_s
+        return min(PAUSE_MAX_S, self.health.interval_s, 0.2 * float(2 ** min(failures, 10)))

@@ -1,0 +1,130 @@
+"""The verbs of an operator; command line, API and user interface call these and add no logic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.errors import ConfigError
+from heliostat.link.state import LinkState, progress_topic
+from heliostat.link.status import LinkStatus, StatusReader
+from heliostat.names import Alias, LinkName, TopicName
+from heliostat.topics.naming import naming_of, shared_targets
+from heliostat.topics.observe import observe_source, observe_target
+from heliostat.topics.plan import plan_topics
+from heliostat.topics.select import compile_selection
+from heliostat.topics.topic_plan import TopicPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPreview:
+    """One source topic as a link sees it; `target` is None where it is not selected."""
+
+    link: LinkName
+    topic: TopicName
+    selected: bool
+    why: str
+    target: TopicName | None
+
+
+def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
+    """The named link, or all.
+
+    Raises
+    ------
+    ConfigError
+        There is no such link.
+    """
+    if link_name is None:
+        return config.links
+    try:
+        return (config.link(link_name),)
+    except KeyError:
+        known = ", ".join(link.name for link in config.links)
+        raise ConfigError(f"no link is named {link_name}", hint=f"there are {known}") from None
+
+
+def preview_topics(config: Config, link_name: str | None = None) -> list[TopicPreview]:
+    """Every topic of the links' sources: selected or not, why, and its name at the target.
+
+    Touches nothing and asks only the sources.
+    """
+    return [row for link in links_of(config, link_name) for row in _previews(config, link)]
+
+
+def _previews(config: Config, link: LinkConfig) -> Iterator[TopicPreview]:
+    selection, naming = compile_selection(link.topics), naming_of(link)
+    for name in _topic_names(config, link.source):
+        decision = selection.explain(name)
+        target = naming.target_name(name) if decision.selected else None
+        yield TopicPreview(link.name, name, decision.selected, decision.why, target)
+
+
+def _topic_names(config: Config, alias: Alias) -> list[TopicName]:
+    with ClusterAdmin(config.clusters[alias].bootstrap) as admin:
+        return sorted(admin.describe_topics())
+
+
+def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
+    """What `run` would do to the target's topics; changes nothing.
+
+    Raises
+    ------
+    ConfigError
+        Both aliases lead to the same cluster.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    with (
+        ClusterAdmin(config.clusters[link.source].bootstrap) as source_admin,
+        ClusterAdmin(config.clusters[link.target].bootstrap) as target_admin,
+    ):
+        check_distinct_clusters(link, source_admin.cluster_id(), target_admin.cluster_id())
+        source = observe_source(source_admin, link)
+        naming = naming_of(link)
+        names = [naming.target_name(name) for name in source.topics]
+        target = observe_target(target_admin, link, names)
+    with closing(LinkState(link, config.clusters[link.target])) as state:
+        known = state.read().mirrors
+    return plan_topics(link, source, target, known, claimed_by_others(config, link))
+
+
+def claimed_by_others(config: Config, link: LinkConfig) -> dict[TopicName, LinkName]:
+    """Target topics of a link that other links of the file would write as well, and which link."""
+    others = [o for o in config.links if o.target == link.target and o.name != link.name]
+    if not others:
+        return {}
+    targets = {
+        each.name: {row.target for row in _previews(config, each) if row.target is not None}
+        for each in (link, *others)
+    }
+    return {
+        name: next(writer for writer in writers if writer != link.name)
+        for name, writers in shared_targets(targets).items()
+        if link.name in writers
+    }
+
+
+def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:
+    """How links fare, read from the targets' state topics; from any machine.
+
+    Raises
+    ------
+    ConnectionLost
+        A target does not answer.
+    """
+    now_ms = SystemClock().wall_ms()
+    statuses: list[LinkStatus] = []
+    for link in links_of(config, link_name):
+        name = LinkName(link.name)
+        progress = RecentRecords(config.clusters[link.target].bootstrap, progress_topic(name))
+        with closing(progress):
+            reader = StatusReader(name, progress)
+            reader.begin(now_ms)
+            statuses.append(reader.board.status(now_ms))
+    return statuses

@@ -1,0 +1,57 @@
+"""What happens, as lines for people: to the log where there is no terminal, to the view where is.
+
+Kept in memory as well (the last few hundred), so that the live view shows what it would cover.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TextIO
+
+KEPT = 200
+"""Lines; more than any screen shows."""
+
+
+class Events:
+    """A sink of one-line messages with a level. Thread-safe.
+
+    Parameters
+    ----------
+    wall_ms
+        The clock.
+    out
+        Where lines go at once; None keeps them for a view only.
+    """
+
+    def __init__(self, wall_ms: Callable[[], int], out: TextIO | None = sys.stderr) -> None:
+        self._wall_ms = wall_ms
+        self._out = out
+        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._lock = threading.Lock()
+
+    def info(self, text: str) -> None:
+        """Something changed as it should."""
+        self._add("INFO", text)
+
+    def warn(self, text: str) -> None:
+        """Something needs a look."""
+        self._add("WARN", text)
+
+    def recent(self, count: int) -> list[str]:
+        """The last lines, oldest first."""
+        with self._lock:
+            return list(self._lines)[-count:]
+
+    def _add(self, level: str, text: str) -> None:
+        at = datetime.fromtimestamp(self._wall_ms() / 1000, tz=UTC)
+        flat = " ".join(text.split())  # a broker's message must not forge lines
+        line = f"{at:%Y-%m-%dT%H:%M:%SZ} {level} {flat}"
+        with self._lock:
+            self._lines.append(line)
+            if self._out is not None:
+                self._out.write(line + "\n")
+                self._out.flush()

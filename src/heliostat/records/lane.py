@@ -1,0 +1,142 @@
+"""What a driver tells a lane's task, and what the task reports: plain values that pickle.
+
+A lane is the set of partitions that one Spark task serves; a round is one Spark job of one lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
+
+
+class PartitionState(Enum):
+    """Where a partition of a mirror stands, as people see it."""
+
+    STARTING = "starting"
+    """Its position has not been read from the target yet."""
+    LIFTING = "lifting"
+    """The empty target partition is filled up to the offset the source begins at."""
+    COPYING = "copying"
+    RETRYING = "retrying"
+    """A passing fault: looked at again after a pause that doubles."""
+    BLOCKED = "blocked"
+    """Its records can't be copied as they are; the reason says what can be done."""
+    GAP = "gap"
+    """Source records are gone before they were copied (I6)."""
+    DIVERGED = "diverged"
+    """The target holds something that we did not put where it is (I1)."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Nothing more is copied until a person decides."""
+        return self in (PartitionState.BLOCKED, PartitionState.GAP, PartitionState.DIVERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """One partition to copy.
+
+    `start` is the source offset that the mirror begins with: fixed when the mirror was made and
+    kept in the link's state, so that every round lifts an empty target to the same offset.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId | None
+    target_topic_id: TopicId | None
+    start: Offset
+    batch_bytes_max: int
+    """The target topic's `max.message.bytes`."""
+    needs_keys: bool
+    """The target topic is compacted: throw-away records need a key."""
+    can_lift: bool = True
+    """Whether records may be deleted from the target: not where `cleanup.policy` is `compact`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopySettings:
+    """How a lane copies; sizes in bytes, times in seconds."""
+
+    fetch_bytes_max: int = 32 * 1024 * 1024
+    partition_fetch_bytes_max: int = 2 * 1024 * 1024
+    fetch_wait_ms: int = 500
+    requests_in_flight_max: int = 5
+    """Per target broker; a broker remembers the last five batches of a producer."""
+    queued_bytes_max: int = 8 * 1024 * 1024
+    """Per partition: fetched and not yet acknowledged."""
+    lane_queued_bytes_max: int = 192 * 1024 * 1024
+    """Of a whole lane, so that its memory is bounded."""
+    join_below_bytes: int = 16 * 1024
+    join_bytes_max: int = 1024 * 1024
+    compression: str | None = None
+    """Codec of joined batches; None leaves them as they came."""
+    produce_timeout_s: float = 30.0
+    producer_expiration_s: float = 86_400.0
+    """The target's `producer.id.expiration.ms`: how long the net under I1 holds."""
+    report_interval_s: float = 1.0
+    control_interval_s: float = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """All that a task needs for one round."""
+
+    link: LinkName
+    lane: LaneId
+    generation: int
+    """Counts the plans; a task whose generation is not the newest ends its round."""
+    round_number: int
+    round_s: float
+    """The round ends after this many seconds of the task's own monotonic clock (I10) ..."""
+    expires_at_ms: int
+    """... and not later than this wall clock time, which the driver has announced."""
+    source_bootstrap: str
+    target_bootstrap: str
+    producer_id: ProducerId
+    partitions: tuple[PartitionSpec, ...]
+    control_topic: str
+    progress_topic: str
+    settings: CopySettings = field(default_factory=CopySettings)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """Where one partition stands at the end of a report's interval."""
+
+    source: TopicPartition
+    target: TopicPartition
+    state: PartitionState
+    position: int
+    """Next source offset to copy: all below it is at the target (-1: not known yet)."""
+    source_end: int
+    """The source's high watermark when it was last seen (-1: not known yet)."""
+    records: int
+    """Copied since the round began."""
+    bytes: int
+    """Bytes of batches appended since the round began."""
+    last_timestamp_ms: int
+    """Largest timestamp among the copied records (-1: none)."""
+    caught_up_ms: int
+    """Wall clock when the target last held all that the source had (-1: not in this round)."""
+    since_ms: int
+    """Wall clock when it came into its state."""
+    code: str = ""
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class RoundReport:
+    """What a round says it did."""
+
+    lane: LaneId
+    generation: int
+    round_number: int
+    records: int
+    bytes: int
+    ended_by: str
+    """`deadline`, `plan` (a newer generation or a stop) or `error`."""
+    partitions: list[PartitionReport]
+    latency_ms: list[int] = field(default_factory=list)
+    """Counts of records by latency bucket, see `heliostat.ops.latency`."""

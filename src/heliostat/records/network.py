@@ -1,0 +1,136 @@
+"""What a copier needs of the world: a source to fetch from, a target to append to, time to wait.
+
+`wire_network.WireNetwork` is the real one; the simulation in the tests is the other. A partition is
+named by its index in the lane; a request that can be answered late carries the partition's attempt,
+so that an answer to an abandoned attempt is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, Offset
+from heliostat.records.carry import CarriedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Read partition `index` from `offset`."""
+
+    index: int
+    attempt: int
+    offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Append `batch` to partition `index`; it names the target offset it expects (I1)."""
+
+    index: int
+    attempt: int
+    batch: CarriedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Answer to a `Want`: batches are `buffer[start:end]`; offsets are -1 beside an error."""
+
+    want: Want
+    error: int
+    high_watermark: int
+    buffer: bytearray
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Answer to a `Send`."""
+
+    send: Send
+    error: int
+    base_offset: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLost:
+    """The fetch will not be answered."""
+
+    wants: Sequence[Want]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLost:
+    """The appends will not be answered; they may have happened or may still happen (I4)."""
+
+    sends: Sequence[Send]
+    reason: str
+
+
+Event = Fetched | Appended | FetchLost | AppendLost
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Offsets `[start, end)` a log holds; at the target `end` includes the uncommitted tail."""
+
+    start: Offset
+    end: Offset
+
+
+Problem = BrokerError | ConnectionLost
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """Leading brokers by partition index; a partition without one is missing, with its problem."""
+
+    source: Mapping[int, BrokerId]
+    target: Mapping[int, BrokerId]
+    problems: Mapping[int, Problem]
+
+
+class Network(Protocol):
+    """Both clusters, as one lane's partitions see them."""
+
+    def leaders(self) -> Leaders:
+        """Ask both clusters anew who leads what."""
+        ...
+
+    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+        """Log starts and real log ends at the target."""
+        ...
+
+    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+        """Log starts and high watermarks at the source."""
+        ...
+
+    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
+        """Lift the target's log start."""
+        ...
+
+    def can_fetch(self, broker: BrokerId) -> bool:
+        """Whether a fetch may be sent to this source broker now (one is in flight at most)."""
+        ...
+
+    def can_append(self, broker: BrokerId) -> bool:
+        """Whether a further append may be in flight to this target broker now."""
+        ...
+
+    def fetch(self, broker: BrokerId, wants: Sequence[Want]) -> None:
+        """Send one fetch; its answers come as events."""
+        ...
+
+    def append(self, broker: BrokerId, sends: Sequence[Send]) -> None:
+        """Send one produce request; its answers come as events."""
+        ...
+
+    def wait(self, timeout_s: float) -> Iterable[Event]:
+        """Wait for answers, at most so long, and give what has come."""
+        ...

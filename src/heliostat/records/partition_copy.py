@@ -1,0 +1,467 @@
+"""One partition's copy: which offset is fetched next, what is under way, what an answer means.
+
+I1  Every append names the target offset it expects; the answer's base offset is checked.
+I2  Position is read from the target's log end, here `begin_at`; nothing else sets it.
+I4  After an ambiguous answer the queue is dropped and the target's end is read again. Nothing is
+    sent, and the end is not read, while an append of this partition is still unanswered.
+I7  Trouble changes this object only.
+
+Pure state: no clock of its own, no network. `copier` drives it, the simulation drives `copier`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+
+from heliostat.errors import KAFKA_ERRORS, Append, Verdict
+from heliostat.invariants import append_landed_where_named
+from heliostat.names import Offset
+from heliostat.records.batch import Codec
+from heliostat.records.carry import CarriedBatch, CarrySettings, Stop, carry
+from heliostat.records.lane import CopySettings, PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.network import LogRange, Problem, Send, Want
+from heliostat.records.padding import padding_batches
+
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 5.0
+"""A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
+REFUSALS_MAX = 2
+"""Refusals at one and the same log end that show that the end is not ours."""
+CORRUPT_TRIES_MAX = 3
+"""A batch that the target calls corrupt is fetched again so often before it counts as stored so."""
+OUT_OF_ORDER = 45
+DUPLICATE = 46
+STALE_EPOCH = 47
+CORRUPT = 2
+OFFSET_OUT_OF_RANGE = 1
+LIFT_DELETE_EVERY = 50_000_000
+"""Offsets filled between two deletions: at 0.9 bytes each the target holds 45 MB of throw-away."""
+
+
+class Phase(Enum):
+    """What the copier must do next for a partition."""
+
+    FIND_END = "find end"
+    LIFT = "lift"
+    COPY = "copy"
+    STOPPED = "stopped"
+
+
+class Trouble(Enum):
+    """Which side a passing fault is on: only success there ends it."""
+
+    NONE = "none"
+    FETCH = "fetch"
+    APPEND = "append"
+
+
+class PartitionCopy:
+    """The state of one partition within one round.
+
+    Parameters
+    ----------
+    index
+        Its place in the lane.
+    spec, settings, producer_id
+        From the lane.
+    now_ms
+        Wall clock, for `since_ms`.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        spec: PartitionSpec,
+        settings: CopySettings,
+        producer_id: int,
+        now_ms: int,
+    ) -> None:
+        self.index = index
+        self.spec = spec
+        self.settings = settings
+        self.phase = Phase.FIND_END
+        self.state = PartitionState.STARTING
+        self.code = ""
+        self.reason = ""
+        self.since_ms = now_ms
+        self.attempt = 0
+        self.position = -1
+        """All below it is at the target, acknowledged or read from its end."""
+        self.fetch_offset = -1
+        self.source_end = -1
+        self.queue: deque[CarriedBatch] = deque()
+        self.queued_bytes = 0
+        """Of batches in the queue and in flight."""
+        self.in_flight = 0
+        self.fetching = False
+        self.fetch_bytes = settings.partition_fetch_bytes_max
+        self.needs_source_range = False
+        self.not_before_s = 0.0
+        """Nothing is tried before this monotonic second."""
+        self.records = 0
+        self.bytes = 0
+        self.last_timestamp_ms = -1
+        self.caught_up_ms = -1
+        """Wall clock when the target last held all that the source had."""
+        self.lifted_to = Offset(0)
+        self._established = False
+        self._resetting = False
+        self._padding: Iterator[CarriedBatch] | None = None
+        self._stop: Stop | None = None
+        self._refused = (-1, 0)
+        self._corrupt = (-1, 0)
+        self._trouble = Trouble.NONE
+        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        self._producer_id = producer_id
+        self._carry = CarrySettings(
+            producer_id=producer_id,
+            batch_bytes_max=spec.batch_bytes_max,
+            join_bytes_max=min(settings.join_bytes_max, spec.batch_bytes_max),
+            join_below_bytes=settings.join_below_bytes,
+            compression=Codec[settings.compression.upper()] if settings.compression else None,
+        )
+
+    # -- position ------------------------------------------------------------------------------
+
+    @property
+    def must_find_end(self) -> bool:
+        """Whether the target's end must be read before anything else; never with one in flight."""
+        return self.phase is Phase.FIND_END and self.in_flight == 0
+
+    def begin_at(self, target: LogRange, now_ms: int) -> None:
+        """Take the target's log end as the position (I2)."""
+        end, start = target.end, target.start
+        self.position = end
+        if end < self.spec.start or start < min(self.spec.start, end):
+            if self.spec.can_lift:
+                self._begin_lift(end, now_ms)
+            else:
+                self.stop(
+                    PartitionState.BLOCKED,
+                    "CANNOT_LIFT",
+                    f"the source begins at {self.spec.start}; the target can't be lifted there, "
+                    "because records of a topic with cleanup.policy=compact can't be deleted",
+                    now_ms,
+                )
+            return
+        if self._refused == (end, REFUSALS_MAX):
+            self.stop(
+                PartitionState.DIVERGED,
+                "TARGET_REFUSES_SEQUENCE",
+                f"the target refuses to append at its own end {end} in our sequence: another "
+                "writer has appended to this mirror",
+                now_ms,
+            )
+            return
+        self.fetch_offset = end
+        self.phase = Phase.COPY
+        if self._trouble is Trouble.NONE:
+            self._become(PartitionState.COPYING, now_ms)
+
+    def _begin_lift(self, end: int, now_ms: int) -> None:
+        count = self.spec.start - end
+        self._padding = (
+            padding_batches(
+                producer_id=self._producer_id,
+                base_offset=end,
+                count=count,
+                timestamp_ms=now_ms,
+                batch_bytes_max=self.spec.batch_bytes_max,
+                null_key=not self.spec.needs_keys,
+            )
+            if count > 0
+            else iter(())
+        )
+        self.lifted_to = Offset(max(0, end - 1))
+        self.phase = Phase.LIFT
+        self._become(PartitionState.LIFTING, now_ms)
+
+    @property
+    def delete_before(self) -> Offset | None:
+        """Target offset below which throw-away records should go now, if any."""
+        if self.phase is not Phase.LIFT or self._resetting:
+            return None
+        if self.position >= self.spec.start and self.in_flight == 0:
+            return self.spec.start
+        if self.position - self.lifted_to >= LIFT_DELETE_EVERY:
+            return Offset(self.position)
+        return None
+
+    def deleted(self, before: Offset, now_ms: int) -> None:
+        """Throw-away records below `before` are gone; at the start offset copying begins."""
+        self.lifted_to = before
+        if before >= self.spec.start:
+            self._padding = None
+            self.fetch_offset = self.position
+            self.phase = Phase.COPY
+            self._become(PartitionState.COPYING, now_ms)
+
+    # -- fetching ------------------------------------------------------------------------------
+
+    def want(self, now_s: float) -> Want | None:
+        """What to fetch now, if anything."""
+        if (
+            self.phase is not Phase.COPY
+            or self.fetching
+            or self._resetting
+            or self._stop is not None
+            or self.needs_source_range
+            or now_s < self.not_before_s
+            or self.queued_bytes >= self.settings.queued_bytes_max
+        ):
+            return None
+        return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes)
+
+    def fetched(
+        self, buffer: bytearray, start: int, end: int, high_watermark: int, now_ms: int
+    ) -> None:
+        """Take the batches of an answer without error."""
+        self.source_end = high_watermark
+        if self._trouble is Trouble.FETCH or self.position == high_watermark:
+            self._recovered(now_ms)
+        if start == end:
+            if self.position >= high_watermark:
+                self.caught_up_ms = now_ms
+            return
+        outcome = carry(buffer, start, end, self.fetch_offset, self._carry)
+        for batch in outcome.batches:
+            self.queue.append(batch)
+            self.queued_bytes += batch.size
+        if outcome.next_offset == self.fetch_offset and outcome.stop is None:
+            # Bytes came, but no whole batch: it is larger than we asked for.
+            self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
+        self.fetch_offset = outcome.next_offset
+        self._stop = outcome.stop
+        self._settle(now_ms)
+
+    def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
+        """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
+        if error == OFFSET_OUT_OF_RANGE:
+            self.needs_source_range = True
+            return
+        kind = KAFKA_ERRORS.get(error, KAFKA_ERRORS[-1])
+        if kind.verdict is Verdict.HALT:
+            self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
+            return
+        self._retry(Trouble.FETCH, kind.name, f"fetch: {reason or kind.name}", now_s, now_ms)
+
+    def source_is(self, source: LogRange, now_ms: int) -> None:
+        """What the source holds; decides where it called our offset out of range."""
+        self.source_end = source.end
+        if not self.needs_source_range:
+            return
+        self.needs_source_range = False
+        wanted = self.fetch_offset
+        if wanted < source.start:
+            self.stop(
+                PartitionState.GAP,
+                "SOURCE_OVERTOOK",
+                f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
+                f"(retention or DeleteRecords; the source now begins at {source.start})",
+                now_ms,
+            )
+        elif wanted > source.end:
+            self.stop(
+                PartitionState.GAP,
+                "SOURCE_TRUNCATED",
+                f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
+                "the source was truncated or made anew",
+                now_ms,
+            )
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def next_send(self, now_ms: int) -> Send | None:
+        """The next batch to append now, if any; it then counts as in flight."""
+        if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
+            return None
+        if not self.queue:
+            batch = next(self._padding, None) if self._padding is not None else None
+            if batch is None:
+                return None
+            self.queue.append(batch)
+            self.queued_bytes += batch.size
+        batch = self.queue[0]
+        if self.in_flight and self.in_flight >= self._depth(batch, now_ms):
+            return None
+        self.queue.popleft()
+        self.in_flight += 1
+        return Send(self.index, self.attempt, batch)
+
+    def _depth(self, batch: CarriedBatch, now_ms: int) -> int:
+        """Batches that may be in flight together.
+
+        The broker's sequence check keeps a pipeline in order only while it remembers the producer:
+        not before the first append, and not for records whose timestamps let it forget (I4).
+        """
+        fresh_from_ms = now_ms - self.settings.producer_expiration_s * 500
+        if not self._established or batch.max_timestamp < fresh_from_ms:
+            return 1
+        return self.settings.requests_in_flight_max
+
+    def appended(self, batch: CarriedBatch, base_offset: int, now_ms: int) -> bool:
+        """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
+        was_current = self._answered(batch)
+        if not append_landed_where_named(batch.base_offset, base_offset):
+            self.stop(
+                PartitionState.DIVERGED,
+                "APPENDED_ELSEWHERE",
+                f"a batch for target offset {batch.base_offset} landed at {base_offset}: another "
+                "writer has appended to this mirror",
+                now_ms,
+            )
+            return False
+        if not was_current:
+            return False
+        self._established = True
+        self._refused = (-1, 0)
+        self.position = batch.next_offset
+        self._recovered(now_ms)
+        if self.phase is Phase.COPY:
+            self.records += batch.records
+            self.bytes += batch.size
+            self.last_timestamp_ms = max(self.last_timestamp_ms, batch.max_timestamp)
+            if self.position >= self.source_end:
+                self.caught_up_ms = now_ms
+        self._settle(now_ms)
+        return True
+
+    def append_failed(
+        self, batch: CarriedBatch, error: int, message: str, now_s: float, now_ms: int
+    ) -> None:
+        """An append was refused with Kafka's `error`."""
+        if not self._answered(batch):
+            return  # follows from the first failure: the sequence has a hole now
+        kind = KAFKA_ERRORS.get(error, KAFKA_ERRORS[-1])
+        if error == OUT_OF_ORDER:
+            self._refused = _counted(self._refused, batch.base_offset)
+        elif error == STALE_EPOCH:
+            self.stop(
+                PartitionState.DIVERGED,
+                kind.name,
+                "the link's producer id was used with a newer epoch by somebody else",
+                now_ms,
+            )
+            return
+        elif error == CORRUPT:
+            self._corrupt = _counted(self._corrupt, batch.base_offset)
+            if self._corrupt[1] >= CORRUPT_TRIES_MAX:
+                self.stop(
+                    PartitionState.BLOCKED,
+                    kind.name,
+                    f"the batch at source offset {batch.base_offset} is stored corrupt at the "
+                    "source: its checksum does not fit its bytes",
+                    now_ms,
+                )
+                return
+        elif kind.verdict is Verdict.HALT and kind.append is Append.NOT_APPENDED:
+            text = f"the target refuses the batch at {batch.base_offset}: {message or kind.name}"
+            self.stop(PartitionState.BLOCKED, kind.name, f"{text}. {kind.hint}".strip(), now_ms)
+            return
+        self._reset(kind.name, f"append: {message or kind.name}", now_s, now_ms)
+
+    def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:
+        """An append will not be answered: ambiguous (I4)."""
+        if self._answered(batch):
+            self._reset("CONNECTION_LOST", f"append: {reason}", now_s, now_ms)
+
+    # -- trouble -------------------------------------------------------------------------------
+
+    def _retry(self, trouble: Trouble, code: str, reason: str, now_s: float, now_ms: int) -> None:
+        """Look again after a pause that doubles with each failure in a row."""
+        failures = self._failures[trouble]
+        self._failures[trouble] = failures + 1
+        self.not_before_s = now_s + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(failures, 10))
+        self._trouble = trouble
+        self.code, self.reason = code, reason
+        self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
+
+    def _recovered(self, now_ms: int) -> None:
+        if self._trouble is Trouble.NONE:
+            return
+        self._trouble = Trouble.NONE
+        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        lifting = self.phase is Phase.LIFT
+        self._become(PartitionState.LIFTING if lifting else PartitionState.COPYING, now_ms)
+
+    def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
+        """Copy no more of this partition; a person decides (I7)."""
+        self.phase = Phase.STOPPED
+        self._drop_queue()
+        self.code, self.reason = code, reason
+        self._become(state, now_ms, keep_reason=True)
+
+    def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
+        """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
+        self._resetting = True
+        self._drop_queue()
+        self._retry(Trouble.APPEND, code, reason, now_s, now_ms)
+        self._settle(now_ms)
+
+    def _settle(self, now_ms: int) -> None:
+        """Finish what had to wait until nothing of this partition is under way."""
+        if self.in_flight or self.phase is Phase.STOPPED:
+            return
+        if self._resetting:
+            self._resetting = False
+            self._established = False
+            self.attempt += 1
+            self.fetching = False
+            self._stop = None
+            self._padding = None
+            self.phase = Phase.FIND_END
+        elif self._stop is not None and not self.queue:
+            reason = self._stop.reason.name
+            self.stop(PartitionState.BLOCKED, reason, self._stop.text, now_ms)
+
+    def _answered(self, batch: CarriedBatch) -> bool:
+        """Count an answer; whether it belongs to a partition that is still going on."""
+        is_current = not self._resetting and self.phase is not Phase.STOPPED
+        self.in_flight -= 1
+        self.queued_bytes -= batch.size
+        if self._resetting:
+            self._settle(self.since_ms)
+        return is_current
+
+    def _drop_queue(self) -> None:
+        self.queued_bytes -= sum(batch.size for batch in self.queue)
+        self.queue.clear()
+
+    def _become(self, state: PartitionState, now_ms: int, *, keep_reason: bool = False) -> None:
+        if not keep_reason:
+            self.code = self.reason = ""
+        if self.state is not state:
+            self.state = state
+            self.since_ms = now_ms
+
+    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
+        """The target's end could not be read."""
+        self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
+
+    def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
+        """A side has no leader for it at the moment, or can't be asked."""
+        self._retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
+
+    def report(self) -> PartitionReport:
+        """Where it stands."""
+        return PartitionReport(
+            self.spec.source,
+            self.spec.target,
+            self.state,
+            self.position,
+            self.source_end,
+            self.records,
+            self.bytes,
+            self.last_timestamp_ms,
+            self.caught_up_ms,
+            self.since_ms,
+            self.code,
+            self.reason,
+        )
+
+
+def _counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
+    """Count how often in a row something happened at one offset."""
+    return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)

@@ -1,0 +1,192 @@
+"""A `Network` over model logs, with a clock that only the simulation turns and seeded faults."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from partition_log import PartitionLog
+
+from heliostat.errors import ConnectionLost
+from heliostat.names import BrokerId, Offset
+from heliostat.records.network import (
+    Appended,
+    AppendLost,
+    Event,
+    Fetched,
+    FetchLost,
+    Leaders,
+    LogRange,
+    Problem,
+    Send,
+    Want,
+)
+
+BROKER = BrokerId(1)
+NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
+
+
+class SimClock:
+    """Seconds that pass only when somebody waits."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self.now_s = 1000.0
+        self._wall_ms = wall_ms
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_ms(self) -> int:
+        return self._wall_ms + int((self.now_s - 1000.0) * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@dataclass(slots=True)
+class World:
+    """Both clusters' logs and what is still on its way to the target."""
+
+    random: random.Random
+    clock: SimClock
+    source: list[PartitionLog]
+    target: list[PartitionLog]
+    fault_rate: float
+    late: list[tuple[float, int, int, bytes]] = field(default_factory=list)
+    """Appends of lost connections that the broker may still serve: due second, tie, index, data."""
+    ties: Iterable[int] = field(default_factory=itertools.count)
+
+    def settle_late(self) -> None:
+        """Serve what is due of the appends nobody waits for any more."""
+        while self.late and self.late[0][0] <= self.clock.now_s:
+            _, _, index, data = heapq.heappop(self.late)
+            self.target[index].append(data)
+
+    def happens(self, share: float = 1.0) -> bool:
+        return self.random.random() < self.fault_rate * share
+
+
+class SimNetwork:
+    """See `heliostat.records.network.Network`; one broker a side."""
+
+    def __init__(self, world: World, in_flight_max: int) -> None:
+        self.world = world
+        self._in_flight_max = in_flight_max
+        self._due: list[tuple[float, int, Event]] = []
+        self._fetching = False
+        self._appends: list[tuple[float, Sequence[Send]]] = []
+        """On the one connection to the target, served strictly in order."""
+        self._served_until_s = 0.0
+
+    def leaders(self) -> Leaders:
+        if self.world.happens(0.2):
+            raise ConnectionLost("no broker answers")
+        indexes = range(len(self.world.source))
+        return Leaders(dict.fromkeys(indexes, BROKER), dict.fromkeys(indexes, BROKER), {})
+
+    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+        self.world.clock.sleep(self.world.random.random() * 0.01)
+        self.world.settle_late()
+        if self.world.happens(0.2):
+            return dict.fromkeys(indexes, ConnectionLost("lost"))
+        logs = self.world.target
+        return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
+
+    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+        logs = self.world.source
+        return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
+
+    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
+        if self.world.happens(0.2):
+            return ConnectionLost("lost")
+        self.world.target[index].delete_before(before)
+        return None
+
+    def can_fetch(self, broker: BrokerId) -> bool:
+        return not self._fetching
+
+    def can_append(self, broker: BrokerId) -> bool:
+        return len(self._appends) < self._in_flight_max
+
+    def fetch(self, broker: BrokerId, wants: Sequence[Want]) -> None:
+        self._fetching = True
+        at_s = self.world.clock.now_s + self.world.random.random() * 0.02
+        if self.world.happens():
+            self._push(at_s, FetchLost(list(wants), "cut"))
+            return
+        for want in wants:
+            self._push(at_s, self._answer(want))
+
+    def _answer(self, want: Want) -> Event:
+        log = self.world.source[want.index]
+        if self.world.happens(0.3):
+            return Fetched(want, NOT_LEADER, -1, bytearray(), 0, 0)
+        if not log.start <= want.offset <= log.end:
+            return Fetched(want, 1, -1, bytearray(), 0, 0)
+        data = bytearray(log.read(want.offset, self.world.random.choice([1, 300, 2000])))
+        end = len(data)
+        if end and self.world.random.random() < 0.3:
+            following = log.read(want.offset, 10**9)[end:]
+            data += following[: self.world.random.randrange(len(following) + 1)]
+            end = len(data)  # a cut tail, as answers have it
+        return Fetched(want, 0, log.end, data, 0, end)
+
+    def append(self, broker: BrokerId, sends: Sequence[Send]) -> None:
+        start_s = max(self.world.clock.now_s, self._served_until_s)
+        self._served_until_s = start_s + self.world.random.random() * 0.02
+        self._appends.append((self._served_until_s, sends))
+
+    def wait(self, timeout_s: float) -> Iterable[Event]:
+        clock = self.world.clock
+        until_s = clock.now_s + timeout_s + 0.0001
+        pending = [at for at, _, _ in self._due[:1]] + [at for at, _ in self._appends[:1]]
+        clock.now_s = max(clock.now_s, min([until_s, *pending]))
+        self.world.settle_late()
+        events: list[Event] = []
+        while self._appends and self._appends[0][0] <= clock.now_s:
+            if self.world.happens():
+                events.extend(self._cut())
+                break
+            _, sends = self._appends.pop(0)
+            events.extend(self._serve(send) for send in sends)
+        while self._due and self._due[0][0] <= clock.now_s:
+            event = heapq.heappop(self._due)[2]
+            self._fetching = False
+            events.append(event)
+        return events
+
+    def _serve(self, send: Send) -> Event:
+        log = self.world.target[send.index]
+        data = b"".join(send.batch.parts)
+        if self.world.happens(0.5):
+            error = self.world.random.choice([NOT_LEADER, NOT_ENOUGH, TIMED_OUT, AFTER_APPEND])
+            if error == AFTER_APPEND or (error == TIMED_OUT and self.world.random.random() < 0.5):
+                code, _ = log.append(data)
+                error = code or error
+            return Appended(send, error, -1, "")
+        code, base = log.append(data)
+        return Appended(send, code, base, "")
+
+    def _cut(self) -> list[Event]:
+        """The connection breaks: each request was served, is served later, or never arrives."""
+        lost: list[Event] = []
+        late_s = self.world.clock.now_s
+        is_arriving = True
+        for _, sends in self._appends:
+            is_arriving = is_arriving and self.world.random.random() < 0.7
+            for send in sends if is_arriving else ():
+                data = b"".join(send.batch.parts)
+                late_s += self.world.random.random() * 0.05
+                tie = next(iter(self.world.ties))
+                heapq.heappush(self.world.late, (late_s, tie, send.index, data))
+            lost.append(AppendLost(list(sends), "cut"))
+        self._appends.clear()
+        if self.world.random.random() < 0.5:
+            self.world.settle_late()
+        return lost
+
+    def _push(self, at_s: float, event: Event) -> None:
+        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), event))

@@ -1,0 +1,164 @@
+"""Links under test: `heliostat run` as a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+import yaml
+
+from heliostat.clusters.admin import LATEST, ClusterAdmin
+from heliostat.names import PartitionId, TopicName, TopicPartition
+
+LEVEL_WITHIN_S = 90.0
+
+
+def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
+    """A configuration with one link `east-to-west`; `link` holds its keys."""
+    path = folder / "heliostat.yaml"
+    settings: dict[str, Any] = {
+        "name": "east-to-west",
+        "source": "east",
+        "target": "west",
+        "lanes": {"round_s": 5},
+        **link,
+    }
+    config = {
+        "clusters": {"east": {"bootstrap": source}, "west": {"bootstrap": target}},
+        "spark": {"master": "local[2]"},
+        "links": [settings],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+class RunningLink:
+    """A `heliostat run` process; stops with the block, whatever happens in it."""
+
+    def __init__(self, config: Path, *extra: str) -> None:
+        self.config = config
+        self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
+        self._extra = extra
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "heliostat.cli.main", "run", "-c", str(self.config)]
+        with self.log.open("ab") as out:
+            return subprocess.Popen(  # the test's own program
+                [*command, "--plain", *self._extra],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_all()
+
+    def tree(self) -> list[psutil.Process]:
+        """The driver and all its children."""
+        try:
+            driver = psutil.Process(self.process.pid)
+            return [driver, *driver.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def workers(self) -> list[psutil.Process]:
+        """Python workers of Spark that copy: forked by the daemon."""
+        found = [p for p in self.tree() if "pyspark.daemon" in _command(p)]
+        return [p for p in found if "pyspark.daemon" in _command(p.parent())]
+
+    def kill_driver(self) -> None:
+        """kill -9 of the driver alone; Spark's other processes must see it for themselves."""
+        rest = self.tree()[1:]
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+        gone, alive = psutil.wait_procs(rest, timeout=20)
+        assert not alive, f"processes outlive their driver: {alive} (gone: {len(gone)})"
+
+    def stop(self, within_s: float = 30.0) -> int:
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(within_s)
+
+    def kill_all(self) -> None:
+        """Whatever still runs of it."""
+        for process in self.tree():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait(10)
+
+    def text(self) -> str:
+        """What it has written so far."""
+        return self.log.read_text(errors="replace")
+
+
+def _command(process: psutil.Process | None) -> str:
+    try:
+        return " ".join(process.cmdline()) if process is not None else ""
+    except psutil.Error:
+        return ""
+
+
+def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
+    """Log ends (high watermarks) by topic; -1 where there is none yet."""
+    asked = {
+        TopicPartition(TopicName(topic), PartitionId(number)): LATEST
+        for topic, partitions in topics.items()
+        for number in range(partitions)
+    }
+    with ClusterAdmin([bootstrap]) as admin:
+        answers = admin.list_offsets(asked)
+    found: dict[str, list[int]] = {topic: [] for topic in topics}
+    for partition in asked:
+        found[partition.topic].append(getattr(answers[partition], "offset", -1))
+    return found
+
+
+def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WITHIN_S) -> Any:
+    """Wait until `condition()` is true; fails with what was seen last."""
+    deadline_s = time.monotonic() + within_s
+    seen: Any = None
+    while time.monotonic() < deadline_s:
+        seen = condition()
+        if seen:
+            return seen
+        time.sleep(0.1)  # between two looks at a condition with a deadline
+    raise AssertionError(f"{what}: not within {within_s} s; last seen {seen!r}")
+
+
+def wait_level(
+    link: RunningLink,
+    source: str,
+    target: str,
+    topics: Mapping[str, int],
+    *,
+    prefix: str = "",
+    within_s: float = LEVEL_WITHIN_S,
+) -> None:
+    """Wait until all partitions end at the same offsets on both sides."""
+    renamed = {f"{prefix}{topic}": count for topic, count in topics.items()}
+    last: list[Any] = []
+
+    def is_level() -> bool:
+        left, right = ends(source, topics), ends(target, renamed)
+        last[:] = [left, right]
+        return all(left[topic] == right[f"{prefix}{topic}"] for topic in topics)
+
+    try:
+        wait_for("both sides level", is_level, within_s)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{last}\n{link.text()[-4000:]}") from None
