@@ -138,14 +138,14 @@ def _read_metadata(reader: _Reader) -> ClusterFacts:
     for _ in range(reader.int32()):
         error = reader.int16()
         name = reader.string() or ""
-        reader.at += 1  # is internal
+        reader.skip(1)  # is internal
         leaders: dict[int, BrokerId] = {}
         for _ in range(reader.int32()):
             reader.int16()  # error; a partition without a leader says -1 below
             partition, leader = reader.int32(), reader.int32()
             leaders[partition] = BrokerId(leader)
             for _ in range(2):  # replicas, those in sync
-                reader.at += 4 * reader.int32()
+                reader.skip(4 * reader.int32())
         topics[name] = TopicFacts(error, leaders)
     return ClusterFacts(brokers, topics)
 
@@ -163,6 +163,9 @@ class _Reader:
         values: tuple[int, ...] = layout.unpack_from(self.buffer, self.at)
         self.at += layout.size
         return values
+
+    def skip(self, size: int) -> None:
+        self.at += size
 
     def int16(self) -> int:
         return self.take(_INT16)[0]

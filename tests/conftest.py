@@ -1,0 +1,33 @@
+"""Clusters for all suites; started at first use, stopped at the end whatever happens."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.clusters import HEAP_MB, ClusterPair
+
+from heliostat.sandbox import Cluster, ClusterSpec, start_many
+
+
+@pytest.fixture(scope="session")
+def cluster_pair() -> Iterator[ClusterPair]:
+    """Two one-broker clusters that live as long as the session; take fresh topics."""
+    source, target = start_many(
+        [ClusterSpec("source", heap_mb=HEAP_MB), ClusterSpec("target", heap_mb=HEAP_MB)]
+    )
+    with source, target:
+        yield ClusterPair(source, target)
+
+
+@pytest.fixture
+def start_cluster() -> Iterator[Callable[..., Cluster]]:
+    """`Cluster.start` for tests that stop, kill or configure brokers; all are stopped after."""
+    started: list[Cluster] = []
+
+    def start(name: str = "own", **options: object) -> Cluster:
+        cluster = Cluster.start(name, **{"heap_mb": HEAP_MB, **options})
+        started.append(cluster)
+        return cluster
+
+    yield start
+    for cluster in started:
+        cluster.stop()

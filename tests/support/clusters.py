@@ -1,0 +1,70 @@
+"""Real clusters for tests: topics with names of their own, waits with a deadline."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.names import TopicName
+from heliostat.sandbox import Cluster
+from heliostat.sandbox.protocol import ask_metadata
+
+HEAP_MB = 320
+TIMEOUT_S = 30.0
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPair:
+    """Two running one-broker clusters, shared by all tests of a session: use fresh topics."""
+
+    source: Cluster
+    target: Cluster
+
+
+def fresh_name(prefix: str = "topic") -> TopicName:
+    """A name no other test has."""
+    return TopicName(f"{prefix}-{uuid.uuid4().hex[:10]}")
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str | None = None,
+    *,
+    partitions: int = 1,
+    replicas: int = 1,
+    configs: Mapping[str, str] | None = None,
+) -> TopicName:
+    """Create a topic (a fresh name by default) and wait until every broker knows all leaders."""
+    topic = TopicName(name) if name else fresh_name()
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        made = admin.create_topics([NewTopic(topic, partitions, replicas, dict(configs or {}))])
+    error = made[topic]
+    if isinstance(error, Exception):
+        raise error
+
+    def is_led() -> bool:
+        facts = [ask_metadata(each.endpoint, [topic]).topics[topic] for each in cluster.brokers]
+        return all(
+            len(each.leaders) == partitions and min(each.leaders.values()) >= 0 for each in facts
+        )
+
+    until(is_led, f"topic {topic} to have leaders")
+    return topic
+
+
+def until(
+    holds: Callable[[], object],
+    what: str | Callable[[], str],
+    timeout_s: float = TIMEOUT_S,
+) -> None:
+    """Wait for a condition; fail with what was waited for (a function: with what was seen last)."""
+    deadline_s = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline_s:
+            text = what if isinstance(what, str) else what()
+            raise AssertionError(f"waited {timeout_s:.0f} s for {text}")
+        time.sleep(LOOK_S)
