@@ -1,0 +1,52 @@
+"""The guard against processes left behind sees one, and is quiet when there is none."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from support.leaks import describe, left_behind, living_children
+
+SLEEPER = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+
+@pytest.fixture
+def known() -> frozenset[int]:
+    return frozenset(child.pid for child in living_children(os.getpid()))
+
+
+@pytest.fixture
+def sleeper(known: frozenset[int]) -> Iterator[subprocess.Popen[bytes]]:
+    del known  # taken before the sleeper starts
+    with subprocess.Popen(SLEEPER, stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_child_left_behind_is_named(
+    known: frozenset[int], sleeper: subprocess.Popen[bytes]
+) -> None:
+    left = left_behind(os.getpid(), known, leaving_s=0.2)
+    assert [process.pid for process in left] == [sleeper.pid]
+    assert "sys.stdin.read()" in describe(left[0])
+
+
+def test_child_known_before_is_not_named(sleeper: subprocess.Popen[bytes]) -> None:
+    before = frozenset(child.pid for child in living_children(os.getpid()))
+    assert sleeper.pid in before
+    assert left_behind(os.getpid(), before, leaving_s=0.2) == []
+
+
+def test_child_that_leaves_in_time_is_waited_for(
+    known: frozenset[int], sleeper: subprocess.Popen[bytes]
+) -> None:
+    assert sleeper.stdin is not None
+    sleeper.stdin.close()
+    assert left_behind(os.getpid(), known, leaving_s=20) == []
+
+
+def test_zombie_is_no_leak(known: frozenset[int], sleeper: subprocess.Popen[bytes]) -> None:
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert living_children(os.getpid(), known) == []
