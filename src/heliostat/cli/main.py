@@ -1,0 +1,147 @@
+"""The door: `heliostat <verb>`. Verbs load when they are called; errors end here, as text and code.
+
+Exit codes: 0 in sync, 1 difference or refusal, 2 usage, 3 halted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import click
+from typing_extensions import override
+
+from heliostat import __version__
+from heliostat.errors import ConfigError, HeliostatError, Refused
+
+EXIT_DIFFERENCE, EXIT_USAGE, EXIT_HALTED = 1, 2, 3
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Where a verb is (`module:attribute`), and what it does in one line."""
+
+    place: str
+    summary: str
+
+
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    {
+        "demo": Verb("heliostat.cli.demo:demo_command", "Mirror one local cluster to another."),
+        "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
+        "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done and refused."),
+        "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
+        "status": Verb("heliostat.cli.run:status_command", "Say how a link fares."),
+        "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
+        "sandbox": Verb("heliostat.cli.sandbox:sandbox_group", "Real brokers on this machine."),
+    }
+)
+"""In the order in which one meets them. A module is imported when its verb is asked for."""
+
+
+def with_line_breaks(command: click.Command) -> click.Command:
+    r"""Make `\b` what click wants: the character that keeps a paragraph's lines as they are.
+
+    Docstrings with a backslash are raw strings here, so it arrives as two characters.
+    """
+    if command.help is not None:
+        command.help = command.help.replace("\\b", "\b")
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            with_line_breaks(each)
+    return command
+
+
+class VerbGroup(click.Group):
+    """A group whose commands are imported when they are needed, so that each starts at once."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all verbs."""
+        return list(VERBS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the verb of that name; None if there is none."""
+        verb = VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        module, _, attribute = verb.place.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{verb.place} is no command")
+        return with_line_breaks(command)
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs from the table above, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+
+
+@click.group("heliostat", cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="heliostat", message="%(prog)s %(version)s")
+def root() -> None:
+    r"""Mirror Kafka topics between clusters: equal offsets, each record exactly once, with proof.
+
+    Exit codes of all verbs: 0 in sync, 1 difference or refusal, 2 usage, 3 halted.
+
+    \b
+    Examples:
+      heliostat topics -c heliostat.yaml     which topics would be mirrored, and why
+      heliostat plan -c heliostat.yaml       what would be done at the target
+      heliostat run -c heliostat.yaml        mirror, until Ctrl-C
+      heliostat verify -c heliostat.yaml     compare both sides by content
+    """
+
+
+with_line_breaks(root)
+
+
+def exit_code_of(error: HeliostatError) -> int:
+    """What a script sees of an error that reached the door."""
+    if isinstance(error, ConfigError):
+        return EXIT_USAGE
+    return EXIT_DIFFERENCE if isinstance(error, Refused) else EXIT_HALTED
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and answer its exit code; what went wrong stands on stderr.
+
+    Parameters
+    ----------
+    arguments
+        Those of the command line if None.
+    """
+    try:
+        answer = root.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="heliostat",
+            standalone_mode=False,
+        )
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except HeliostatError as error:
+        click.echo(f"heliostat: {error}", err=True)
+        return exit_code_of(error)
+    except Exception:  # noqa: BLE001  # Python's own code for it, 1, would say "difference"
+        traceback.print_exc()
+        return EXIT_HALTED
+    return answer if isinstance(answer, int) else 0
+
+
+def main() -> None:
+    """Entry point of the program."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()
