@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock, SystemClock
-from heliostat.clusters.admin import ClusterAdmin, NewTopic, TopicInfo
+from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic, TopicInfo
 from heliostat.errors import BrokerError
 from heliostat.names import TopicId, TopicName, TopicPartition
 from heliostat.topics.configs import NEEDED_TO_APPEND
-from heliostat.topics.topic_plan import Mirror, TopicPlan
+from heliostat.topics.topic_plan import Mirror, SetConfigs, TopicPlan
 from heliostat.topics.values import MirrorRecord
 
 VISIBLE_TIMEOUT_S = 30.0  # metadata spreads within a second; leaders of 5,000 partitions take some
 VISIBLE_PAUSE_S = 0.05
 TOPICS_PER_REQUEST = 200  # a broker takes some 10,000 new partitions a request at most
 LEADER_NOT_AVAILABLE = 5
+REQUEST_TIMED_OUT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ def apply_plan(plan: TopicPlan, target: ClusterAdmin, clock: Clock | None = None
     created = _create(plan, target, failed)
     grown = _grow(plan, target, failed)
     unusable.update(failed)
+    clock = clock or SystemClock()
     configured = _configure(plan, target, failed, unusable)
-    infos = _await_visible(plan, target, failed, unusable, clock or SystemClock())
+    _await_configs([c for c in plan.configure if c.target in configured], target, failed, clock)
+    infos = _await_visible(plan, target, failed, unusable, clock)
     ids = {name: infos[name].topic_id for name in infos if name in created}
     mirrors = [_identified(mirror, ids) for mirror in plan.mirrors if mirror.source not in unusable]
     return ApplyReport(
@@ -117,6 +120,44 @@ def _configure(
         if NEEDED_TO_APPEND & topic.changes.keys():
             unusable.add(topic.source)  # others are drift, and no reason not to copy
     return tuple(done)
+
+
+def _await_configs(
+    changes: list[SetConfigs],
+    target: ClusterAdmin,
+    failed: dict[TopicName, BrokerError],
+    clock: Clock,
+) -> None:
+    """Wait until the settings are in effect: brokers hear of them after the controller."""
+    pending = {change.target: change for change in changes}
+    deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
+    while pending:
+        keys = sorted({key for change in pending.values() for key in change.changes})
+        seen = target.describe_configs(pending, keys)
+        pending = {name: c for name, c in pending.items() if not _in_effect(c, seen[name])}
+        if not pending or clock.monotonic_s() > deadline_s:
+            break
+        clock.sleep(VISIBLE_PAUSE_S)
+    for name, change in pending.items():
+        text = f"settings of {name} were changed, but are not in effect"
+        failed.setdefault(
+            change.source,
+            BrokerError(
+                f"{text} after {VISIBLE_TIMEOUT_S:.0f} s",
+                kafka_code=REQUEST_TIMED_OUT,
+                hint="something else may set them as well: look for another tool that does",
+            ),
+        )
+
+
+def _in_effect(change: SetConfigs, seen: Mapping[str, ConfigEntry] | BrokerError) -> bool:
+    if isinstance(seen, BrokerError):
+        return False
+    return all(
+        not seen[key].is_own if value is None else seen[key].value == value
+        for key, value in change.changes.items()
+        if key in seen
+    )
 
 
 def _await_visible(

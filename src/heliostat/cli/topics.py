@@ -1,0 +1,95 @@
+"""`heliostat topics` and `heliostat plan`: look before anything is touched."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from heliostat.config import load_config
+from heliostat.link.operations import TopicPreview, links_of, plan_link, preview_topics
+
+EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
+
+_config_option = click.option(
+    "--config",
+    "-c",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="heliostat.yaml",
+    show_default=True,
+    help="The configuration file.",
+)
+_link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+
+
+@click.command("topics")
+@_config_option
+@_link_option
+@_json_option
+def topics_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
+    r"""Preview which topics are mirrored, why, why not, and under which name.
+
+    Asks the sources only and changes nothing.
+
+    \b
+    Examples:
+      heliostat topics -c heliostat.yaml
+      heliostat topics -c heliostat.yaml --link summit-to-usdf --json
+    """
+    rows = preview_topics(load_config(config_file), link_name)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    for link in dict.fromkeys(row.link for row in rows):
+        own = [row for row in rows if row.link == link]
+        click.echo(f"link {link}: {sum(row.selected for row in own)} of {len(own)} topics")
+        width = max(len(row.topic) for row in own)
+        for row in own:
+            click.echo(_preview_line(row, width))
+
+
+def _preview_line(row: TopicPreview, width: int) -> str:
+    sign = "+" if row.selected else "-"
+    target = f"→ {row.target}  " if row.target is not None else ""
+    return f"  {sign} {row.topic:<{width}}  {target}({row.why})"
+
+
+@click.command("plan")
+@_config_option
+@_link_option
+@_json_option
+@click.pass_context
+def plan_command(
+    context: click.Context, config_file: Path, link_name: str | None, as_json: bool
+) -> None:
+    r"""Print what would be done to the targets' topics, what is refused, and why.
+
+    Changes nothing. Exit code 0 when the pair is in sync, 1 when there is something to do or
+    something is refused.
+
+    \b
+    Examples:
+      heliostat plan -c heliostat.yaml
+      heliostat plan -c heliostat.yaml --json | jq '.[].refuse'
+    """
+    config = load_config(config_file)
+    plans = {link.name: plan_link(config, link) for link in links_of(config, link_name)}
+    if as_json:
+        answer = [{"link": name, **plan.to_json()} for name, plan in plans.items()]
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        for name, plan in plans.items():
+            done = "nothing to do" if plan.is_empty else _summary(len(plan.refuse))
+            click.echo(f"link {name}: {done}, {len(plan.mirrors)} topics mirrored")
+            for line in plan.describe():
+                click.echo(f"  {line}")
+    in_sync = all(plan.is_empty for plan in plans.values())
+    context.exit(EXIT_IN_SYNC if in_sync else EXIT_DIFFERENCE)
+
+
+def _summary(refused: int) -> str:
+    return f"changes, {refused} topics refused" if refused else "changes"

@@ -1,0 +1,214 @@
+"""Topics of one real cluster mirrored to another: plan, apply, and plan again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from kafka import KafkaProducer
+from support.clusters import ClusterPair, until
+
+from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.config import FORCED_CONFIGS, LinkConfig
+from heliostat.errors import BrokerError
+from heliostat.names import TopicName
+from heliostat.sandbox import Cluster
+from heliostat.topics.apply import ApplyReport, apply_plan
+from heliostat.topics.naming import naming_of
+from heliostat.topics.observe import observe_source, observe_target
+from heliostat.topics.plan import plan_topics
+from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.values import MirrorRecord
+
+pytestmark = pytest.mark.kafka
+ACKNOWLEDGED_WITHIN_S = 20
+
+
+@dataclass
+class Sides:
+    """Both clusters, and a link's memory between its turns."""
+
+    source: ClusterAdmin
+    target: ClusterAdmin
+    link: LinkConfig
+    known: dict[TopicName, MirrorRecord] = field(default_factory=dict)
+
+    def plan(self) -> TopicPlan:
+        source = observe_source(self.source, self.link)
+        names = [naming_of(self.link).target_name(name) for name in source.topics]
+        target = observe_target(self.target, self.link, names)
+        return plan_topics(self.link, source, target, self.known)
+
+    def turn(self) -> tuple[TopicPlan, ApplyReport]:
+        plan = self.plan()
+        report = apply_plan(plan, self.target)
+        self.known |= {record.source: record for record in report.remember}
+        return plan, report
+
+    def make(self, name: str, partitions: int = 1, **configs: str) -> TopicName:
+        own = {key.replace("__", "."): value for key, value in configs.items()}
+        return make(self.source, name, partitions, **own)
+
+    def own(self, name: str) -> dict[str, str | None]:
+        """What a target topic has of its own, without what every mirror has."""
+        configs = self.target.describe_configs([TopicName(name)])[TopicName(name)]
+        assert not isinstance(configs, BrokerError)
+        return {k: e.value for k, e in configs.items() if e.is_own and k not in FORCED_CONFIGS}
+
+
+def make(admin: ClusterAdmin, name: str, partitions: int = 1, **configs: str) -> TopicName:
+    topic = TopicName(name)
+    answer = admin.create_topics([NewTopic(topic, partitions, 1, configs)])[topic]
+    assert not isinstance(answer, BrokerError), answer
+    until(
+        lambda: len(admin.describe_topics([topic])[topic].partitions) == partitions,
+        f"topic {topic}",
+    )
+    return topic
+
+
+def drop(admin: ClusterAdmin, topic: TopicName) -> None:
+    assert admin.delete_topics([topic])[topic] is None
+    until(lambda: topic not in admin.describe_topics(), f"the end of topic {topic}")
+
+
+def write(cluster: Cluster, topic: TopicName) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap.split(","))
+    producer.send(topic, value=b"x", partition=0).get(ACKNOWLEDGED_WITHIN_S)
+    producer.close()
+
+
+@pytest.fixture
+def sides(cluster_pair: ClusterPair, request) -> Iterator[Sides]:
+    prefix = request.node.name.removeprefix("test_").replace("_", "-")
+    link = LinkConfig.model_validate(
+        {
+            "name": "l",
+            "source": "summit",
+            "target": "usdf",
+            "topics": {"include": [rf"{prefix}\..*"], "naming": {"prefix": "summit."}},
+        }
+    )
+    with (
+        ClusterAdmin(cluster_pair.source.bootstrap.split(",")) as source,
+        ClusterAdmin(cluster_pair.target.bootstrap.split(",")) as target,
+    ):
+        yield Sides(source, target, link)
+
+
+def test_topics_follow_the_source(sides):
+    a = sides.make(
+        "topics-follow-the-source.a",
+        2,
+        retention__ms="5000000",
+        max__message__bytes="10485760",
+        segment__bytes="5000000",
+    )
+    b = sides.make("topics-follow-the-source.b", cleanup__policy="compact")
+    plan, report = sides.turn()
+    assert [c.target for c in plan.create] == [f"summit.{a}", f"summit.{b}"]
+    assert not report.failed
+    assert {m.source: (m.partitions, m.is_compacted) for m in report.mirrors} == {
+        a: (2, False),
+        b: (1, True),
+    }
+    ids = sides.target.describe_topics([m.target for m in report.mirrors])
+    assert {m.target: m.target_id for m in report.mirrors} == {
+        name: info.topic_id for name, info in ids.items()
+    }
+    assert sides.own(f"summit.{a}") == {
+        "retention.ms": "5000000",
+        "max.message.bytes": "10485760",
+        "segment.bytes": "10485760",
+    }
+    assert sides.plan().is_empty
+
+    sides.source.alter_configs({a: {"retention.ms": None, "segment.bytes": None, "flush.ms": "5"}})
+    sides.source.grow_partitions({b: 3})
+    new = sides.make("topics-follow-the-source.new")
+    sides.target.alter_configs({TopicName(f"summit.{b}"): {"flush.messages": "7"}})
+    until(lambda: len(sides.source.describe_topics([b])[b].partitions) == 3, "3 partitions")
+    plan, report = sides.turn()
+    assert report.created == (f"summit.{new}",)
+    assert report.grown == (f"summit.{b}",)
+    assert report.configured == (f"summit.{a}",)
+    assert sides.own(f"summit.{a}") == {"flush.ms": "5", "max.message.bytes": "10485760"}
+    assert sides.own(f"summit.{b}") == {"cleanup.policy": "compact", "flush.messages": "7"}
+    grown = next(m for m in report.mirrors if m.source == b)
+    assert (grown.partitions, grown.initial_partitions) == (3, 1)
+    assert sides.plan().is_empty
+
+
+def test_every_mirror_takes_raw_batches(sides):
+    """Whatever its source and its brokers say / then compression, times and sizes are as needed."""
+    topic = sides.make(
+        "every-mirror-takes-raw-batches.a",
+        compression__type="zstd",
+        message__timestamp__type="LogAppendTime",
+        message__timestamp__after__max__ms="1",
+    )
+    _, report = sides.turn()
+    assert report.mirrors[0].is_log_append_time
+    target = TopicName(f"summit.{topic}")
+    sides.target.alter_configs({target: dict.fromkeys(FORCED_CONFIGS)})
+    sides.target.alter_configs({target: {"compression.type": "gzip"}})
+    until(
+        lambda: sides.target.describe_configs([target])[target]["compression.type"].is_own,
+        "an override at the target",
+    )
+    _, report = sides.turn()
+    assert not report.failed
+    configs = sides.target.describe_configs([target])[target]
+    assert {key: configs[key].value for key in FORCED_CONFIGS} == FORCED_CONFIGS
+
+
+def test_a_topic_that_is_not_ours_is_refused_once_it_was_written_to(sides, cluster_pair):
+    name = "a-topic-that-is-not-ours-is-refused-once-it-was-written-to.a"
+    sides.make(name)
+    there = make(sides.target, f"summit.{name}")
+    plan = sides.plan()
+    assert [(r.source, r.target) for r in plan.remember] == [(name, there)]
+    assert (plan.create, dict(plan.refuse)) == ((), {})
+    write(cluster_pair.target, there)
+    plan = sides.plan()
+    assert plan.refuse[TopicName(name)].code == "target_not_ours"
+    assert not plan.mirrors
+
+
+def test_topics_that_were_made_again_are_refused(sides, cluster_pair):
+    a = sides.make("topics-that-were-made-again-are-refused.a")
+    b = sides.make("topics-that-were-made-again-are-refused.b")
+    _, report = sides.turn()
+    for mirror in report.mirrors:
+        write(cluster_pair.target, mirror.target)
+    drop(sides.source, a)
+    sides.make(a)
+    there = TopicName(f"summit.{b}")
+    drop(sides.target, there)
+    make(sides.target, there)
+    write(cluster_pair.target, there)
+    plan = sides.plan()
+    assert {name: refusal.code for name, refusal in plan.refuse.items()} == {
+        a: "source_recreated",
+        b: "target_recreated",
+    }
+    drop(sides.target, TopicName(f"summit.{a}"))
+    assert [c.source for c in sides.plan().create] == [a]
+
+
+def test_one_topic_that_fails_is_told_and_its_neighbours_are_made(sides):
+    good = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.good")
+    bad = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.bad")
+    plan = sides.plan()
+    make(sides.target, f"summit.{bad}")  # somebody is faster than we are
+    report = apply_plan(plan, sides.target)
+    assert {name: error.kafka_name for name, error in report.failed.items()} == {
+        bad: "TOPIC_ALREADY_EXISTS"
+    }
+    assert [m.source for m in report.mirrors] == [good]
+    assert [r.source for r in report.remember] == [good]
+    sides.known |= {record.source: record for record in report.remember}
+    _, report = sides.turn()
+    assert not report.failed
+    assert len(report.mirrors) == 2
