@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from partition_log import PartitionLog
+from sim.partition_log import PartitionLog
 
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset

@@ -11,8 +11,8 @@ import random
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from partition_log import PartitionLog
-from sim_network import SimClock, SimNetwork, World
+from sim.partition_log import PartitionLog
+from sim.sim_network import SimClock, SimNetwork, World
 
 from heliostat.invariants import position_is_target_end
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName

@@ -1,0 +1,86 @@
+"""The simulation's model of a partition log, held to a real broker: same appends, same answers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from sim.partition_log import PartitionLog
+from support.clusters import ClusterPair, create_topic
+
+from heliostat.clusters.wire import produce
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.primitives import request_header
+from heliostat.names import PartitionId, TopicName
+
+pytestmark = pytest.mark.kafka
+
+SCRIPTS = 12
+STEPS = 40
+NOW_MS = 1_750_000_000_000
+
+
+def batch(rng: random.Random, pid: int, epoch: int, sequence: int, count: int) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, pid, epoch, sequence, 1 << 20)
+    for delta in range(count):
+        builder.append(delta, NOW_MS, None, b"%d" % rng.randrange(1000), [])
+    return bytes(builder.build())
+
+
+def script(rng: random.Random) -> list[bytes]:
+    """Appends of two producers: mostly in sequence, with repeats, holes, rewinds and wraps."""
+    following = {7001: rng.choice([0, 12345, 2**31 - 5]), 7002: 0}
+    sent: list[bytes] = []
+    for _ in range(STEPS):
+        pid = rng.choice([7001, 7001, 7002, -1])
+        count = rng.choice([1, 1, 2, 7])
+        if sent and rng.random() < 0.25:
+            sent.append(rng.choice(sent[-8:]))
+            continue
+        if pid < 0:
+            sent.append(batch(rng, -1, -1, -1, count))
+            continue
+        sequence = following[pid]
+        if rng.random() < 0.2:
+            sequence = (sequence + rng.choice([-9, -3, -1, 1, 5])) % 2**31
+        else:
+            following[pid] = (sequence + count) % 2**31
+        sent.append(batch(rng, pid, 0, sequence, count))
+    return sent
+
+
+def append(connection: Connection, version: int, topic: TopicName, topic_id, data: bytes):
+    body = produce.encode_produce(
+        version,
+        [produce.ProducePartition(topic, topic_id, 0, [data], len(data))],
+        timeout_ms=10_000,
+    )
+    number = connection.next_correlation_id()
+    header = request_header(produce.API_KEY, version, number, "contract", flexible=True)
+    connection.send([header, *body])
+    answers, _ = produce.decode_produce(version, connection.receive(20).buffer, 4)
+    return answers[0].error, answers[0].base_offset
+
+
+def test_model_answers_as_a_real_broker_does(cluster_pair: ClusterPair) -> None:
+    """Given seeded scripts of appends / when model and broker take them / then equal answers."""
+    wire = WireCluster(cluster_pair.target.bootstrap, DialSettings())
+    seen_errors: set[int] = set()
+    for seed in range(SCRIPTS):
+        rng = random.Random(seed)
+        topic = create_topic(cluster_pair.target)
+        leaders = wire.metadata([topic])[topic]
+        broker = leaders.partitions[PartitionId(0)].broker
+        version = wire.produce_version(broker)
+        connection = wire.open_data(broker)
+        model = PartitionLog()
+        for step, data in enumerate(script(rng)):
+            expected = model.append(data)
+            answered = append(connection, version, topic, leaders.topic_id, data)
+            assert answered == expected, f"seed {seed} step {step}"
+            seen_errors.add(answered[0])
+        connection.close()
+    wire.close()
+    assert seen_errors >= {0, 45}
