@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class BrokerPlan:
         How it is started.
     dies_with_owner
         Whether it ends with the process that starts it.
+    on_start
+        Called after each start: a named cluster writes the new pid down.
     """
 
     broker_id: BrokerId
@@ -48,6 +50,7 @@ class BrokerPlan:
     folder: Path
     command: Sequence[str]
     dies_with_owner: bool
+    on_start: Callable[[], None] | None = None
 
 
 class Broker:
@@ -86,6 +89,11 @@ class Broker:
         return self._plan.folder / "data"
 
     @property
+    def command(self) -> Sequence[str]:
+        """How it is started."""
+        return self._plan.command
+
+    @property
     def process(self) -> OwnProcess | None:
         """The process that was started last."""
         return self._process
@@ -116,6 +124,8 @@ class Broker:
                 folder=self.folder,
                 dies_with_owner=self._plan.dies_with_owner,
             )
+            if self._plan.on_start is not None:
+                self._plan.on_start()
 
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Start it on the same port and folder as ever and wait until it serves."""
@@ -171,6 +181,11 @@ class Broker:
         """Let it go on (SIGCONT)."""
         if self._process is not None:
             self._process.signal(signal.SIGCONT)
+
+    def let_go(self) -> None:
+        """Let it outlive this process."""
+        if self._process is not None:
+            self._process.let_go()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until it answers and stands, unfenced, in the metadata it serves.

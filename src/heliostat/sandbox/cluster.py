@@ -50,7 +50,6 @@ class ClusterSpec:
     storage: Storage = Storage.DISK
     heap_mb: int = HEAP_MB
     parent: Path | None = None
-    dies_with_owner: bool = True
 
 
 class Cluster:
@@ -222,7 +221,7 @@ def _launch(spec: ClusterSpec) -> Cluster:
             *("-cp", ":".join(map(str, jars)), MAIN_CLASS, str(home / "server.properties")),
         )
         endpoint = Endpoint(LOOPBACK, own.clients)
-        plan = BrokerPlan(broker_id, endpoint, home, command, spec.dies_with_owner)
+        plan = BrokerPlan(broker_id, endpoint, home, command, dies_with_owner=True)
         brokers.append(Broker(plan))
     cluster = Cluster(spec.name, cluster_id, folder, brokers)
     try:

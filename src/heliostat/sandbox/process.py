@@ -107,7 +107,7 @@ class OwnProcess:
         if self._child is not None:
             if self._child.poll() is None:
                 return True
-            self._release_guard()
+            self.let_go()
             return False
         return self.identity.find() is not None
 
@@ -126,7 +126,8 @@ class OwnProcess:
             time.sleep(LOOK_S)
         return True
 
-    def _release_guard(self) -> None:
+    def let_go(self) -> None:
+        """Send the guard home: from now on the process may outlive this one."""
         guard, self._guard = self._guard, None
         if guard is None or guard.stdin is None:
             return
