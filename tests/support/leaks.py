@@ -5,6 +5,7 @@ the last test, by name, and is then stopped by its own pid.
 """
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 
@@ -52,6 +53,21 @@ def describe(process: psutil.Process) -> str:
         return f"{process.pid}: gone meanwhile"
 
 
+def end_spark_gateway() -> None:
+    """End the JVM that PySpark keeps for the life of its process, also after `stop`."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # PySpark's JVM ends when this does
+    gateway.proc.wait(LEAVING_S)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_process_left_behind() -> Iterator[None]:
     """Fail the session's end, by name, for each child process that a test left behind.
@@ -60,6 +76,7 @@ def no_process_left_behind() -> Iterator[None]:
     """
     known = frozenset(child.pid for child in living_children(os.getpid()))
     yield
+    end_spark_gateway()
     left = left_behind(os.getpid(), known)
     said = [describe(process) for process in left]
     for process in left:
