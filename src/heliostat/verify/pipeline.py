@@ -39,6 +39,8 @@ from heliostat.verify.work import (
 )
 
 TASKS_PER_CORE = 4  # enough to even out what sizes in records hide
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""A local master needs no listener that other machines can reach."""
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
 
 
@@ -52,6 +54,7 @@ def verify_pair(
     tasks: int | None = None,
     blocked: Mapping[TopicPartition, str] | None = None,
     decode_all: bool = False,
+    conf: Mapping[str, str] | None = None,
 ) -> VerifyReport:
     """Compare mirrors with their sources by content, while they may still be written.
 
@@ -71,6 +74,8 @@ def verify_pair(
         Source partitions that the link says it does not copy, with its reason.
     decode_all
         Decode also batches that are equal byte by byte.
+    conf
+        Spark settings for a session of our own.
 
     Raises
     ------
@@ -85,7 +90,7 @@ def verify_pair(
     target_view = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
     source_view = _view(sides.source, Isolation.READ_COMMITTED, names[0])
     planned = plan(pairs, source_view, target_view, ranges or RangeSpec(), blocked)
-    with _session(spark) as session:
+    with _session(spark, conf or {}) as session:
         count = tasks or TASKS_PER_CORE * session.sparkContext.defaultParallelism
         results = [PartitionResult(stretch) for stretch in planned.stretches]
         failed = _compare(session, sides, results, count)
@@ -115,18 +120,23 @@ def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> 
 
 
 @contextmanager
-def _session(spark: SparkSession | str) -> Iterator[SparkSession]:
+def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give the session as it is, or one of our own that ends with the block."""
     if not isinstance(spark, str):
         yield spark
         return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
-        SparkSession.builder.master(spark)
-        .appName("heliostat verify")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        **(LOOPBACK if spark.startswith("local") else {}),
+        **conf,
+    }
+    builder = SparkSession.builder.master(spark).appName("heliostat verify")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     try:
         yield session
     finally:

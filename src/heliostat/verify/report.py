@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +83,7 @@ class VerifyReport:
     @property
     def topics(self) -> int:
         """Topics of which at least one partition was compared."""
-        return len({one.stretch.source.topic for one in self.results})
+        return len({(one.stretch.source.topic, one.stretch.target.topic) for one in self.results})
 
     @property
     def lost(self) -> int:
@@ -195,6 +196,16 @@ class VerifyReport:
         if len(left_out) > SHOWN_PARTITIONS_MAX:
             out.append(f"... and {len(left_out) - SHOWN_PARTITIONS_MAX:,} more not compared")
         return [*out, self.summary_line()]
+
+
+def joined(reports: Sequence[VerifyReport]) -> VerifyReport:
+    """Several links' reports as one."""
+    return VerifyReport(
+        results=[one for report in reports for one in report.results],
+        not_compared=[one for report in reports for one in report.not_compared],
+        behind_records=sum(report.behind_records for report in reports),
+        elapsed_s=sum(report.elapsed_s for report in reports),
+    )
 
 
 def _row(name: str, *cells: str) -> str:
