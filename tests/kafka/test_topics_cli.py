@@ -1,0 +1,77 @@
+"""`heliostat topics` and `heliostat plan` on real clusters, through the command line's door."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from support.clusters import ClusterPair, create_topic, fresh_name
+
+from heliostat.cli.main import run
+
+pytestmark = pytest.mark.kafka
+
+
+def write_config(path: Path, source: str, target: str, **topics: object) -> Path:
+    clusters = {"summit": {"bootstrap": source.split(",")}, "usdf": {"bootstrap": target}}
+    link = {"name": "cli", "source": "summit", "target": "usdf", "topics": topics}
+    file = path / "heliostat.yaml"
+    file.write_text(yaml.safe_dump({"clusters": clusters, "links": [link]}), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def pair(cluster_pair: ClusterPair) -> tuple[str, str]:
+    return cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+
+
+def test_preview_names_each_topic_with_the_entry_that_decided(cluster_pair, pair, tmp_path, capsys):
+    prefix = fresh_name("preview")
+    a, b = (create_topic(cluster_pair.source, f"{prefix}.{letter}") for letter in "ab")
+    include = rf"{prefix}\..*"
+    config = write_config(tmp_path, *pair, include=[include], exclude=[b], naming={"prefix": "m."})
+    assert run(["topics", "-c", str(config), "--json"]) == 0
+    rows = {row["topic"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows[a] == {
+        "link": "cli",
+        "topic": a,
+        "selected": True,
+        "why": f"included by {include}",
+        "target": f"m.{a}",
+    }
+    assert (rows[b]["selected"], rows[b]["why"]) == (False, f"excluded by {b}")
+    assert run(["topics", "-c", str(config)]) == 0
+    assert f"+ {a}" in (out := capsys.readouterr().out)
+    assert f"- {b}" in out
+
+
+def test_plan_says_what_would_be_done_and_does_nothing(cluster_pair, pair, tmp_path, capsys):
+    topic = create_topic(cluster_pair.source, partitions=2)
+    config = write_config(tmp_path, *pair, include=[topic])
+    for _ in range(2):
+        assert run(["plan", "-c", str(config)]) == 1
+        assert f"create {topic}: 2 partitions" in capsys.readouterr().out
+    assert run(["plan", "-c", str(config), "--json"]) == 1
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert plan["create"][0]["target"] == topic
+
+
+def test_plan_of_a_synced_pair_is_empty(pair, tmp_path, capsys):
+    config = write_config(tmp_path, *pair, include=[])
+    assert run(["plan", "-c", str(config)]) == 0
+    assert capsys.readouterr().out == "link cli: nothing to do, 0 topics mirrored\n"
+
+
+def test_a_link_from_a_cluster_to_itself_is_refused_by_cluster_id(pair, tmp_path, capsys):
+    other_name = pair[0].replace("127.0.0.1", "localhost")
+    config = write_config(tmp_path, pair[0], other_name, include=[])
+    assert run(["plan", "-c", str(config)]) == 2
+    assert "are the same cluster" in capsys.readouterr().err
+
+
+def test_a_link_that_is_not_there(pair, tmp_path, capsys):
+    config = write_config(tmp_path, *pair, include=[])
+    assert run(["topics", "-c", str(config), "--link", "none"]) == 2
+    assert "no link is named none" in capsys.readouterr().err
