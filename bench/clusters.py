@@ -13,9 +13,10 @@ from kafka.admin import KafkaAdminClient
 from measure import Brokers
 from wire import Connection
 
-from heliostat.sandbox import Cluster
+from heliostat.sandbox import KAFKA, Cluster, ClusterSpec, start_many
 
 HEAP_MB = 1024
+KAFKA_VERSION = KAFKA.rpartition("-")[2]
 SETTINGS = {
     # Files of deleted topics are gone within seconds, so that no part pays for the one before.
     "log.segment.delete.delay.ms": "1000",
@@ -58,25 +59,17 @@ class Pair:
         """
         for cluster, kept in ((self.a, {keep}), (self.b, set[str]())):
             with admin(cluster.bootstrap) as client:
-                doomed = set(client.list_topics()) - kept - {"__consumer_offsets"}
-                if doomed:
-                    client.delete_topics(sorted(doomed))
-                until(
-                    lambda client=client, doomed=doomed: not doomed & set(client.list_topics()),
-                    f"topics {sorted(doomed)} to be deleted",
-                )
-            folder = cluster.brokers[0].log_folder
-            until(lambda folder=folder: not list(folder.glob("*-delete")), f"files in {folder}")
+                _delete(client, kept)
+            _until_files_are_gone(cluster.brokers[0].log_folder)
         os.sync()
 
 
 @contextlib.contextmanager
 def pair_of_clusters() -> Iterator[Pair]:
     """Start both, stop both."""
-    with (
-        Cluster.start("bench-a", brokers=1, settings=SETTINGS, heap_mb=HEAP_MB) as a,
-        Cluster.start("bench-b", brokers=1, settings=SETTINGS, heap_mb=HEAP_MB) as b,
-    ):
+    names = ("bench-a", "bench-b")
+    both = start_many([ClusterSpec(n, settings=SETTINGS, heap_mb=HEAP_MB) for n in names])
+    with both[0] as a, both[1] as b:
         yield Pair(a, b)
 
 
@@ -88,6 +81,17 @@ def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
         yield client
     finally:
         client.close()
+
+
+def _delete(client: KafkaAdminClient, kept: set[str]) -> None:
+    doomed = {name for name in client.list_topics() if not name.startswith("__")} - kept
+    if doomed:
+        client.delete_topics(sorted(doomed))
+        until(lambda: not doomed & set(client.list_topics()), f"deletion of {sorted(doomed)}")
+
+
+def _until_files_are_gone(folder: Path) -> None:
+    until(lambda: not list(folder.glob("*-delete")), f"deletion of files in {folder}")
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 import machine
 import peer
 import report
-from clusters import KAFKA_VERSION, java_binary, pair_of_clusters
+from clusters import KAFKA_VERSION, pair_of_clusters
 from scenarios import PART_NAMES, SCENARIOS, Bench, Scenario
+
+from heliostat.sandbox import find_java
 
 EXIT_UNFINISHED = 1
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -63,18 +65,17 @@ def run(given: argparse.Namespace, scenario: Scenario, folder: Path) -> int:
     """Fill, measure every part for every codec, and report; the report grows part by part."""
     shape = dataclasses.asdict(scenario)
     results: Results = report.earlier(given.json, shape) if given.json else {}
-    java = java_binary()
+    java = find_java()
     with pair_of_clusters() as pair:
         about = machine.describe(java, KAFKA_VERSION, pair.logs)
         bench = Bench(scenario=scenario, pair=pair, folder=folder, java=java)
         for codec in scenario.codecs:
             note(f"filling {scenario.topic(codec)}: {scenario.records:,} records")
-            pair.fill(scenario, codec)
+            bench.fill(codec)
             for name, measured in parts(given, bench, codec):
                 results.setdefault(name, {})[codec] = measured
                 if given.json:
                     write(given, scenario, about, results)
-            pair.forget(scenario, codec)
     if given.tune:
         return 0
     final = report.document(shape, about, results, scenario.codecs)

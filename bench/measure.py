@@ -35,7 +35,8 @@ class Part:
     """What is measured: a command that fills a topic of the target.
 
     `records_total` is reached when the part is done. `partitions` are those of the target topic.
-    `ends` are the source's, where the part promises equal ones.
+    `ends` are the source's, where the part promises equal ones. `stop` is the signal that ends it:
+    nothing is read from it any more by then.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Part:
     record_bytes: int
     deadline_s: float
     ends: Mapping[int, int] | None = None
+    stop: signal.Signals = signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def own_cpu_s(pid: int) -> float:
 
 @contextlib.contextmanager
 def running(part: Part) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the part's command; SIGTERM and, if need be, SIGKILL at the end, also on failure."""
+    """Run the part's command; its signal and, if need be, SIGKILL at the end, also on failure."""
     part.folder.mkdir(parents=True, exist_ok=True)
     with (part.folder / "output.log").open("wb") as output:
         process = subprocess.Popen(
@@ -133,7 +135,7 @@ def running(part: Part) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             tree.look()
             if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(part.stop)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(STOP_S)
             tree.end()

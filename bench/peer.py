@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pyspark
 
-from heliostat.sandbox import ensure_jars
+from heliostat.sandbox.jars import MIRROR, ensure_jars
 
-JARS = "mirror-4.3.0"
 MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 JVM = (
     # Heap and collector of the distribution's own start script.
@@ -138,7 +137,7 @@ def command(java: Path, folder: Path, wanted: Mapping[str, str]) -> Sequence[str
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "mm2.properties"
     file.write_text("".join(f"{key} = {value}\n" for key, value in wanted.items()))
-    classpath = ":".join(str(jar) for jar in (*_logging_jars(), *ensure_jars(JARS)))
+    classpath = ":".join(str(jar) for jar in (*_logging_jars(), *ensure_jars(MIRROR)))
     return [str(java), *JVM, "-cp", classpath, MAIN_CLASS, str(file)]
 
 

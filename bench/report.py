@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ RATIOS = {
 WORSE = {"records_per_s": min, "mb_per_s": min, "cpu_s_per_million_records": max}
 """A part's own figure over several codecs: the worse one."""
 DIGITS = 3
+HEADINGS = ("records/s", "MB/s", "CPU s/M", "CPU s all", "seconds", "first s", "broker CPU s")
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Measured blocks by part and codec."""
@@ -103,16 +104,16 @@ def show(report: Mapping[str, Any], codecs: tuple[str, ...]) -> None:
     table = Table(title=f"{report['scenario']}: {_words(report['shape'])}")
     table.add_column("codec")
     table.add_column("part")
-    columns = ("records/s", "MB/s", "CPU s/M records", "CPU s with start", "seconds", "to first s")
-    for heading in (*columns, "broker CPU s"):
+    for heading in HEADINGS:
         table.add_column(heading, justify="right")
-    for codec in codecs:
-        for name in PARTS:
-            block = (report[name] or {}).get("by_codec", {}).get(codec)
-            if block is not None:
-                table.add_row(codec, _title(name, block), *_cells(block))
-        table.add_section()
+    for codec, name, block in _blocks(report, codecs):
+        table.add_row(codec, _title(name, block), *_cells(block))
     console.print(table)
+    for codec, name, block in _blocks(report, codecs):
+        if not block["finished"]:
+            console.print(f"{codec} {name} did not finish: {block['reason']}")
+        elif "settings" in block:
+            console.print(f"{codec} {name}: {block['settings']}")
     for name in RATIOS:
         parts = [
             f"{codec} {_number(values[name])}"
@@ -121,14 +122,24 @@ def show(report: Mapping[str, Any], codecs: tuple[str, ...]) -> None:
         console.print(f"{name}: {_number(report['ratios'][name])} ({', '.join(parts)})")
 
 
+def _blocks(
+    report: Mapping[str, Any], codecs: tuple[str, ...]
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for codec in codecs:
+        for name in PARTS:
+            block = (report[name] or {}).get("by_codec", {}).get(codec)
+            if block is not None:
+                yield codec, name, block
+
+
 def _title(name: str, block: Mapping[str, Any]) -> str:
-    extra = block.get("settings") or block.get("shape")
-    return f"{name} ({extra})" if extra else name
+    shape = block.get("shape")
+    return f"{name} ({shape})" if shape else name
 
 
 def _cells(block: Mapping[str, Any]) -> list[str]:
     if not block["finished"]:
-        return ["did not finish", "", "", "", "", "", str(block["reason"])]
+        return ["did not finish"]
     broker = block["broker_cpu_s"]
     return [
         f"{block['records_per_s']:,}",

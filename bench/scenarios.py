@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ import measure
 import ours
 import peer
 from clusters import Pair, create_topic, log_ends
+from fill import fill
 from measure import Part
 
 PART_NAMES = ("mm2_default", "mm2_tuned", "ours", "append_limit")
@@ -51,6 +54,7 @@ class Scenario:
         return f"{self.name}-{codec}"
 
 
+GROUP_NUMBERS = itertools.count(1)
 SMALL_RECORDS = 8_000
 SENDERS = 2
 """Processes that measure what the target can append; more were not faster on 2 cores."""
@@ -87,6 +91,21 @@ class Bench:
     folder: Path
     java: Path
 
+    def fill(self, codec: str) -> None:
+        """Make the source topic, the only one at A, and fill it."""
+        topic = self.scenario.topic(codec)
+        self.pair.clear(topic)
+        create_topic(self.pair.source, topic, self.scenario.partitions)
+        fill(
+            self.pair.source,
+            topic,
+            partitions=self.scenario.partitions,
+            records=self.scenario.records,
+            record_bytes=self.scenario.record_bytes,
+            batch_records=self.scenario.batch_records,
+            codec=codec,
+        )
+
     def measure(self, name: str, codec: str) -> dict[str, Any]:
         """Run one part for one codec on freshly made topics and answer its block."""
         if name == "mm2_default":
@@ -101,6 +120,8 @@ class Bench:
         topic = self.scenario.topic(codec)
         folder = self.folder / f"{name}-{codec}"
         wanted = peer.properties(self.pair.source, self.pair.target, topic, codec, settings)
+        # A group of its own: the coordinator waits for the part before, which was killed.
+        wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
         total = sum(self._source_ends(codec).values())
         return self._run(
             name,
@@ -108,6 +129,7 @@ class Bench:
             peer.command(self.java, folder, wanted),
             peer.target_topic(topic),
             records_total=total,
+            stop=signal.SIGKILL,  # it takes seconds to say goodbye, and all it made is deleted
         )
 
     def _source_ends(self, codec: str) -> dict[int, int]:
@@ -159,6 +181,7 @@ class Bench:
         ends: Mapping[int, int] | None = None,
         records_total: int = 0,
         create: bool = False,
+        stop: signal.Signals = signal.SIGTERM,
     ) -> dict[str, Any]:
         keep = self.scenario.topic(codec)
         self.pair.clear(keep)
@@ -175,6 +198,7 @@ class Bench:
             record_bytes=self.scenario.record_bytes,
             deadline_s=self.scenario.deadline_s,
             ends=ends,
+            stop=stop,
         )
         try:
             return measure.run(part, self.pair.brokers())
