@@ -112,7 +112,9 @@ class Bench:
             return self.mirror_maker(name, codec, {})
         if name == "mm2_tuned":
             best = peer.TUNED[self.scenario.name]
-            return {**self.mirror_maker(name, codec, peer.CANDIDATES[best]), "settings": best}
+            settings = peer.CANDIDATES[best]
+            block = self.mirror_maker(name, codec, settings)
+            return {**block, "settings": best, "properties": settings}
         return self.heliostat(codec) if name == "ours" else self.append_limit(codec)
 
     def mirror_maker(self, name: str, codec: str, settings: Mapping[str, str]) -> dict[str, Any]:
