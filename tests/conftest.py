@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.clusters import HEAP_MB, ClusterPair
 from support.leaks import no_process_left_behind  # noqa: F401  # pytest finds it here by its name
+from support.spark import spark  # noqa: F401  # as above
 
 from heliostat.sandbox import Cluster, ClusterSpec, start_many
 
