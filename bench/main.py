@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -49,6 +50,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    # So that a plain `kill` stops brokers and replicators too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     given = arguments()
     scenario = SCENARIOS[given.scenario]
     if given.small:
