@@ -15,10 +15,19 @@ pytestmark = pytest.mark.kafka
 
 
 def write_config(path: Path, source: str, target: str, **topics: object) -> Path:
-    clusters = {"summit": {"bootstrap": source.split(",")}, "usdf": {"bootstrap": target}}
-    link = {"name": "cli", "source": "summit", "target": "usdf", "topics": topics}
+    return write_links(path, source, target, {"cli": topics})
+
+
+def write_links(path: Path, source: str, target: str, links: dict[str, dict[str, object]]) -> Path:
+    config = {
+        "clusters": {"summit": {"bootstrap": source.split(",")}, "usdf": {"bootstrap": target}},
+        "links": [
+            {"name": name, "source": "summit", "target": "usdf", "topics": topics}
+            for name, topics in links.items()
+        ],
+    }
     file = path / "heliostat.yaml"
-    file.write_text(yaml.safe_dump({"clusters": clusters, "links": [link]}), encoding="utf-8")
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
     return file
 
 
@@ -56,6 +65,21 @@ def test_plan_says_what_would_be_done_and_does_nothing(cluster_pair, pair, tmp_p
     assert run(["plan", "-c", str(config), "--json"]) == 1
     (plan,) = json.loads(capsys.readouterr().out)
     assert plan["create"][0]["target"] == topic
+
+
+def test_two_links_into_one_topic_are_refused_once_their_topics_are_known(
+    cluster_pair, pair, tmp_path, capsys
+):
+    prefix = fresh_name("shared")
+    topic = create_topic(cluster_pair.source, f"{prefix}.a")
+    other = create_topic(cluster_pair.source, f"{prefix}.b")
+    links = {"one": {"include": [rf"{prefix}\..*"]}, "two": {"include": [rf"{prefix}.[ac]"]}}
+    config = write_links(tmp_path, *pair, links)
+    assert run(["plan", "-c", str(config), "--json"]) == 1
+    one, two = json.loads(capsys.readouterr().out)
+    assert one["refuse"][topic]["reason"] == f"link two writes into {topic} as well"
+    assert two["refuse"][topic]["reason"] == f"link one writes into {topic} as well"
+    assert [row["target"] for row in one["create"]] == [other]
 
 
 def test_plan_of_a_synced_pair_is_empty(pair, tmp_path, capsys):

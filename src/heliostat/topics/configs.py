@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import ConfigEntry
-from heliostat.config import FORCED_CONFIGS, TopicsConfig, compile_pattern
+from heliostat.config import FORCED_CONFIGS, FOREVER_MS, TopicsConfig, compile_pattern
 from heliostat.topics.values import MirrorRecord, SourceTopic, TargetTopic
 
+OLD_TIME_LIMIT = "message.timestamp.difference.max.ms"
 MESSAGE_BYTES = "max.message.bytes"
 SEGMENT_BYTES = "segment.bytes"
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default, for clusters that do not tell
 SEGMENT_BYTES_DEFAULT = 1 << 30
-NEEDED_TO_APPEND = frozenset({*FORCED_CONFIGS, MESSAGE_BYTES, SEGMENT_BYTES})
+NEEDED_TO_APPEND = frozenset({*FORCED_CONFIGS, OLD_TIME_LIMIT, MESSAGE_BYTES, SEGMENT_BYTES})
 # A size limit is a floor and never lowered again: batches of the old size may still be to come.
 _SIZES = (MESSAGE_BYTES, SEGMENT_BYTES)
 _NOT_FOLLOWED = frozenset({*FORCED_CONFIGS, MESSAGE_BYTES})
@@ -24,13 +25,15 @@ class WantedConfigs:
     """Settings of one mirror, by where they come from; a later group wins over an earlier one.
 
     `synced` follow the source, `pinned` are the link's own, `forced` let raw batches in.
-    `unknown` are those of the source that the target's brokers do not have.
+    `unknown` are those of the source that the target's brokers do not have. `is_complete` is false
+    where the target did not tell enough to know what is no longer wanted.
     """
 
     synced: Mapping[str, str]
     pinned: Mapping[str, str]
     forced: Mapping[str, str]
     unknown: tuple[str, ...] = ()
+    is_complete: bool = True
 
     def all(self) -> dict[str, str]:
         """What the mirror should have."""
@@ -77,6 +80,8 @@ def wanted_configs(
         else:
             synced[key] = entry.value
     forced = {k: v for k, v in FORCED_CONFIGS.items() if not present or k in present}
+    if OLD_TIME_LIMIT in present and len(forced) < len(FORCED_CONFIGS):
+        forced[OLD_TIME_LIMIT] = FOREVER_MS  # brokers before 3.6 have this one only (KIP-937)
     pinned_bytes = int(config.config_set.get(MESSAGE_BYTES, 0))
     message = max(
         pinned_bytes or int(present.get(MESSAGE_BYTES) or 0), source_message_bytes(source)
@@ -88,7 +93,8 @@ def wanted_configs(
         now = int(present.get(SEGMENT_BYTES) or SEGMENT_BYTES_DEFAULT)
         forced[SEGMENT_BYTES] = str(max(now, message))
     forced[MESSAGE_BYTES] = str(message)
-    return WantedConfigs(synced, dict(config.config_set), forced, tuple(unknown))
+    complete = bool(inherited) or not config.sync_broker_values
+    return WantedConfigs(synced, dict(config.config_set), forced, tuple(unknown), complete)
 
 
 def _smallest_segment(
@@ -121,7 +127,7 @@ def config_changes(
     changes: dict[str, str | None] = {
         key: value for key, value in goal.items() if _value(target.configs, key) != value
     }
-    if follow and record is not None:
+    if follow and record is not None and wanted.is_complete:
         for key in record.synced_configs:
             entry = target.configs.get(key)
             if key not in goal and entry is not None and entry.is_own:

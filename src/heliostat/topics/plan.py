@@ -157,7 +157,7 @@ class _Draft:
         fresh = self._record(topic, there.name, wanted)
         fresh = replace(fresh, target_id=there.topic_id)
         if record is not None:
-            follows = self.link.topics.sync_configs
+            follows = self.link.topics.sync_configs and wanted.is_complete
             synced = fresh.synced_configs if follows else record.synced_configs
             fresh = replace(record, target_id=there.topic_id, synced_configs=synced)
         if fresh != record:

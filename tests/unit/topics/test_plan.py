@@ -209,6 +209,26 @@ def test_effective_values_are_synced_when_asked_for():
     assert create.configs["retention.ms"] == "604800000"
 
 
+def test_a_target_that_does_not_tell_what_it_inherits_has_nothing_unset():
+    """Given a setting that was synced as an effective value / it stays until more is known."""
+    config = link(sync_broker_values=True)
+    there = target(mirror(end=1, min__compaction__lag__ms="5"), inherited={})
+    known = record("t", "min.compaction.lag.ms")
+    assert plan_topics(config, source(topic()), there, known).is_empty
+
+
+def test_brokers_before_3_6_have_another_limit_of_time():
+    old = {k: v for k, v in INHERITED.items() if "er.max.ms" not in k and "before" not in k}
+    assert len(old) == len(INHERITED) - 2
+    limit = "message.timestamp.difference.max.ms"
+    plan = plan_topics(link(), source(topic()), target(inherited={**old, limit: FOREVER_MS}), {})
+    assert plan.create[0].configs == {
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+        limit: FOREVER_MS,
+    }
+
+
 def test_replication_factor_is_capped_and_said():
     plan = plan_topics(link(), source(topic()), target(brokers=1), {})
     assert plan.create[0].replication_factor == 1
