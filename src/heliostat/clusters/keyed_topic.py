@@ -10,13 +10,13 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 from kafka.errors import BrokerResponseError, KafkaError
 
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
 
 ANSWER_TIMEOUT_S = 60.0  # a broker that restarts is back in less
 POLL_S = 0.5  # a stopped broker is noticed, and a deadline kept, within this
