@@ -136,6 +136,13 @@ class Planter:
             data = batch_bytes(pending[begin : begin + batch_records], codec)
             self.append(topic, partition, data)
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until it is gone."""
+        self._admin.delete_topics([name])
+        deadline = time.monotonic() + WAIT_S
+        while self._metadata(name).topics[0].error_code == 0:
+            assert time.monotonic() < deadline, f"{name} is still there"
+
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Lift the log start."""
         from kafka.structs import TopicPartition  # its name is ours elsewhere
@@ -161,3 +168,25 @@ class Planter:
             return seen
         finally:
             consumer.close()
+
+    def write_transaction(self, topic: str, records: Iterable[Record], *, commit: bool) -> None:
+        """Append one transaction, by kafka-python's own producer, and end it."""
+        from kafka import KafkaProducer  # only here
+
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, transactional_id=f"planted-{time.monotonic_ns()}"
+        )
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for timestamp, key, value, headers in records:
+                producer.send(
+                    topic, value, key, headers=headers, partition=0, timestamp_ms=timestamp
+                )
+            if commit:
+                producer.commit_transaction()
+            else:
+                producer.flush()
+                producer.abort_transaction()
+        finally:
+            producer.close()

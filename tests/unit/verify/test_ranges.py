@@ -1,0 +1,161 @@
+"""What is compared is fixed before reading; what is not is listed."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliostat.errors import Refused
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.verify.align import Difference
+from heliostat.verify.ranges import (
+    ComparePlan,
+    NotCompared,
+    RangeSpec,
+    SideView,
+    Stretch,
+    TopicPair,
+    pack,
+    plan,
+)
+from heliostat.verify.reader import Bounds, TopicView
+from heliostat.verify.report import PartitionResult, VerifyReport, joined
+
+PAIR = TopicPair(TopicName("a"), TopicName("b"))
+
+
+def view(cluster: str, topic: str, *bounds: tuple[int, int]) -> SideView:
+    leaders = dict.fromkeys(range(len(bounds)), 1)
+    return SideView(
+        cluster,
+        {topic: TopicView("id", leaders)},
+        {
+            TopicPartition(TopicName(topic), PartitionId(n)): Bounds(*one)
+            for n, one in enumerate(bounds)
+        },
+    )
+
+
+def planned(
+    source: tuple[int, int], target: tuple[int, int], spec: RangeSpec | None = None
+) -> ComparePlan:
+    return plan([PAIR], view("x", "a", source), view("y", "b", target), spec or RangeSpec())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "spec", "compared", "behind"),
+    [
+        ((0, 10), (0, 10), RangeSpec(), (0, 10), 0),
+        ((0, 10), (0, 7), RangeSpec(), (0, 7), 3),
+        ((4, 10), (0, 7), RangeSpec(), (4, 7), 3),
+        ((0, 10), (3, 7), RangeSpec(), (3, 7), 3),
+        ((8, 10), (0, 7), RangeSpec(), (8, 8), 2),
+        ((0, 10), (0, 7), RangeSpec(is_complete=True), (0, 10), 0),
+        ((0, 10), (0, 10), RangeSpec(start=2, until=5), (2, 5), 0),
+        ((0, 10), (0, 10), RangeSpec(start=20), (20, 20), 0),
+        ((0, 0), (0, 0), RangeSpec(), (0, 0), 0),
+    ],
+)
+def test_ranges(
+    source: tuple[int, int],
+    target: tuple[int, int],
+    spec: RangeSpec,
+    compared: tuple[int, int],
+    behind: int,
+) -> None:
+    found = planned(source, target, spec)
+    [stretch] = found.stretches
+    assert (stretch.start, stretch.end) == compared
+    assert found.behind_records == behind
+    assert not stretch.target_has_more
+
+
+def test_a_target_that_is_ahead_is_marked() -> None:
+    [stretch] = planned((0, 10), (0, 12)).stretches
+    assert stretch.target_has_more
+    [asked] = planned((0, 10), (0, 12), RangeSpec(until=5)).stretches
+    assert not asked.target_has_more
+
+
+def test_what_is_left_out_has_a_reason() -> None:
+    nothing = planned((0, 10), (0, 0)).not_compared
+    assert [(one.reason, one.records, one.is_problem) for one in nothing] == [
+        ("nothing of it is at the target yet", 10, False)
+    ]
+    [head] = planned((0, 10), (3, 7)).not_compared
+    assert (head.reason, head.records) == ("the target's log starts later", 3)
+    blocked = plan(
+        [PAIR],
+        view("x", "a", (0, 10)),
+        view("y", "b", (0, 0)),
+        RangeSpec(),
+        {TopicPartition(TopicName("a"), PartitionId(0)): "BLOCKED: compacted"},
+    )
+    assert "BLOCKED: compacted" in blocked.not_compared[0].reason
+
+
+def test_unequal_partition_counts_are_problems_only_with_records() -> None:
+    source = view("x", "a", (0, 1), (0, 5), (0, 0))
+    found = plan([PAIR], source, view("y", "b", (0, 1)), RangeSpec())
+    assert [(one.partition, one.is_problem) for one in found.not_compared] == [
+        (1, True),
+        (2, False),
+    ]
+    extra = plan([PAIR], view("x", "a", (0, 1)), view("y", "b", (0, 1), (0, 2)), RangeSpec())
+    assert [(one.partition, one.is_problem) for one in extra.not_compared] == [(1, True)]
+
+
+def test_a_topic_is_never_compared_with_itself() -> None:
+    same = TopicPair(TopicName("a"), TopicName("a"))
+    with pytest.raises(Refused, match="itself"):
+        plan([same], view("x", "a", (0, 1)), view("x", "a", (0, 1)), RangeSpec())
+    assert plan([same], view("x", "a", (0, 1)), view("y", "a", (0, 1)), RangeSpec()).stretches
+
+
+@pytest.mark.parametrize(("start", "until"), [(-1, None), (5, 4), (None, -1)])
+def test_a_senseless_range_is_refused(start: int | None, until: int | None) -> None:
+    with pytest.raises(Refused):
+        RangeSpec(start=start, until=until)
+
+
+def stretch(index: int, size: int) -> Stretch:
+    one = TopicPartition(TopicName("t"), PartitionId(index))
+    return Stretch(one, one, 3, 3 + size, 3 + size, 3 + size)
+
+
+@given(st.lists(st.integers(0, 3_000_000), max_size=30), st.integers(1, 16))
+def test_tasks_cover_every_offset_once_and_are_about_as_long(sizes: list[int], tasks: int) -> None:
+    shares = pack([stretch(n, size) for n, size in enumerate(sizes)], tasks)
+    assert len(shares) <= tasks
+    chunks = sorted((c.stretch, c.start, c.end) for share in shares for c in share)
+    for index, size in enumerate(sizes):
+        own = [c for c in chunks if c[0] == index]
+        assert sum(end - start for _, start, end in own) == size
+        assert all(a[2] == b[1] for a, b in pairwise(own))
+    loads = [sum(c.end - c.start + 500 for c in share) for share in shares]
+    if loads:
+        largest = max(c.end - c.start + 500 for share in shares for c in share)
+        assert max(loads) <= sum(loads) / len(loads) + largest
+
+
+def test_the_summary_reads_as_promised() -> None:
+    results = [PartitionResult(stretch(n, 0), records=209_116 + n) for n in range(2)]
+    report = VerifyReport(results, [])
+    assert report.summary_line() == (
+        "verified: 1 topics, 418,233 records, offsets equal, 0 lost, 0 duplicated, 0 different"
+    )
+    results[1].findings.add(Difference("reordered", None, 5, 6, "x", "x"))
+    results[0].findings.add(Difference("foreign", None, None, 9, None, "y"))
+    problem = NotCompared("a", "b", None, "the target has no such topic", 4, is_problem=True)
+    worse = joined([report, VerifyReport([], [problem], behind_records=7)])
+    assert not worse.is_clean
+    assert worse.summary_line() == (
+        "verified: 1 topics, 418,233 records, offsets differ, 0 lost, 0 duplicated, 1 different, "
+        "1 reordered, 7 not copied yet, 1 not compared"
+    )
+    first = worse.first_difference
+    assert first is not None
+    assert (first["partition"], first["kind"]) == (0, "foreign")
+    assert any("not compared: a:" in line for line in worse.lines())
+    assert worse.to_json()["source_only"] == ["a"]
