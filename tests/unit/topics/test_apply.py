@@ -120,6 +120,7 @@ def test_new_topics_are_awaited_and_get_their_ids():
     assert report.created == (A, B)
     assert [m.target_id for m in report.mirrors] == [UUID(int=97), UUID(int=98)]
     assert [r.target_id for r in report.remember] == [UUID(int=97), UUID(int=98)]
+    assert target.looks_until_answering < 0  # leaders were asked until they answered
     assert 0 < clock.now_s < 1
 
 
