@@ -1,0 +1,262 @@
+"""Writes docs/reference/*.md from the code itself, so that no reference can drift from it.
+
+`python tools/generate_reference.py` writes; with `--check` it changes nothing and ends with 1 when
+a page is not what it would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import click
+
+from heliostat import errors, invariants
+from heliostat.cli.main import root as command_line
+from heliostat.config import Config
+from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
+from heliostat.records.lane import PartitionState
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+GENERATED = "<!-- Written by tools/generate_reference.py; change the code, not this page. -->"
+HELP_COLUMNS = 96  # fits the pages of a code host
+INLINE_DEFAULT_CHARS_MAX = 60  # longer defaults stand below their table
+DIFFERENCE_LINES_MAX = 40  # enough to see what changed
+
+TIME_TYPE = "time"
+PLAIN_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+Schema = Mapping[str, Any]
+
+
+def cli_page() -> Iterator[str]:
+    """Each command with its own help text."""
+    yield "# Command line"
+    yield from ("", "Every verb as `--help` prints it.")
+    settings = dict(command_line.context_settings)
+    top = click.Context(
+        command_line, info_name="heliostat", terminal_width=HELP_COLUMNS, **settings
+    )
+    for context in _contexts(top):
+        help_text = [line.rstrip() for line in context.get_help().rstrip().splitlines()]
+        yield from ("", f"## {context.command_path}", "", "```text", *help_text, "```")
+
+
+def _contexts(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            inner = context.command.get_command(context, name)
+            if inner is not None:
+                yield from _contexts(click.Context(inner, parent=context, info_name=name))
+
+
+def config_page() -> Iterator[str]:
+    """Every key of the configuration file, with type, default and meaning."""
+    schema = Config.model_json_schema()
+    yield "# Configuration file"
+    yield ""
+    yield "YAML, checked whole before anything is touched: an unknown key, a wrong type or a value"
+    yield "out of its bounds is refused with field, value and reason. `${env:NAME}` in a value is"
+    yield "replaced by that environment variable. A complete example is"
+    yield "[docs/examples/heliostat.yaml](../examples/heliostat.yaml)."
+    yield from _section("", schema, schema["$defs"], depth=2)
+
+
+def _section(path: str, model: Schema, models: Mapping[str, Schema], depth: int) -> Iterator[str]:
+    yield from ("", f"{'#' * depth} {f'`{path}`' if path else 'Top level'}", "")
+    yield _one_line(model.get("description", ""))
+    yield from ("", "| key | type | default | meaning |", "|---|---|---|---|")
+    below: list[tuple[str, Schema]] = []
+    long_defaults: list[tuple[str, str]] = []
+    for key, field in model["properties"].items():
+        inner, suffix = _inner_model(field, models)
+        default = "required" if key in model.get("required", ()) else json.dumps(field["default"])
+        if inner is not None:
+            below.append((f"{path}.{key}{suffix}".lstrip("."), inner))
+            default = "required" if default == "required" else "see below"
+        elif len(default) > INLINE_DEFAULT_CHARS_MAX:
+            long_defaults.append((key, default))
+            default = "see below"
+        cell = default if default in ("required", "see below") else f"`{_in_cell(default)}`"
+        meaning = _in_cell(_one_line(field.get("description", "")))
+        yield f"| `{key}` | {_in_cell(_type(field, models))} | {cell} | {meaning} |"
+    for key, default in long_defaults:
+        yield from ("", f"Default of `{key}`:", "", "```yaml")
+        yield from (f"- '{item}'" for item in json.loads(default))
+        yield "```"
+    for where, inner in below:
+        if where == "defaults":
+            yield from ("", "### `defaults`", "")
+            yield "The keys of `links[]` but `name`, `source` and `target`."
+        else:
+            yield from _section(where, inner, models, depth=3)
+
+
+def _inner_model(field: Schema, models: Mapping[str, Schema]) -> tuple[Schema | None, str]:
+    """Give the model that a field holds, and how its path goes on: `[]` a list, `.*` a map."""
+    candidates = [(field, ""), (field.get("items", {}), "[]")]
+    candidates += [(each, ".*") for each in field.get("patternProperties", {}).values()]
+    for schema, suffix in candidates:
+        if "$ref" in schema:
+            return models[schema["$ref"].rpartition("/")[2]], suffix
+    return None, ""
+
+
+def _type(field: Schema, models: Mapping[str, Schema]) -> str:
+    choices = field.get("oneOf") or field.get("anyOf")
+    if choices is not None:
+        return " or ".join(_type(each, models) for each in choices)
+    values = [field["const"]] if "const" in field else field.get("enum")
+    if values is not None:
+        return " or ".join(f"`{value}`" for value in values)
+    if "$ref" in field:
+        keys = tuple(models[field["$ref"].rpartition("/")[2]]["properties"])
+        return "map" if len(keys) > 1 else f"`{{{keys[0]}: …}}`"
+    kind = field["type"]
+    if kind == "array":
+        return f"list of {_type(field['items'], models)}"
+    if kind == "object":
+        inner = next(iter(field.get("patternProperties", {}).values()), None)
+        return f"map of {_type(inner or field['additionalProperties'], models)}"
+    return TIME_TYPE if field.get("format") == "date-time" else PLAIN_TYPES[kind] + _bounds(field)
+
+
+def _bounds(field: Schema) -> str:
+    low, high = field.get("minimum"), field.get("maximum")
+    return "" if low is None and high is None else f", {low} to {high}"
+
+
+def errors_page() -> Iterator[str]:
+    """Errors, Kafka's error codes, and states of partitions."""
+    yield "# Errors and states"
+    yield ""
+    yield "Every error prints as `[CODE] what happened; facts (hint: what to do)`."
+    yield from ("", "## Verdicts", "", "| verdict | what Heliostat does |", "|---|---|")
+    yield from _enum_rows(Verdict)
+    yield from ("", "## Errors", "", "| code | verdict | meaning |", "|---|---|---|")
+    for kind in _error_classes(HeliostatError):
+        verdict = "by Kafka's code" if kind is errors.BrokerError else kind.verdict.value
+        yield f"| `{kind.code}` | {verdict} | {_first_paragraph(kind)} |"
+    yield from ("", "## Error codes of brokers", "")
+    yield "*Ambiguous*: the batch may be in the log, so the target's end is read before anything is"
+    yield "sent again (I4). Codes that are not listed are treated as `UNKNOWN_SERVER_ERROR`."
+    yield from ("", "| code | name | verdict | append | hint |", "|---|---|---|---|---|")
+    for number, row in sorted(KAFKA_ERRORS.items()):
+        if number != 0:
+            facts = (str(number), f"`{row.name}`", row.verdict.value, row.append.value, row.hint)
+            yield f"| {' | '.join(_in_cell(fact) for fact in facts)} |"
+    yield from ("", "## States of a partition", "", "| state | meaning |", "|---|---|")
+    yield from _enum_rows(PartitionState)
+
+
+def _error_classes(kind: type[HeliostatError]) -> Iterator[type[HeliostatError]]:
+    for each in kind.__subclasses__():
+        if each.__module__ == errors.__name__:
+            yield each
+            yield from _error_classes(each)
+
+
+def _enum_rows(kind: type[Enum]) -> Iterator[str]:
+    meanings = _member_docs(kind)
+    for member in kind:
+        yield f"| {member.value} | {_in_cell(meanings.get(member.name, ''))} |"
+
+
+def _member_docs(kind: type[Enum]) -> dict[str, str]:
+    """Give the text under each member, which Python itself does not keep."""
+    docs: dict[str, str] = {}
+    name = ""
+    body = (node for part in ast.parse(inspect.getsource(kind)).body for node in _body_of(part))
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
+            docs[name] = _one_line(str(node.value.value))
+    return docs
+
+
+def _body_of(node: ast.stmt) -> list[ast.stmt]:
+    return node.body if isinstance(node, ast.ClassDef) else []
+
+
+def invariants_page() -> Iterator[str]:
+    """The numbered invariants and the predicates that state them."""
+    first, _, rest = inspect.cleandoc(invariants.__doc__ or "").partition("\n\n")
+    listed, _, note = rest.partition("\n\n")
+    yield from ("# Invariants", "", first, "", "```text", *listed.splitlines(), "```", "", note)
+    yield from ("", "| predicate | states |", "|---|---|")
+    for name, function in inspect.getmembers(invariants, inspect.isfunction):
+        yield f"| `{name}` | {_first_paragraph(function)} |"
+
+
+def _first_paragraph(documented: object) -> str:
+    return _in_cell(_one_line((inspect.getdoc(documented) or "").partition("\n\n")[0]))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "cli.md": cli_page,
+    "config.md": config_page,
+    "errors.md": errors_page,
+    "invariants.md": invariants_page,
+}
+
+
+def pages() -> dict[str, str]:
+    """Each page's name and text."""
+    return {name: "\n".join([GENERATED, *page(), ""]) for name, page in PAGES.items()}
+
+
+def stale_pages(folder: Path, wanted: Mapping[str, str]) -> list[str]:
+    """Differences between the folder and what should be there, as lines to print."""
+    said: list[str] = []
+    for name, text in wanted.items():
+        file = folder / name
+        there = file.read_text(encoding="utf-8") if file.exists() else ""
+        if there != text:
+            lines = difflib.unified_diff(
+                there.splitlines(), text.splitlines(), f"{name} (written)", name, lineterm="", n=1
+            )
+            said += list(lines)[:DIFFERENCE_LINES_MAX]
+    unknown = sorted(file.name for file in folder.glob("*.md") if file.name not in wanted)
+    return said + [f"{name}: no page of this tool" for name in unknown]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages, or with `--check` compare them; 1 if they differ."""
+    wanted = pages()
+    if "--check" in arguments:
+        said = stale_pages(FOLDER, wanted)
+        if said:
+            print("\n".join(said))
+            print("stale: run python tools/generate_reference.py")
+        return 1 if said else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in wanted.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
