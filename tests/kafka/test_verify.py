@@ -4,19 +4,21 @@ import json
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support.clusters import ClusterPair, fresh_name
+from support.clusters import ClusterPair, fresh_name, until
 from support.links import write_config
 from support.planted import CODECS, Planter, Record
 
 from heliostat.cli.main import run
 from heliostat.errors import ConnectionLost, Refused
 from heliostat.names import TopicName
+from heliostat.verify import pipeline
 from heliostat.verify.pipeline import verify_pair
 from heliostat.verify.ranges import RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport
@@ -335,6 +337,96 @@ def test_an_unreachable_cluster_is_said_so(
     monkeypatch.setattr("heliostat.verify.reader.BOOTSTRAP_TIMEOUT_MS", 500)
     with pytest.raises(ConnectionLost, match="no broker answers"):
         verify_pair(spark, source.bootstrap, "127.0.0.1:9", [])
+
+
+def test_a_link_may_run_while_it_is_verified(
+    verify: Verify, source: Planter, target: Planter, cluster_pair: ClusterPair
+) -> None:
+    """Both sides grow all the time, the target always behind: never a false alarm."""
+    name = fresh_name("verify")
+    source.topic(name)
+    target.topic("mirror." + name)
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def copy() -> None:
+        try:
+            with (
+                Planter(cluster_pair.source.bootstrap) as one,
+                Planter(cluster_pair.target.bootstrap) as two,
+            ):
+                for seed in range(10_000):
+                    rows = records(40, seed=seed)
+                    one.write(name, rows, batch_records=7)
+                    two.write("mirror." + name, rows)
+                    if stop.is_set():
+                        return
+        except BaseException as error:  # noqa: BLE001  # told to the test below
+            failed.append(error)
+
+    copier = threading.Thread(target=copy)
+    copier.start()
+    try:
+        until(lambda: verify(name).records > 0, "the first records on both sides")
+        reports = [verify(name) for _ in range(6)]
+    finally:
+        stop.set()
+        copier.join()
+    assert not failed
+    assert all(report.is_clean for report in reports), [report.lines() for report in reports]
+    seen = [report.records for report in reports]
+    assert seen == sorted(seen)
+    assert seen[0] < seen[-1]
+    assert verify(name, ranges=RangeSpec(is_complete=True)).is_clean
+
+
+def test_a_target_made_anew_while_it_was_read_is_no_proof(
+    verify: Verify, target: Planter, mirrored: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = records(50)
+    name = mirrored(rows, rows)
+    compare = pipeline._compare
+
+    def compare_and_replace(*arguments: Any) -> Any:
+        answer = compare(*arguments)
+        target.delete_topic("mirror." + name)
+        target.topic("mirror." + name)
+        target.write("mirror." + name, rows)
+        return answer
+
+    monkeypatch.setattr(pipeline, "_compare", compare_and_replace)
+    report = verify(name)
+    assert not report.is_clean
+    assert [one.reason for one in report.not_compared] == [
+        "target: the topic was deleted and made anew while it was read"
+    ]
+
+
+def test_transaction_markers_are_accounted_for_and_aborted_records_are_none(
+    verify: Verify, source: Planter, target: Planter
+) -> None:
+    committed, aborted = fresh_name("verify"), fresh_name("verify")
+    rows = [(*row[:2], b"value", [("trace", b"1")]) for row in records(30)]
+    for planter, prefix in ((source, ""), (target, "mirror.")):
+        for name in (committed, aborted):
+            planter.topic(prefix + name)
+            planter.write(prefix + name, rows[:10])
+            planter.write_transaction(prefix + name, rows[10:20], commit=name == committed)
+            planter.write(prefix + name, rows[20:])
+    report = verify(committed)
+    assert report.is_clean, report.lines()
+    assert report.records == 30
+    [result] = report.results
+    assert (result.control_batches, result.source_holes, result.target_holes) == (1, 1, 1)
+    assert result.hole_ranges == [(20, 21)]
+    assert result.to_json()["hole_ranges"] == [[20, 21]]
+    # The target's copy of the aborted ones is visible to readers that the source hides them from.
+    report = verify(aborted)
+    assert not report.is_clean
+    assert counts(report) == (0, 0, 0, 10)
+    first = report.first_difference
+    assert first is not None
+    assert (first["kind"], first["target_offset"]) == ("foreign", 10)
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ class Planter:
         try:
             producer.init_transactions()
             producer.begin_transaction()
-            for timestamp, key, value, headers in records:
+            for timestamp, key, value, headers in rows:
                 producer.send(
                     topic, value, key, headers=headers, partition=0, timestamp_ms=timestamp
                 )
@@ -190,3 +190,17 @@ class Planter:
                 producer.abort_transaction()
         finally:
             producer.close()
+        deadline = time.monotonic() + WAIT_S
+        while self._stable_end(topic) < before + len(rows) + 1:  # markers follow the answer
+            assert time.monotonic() < deadline, f"no marker in {topic}"
+
+    def _stable_end(self, topic: str) -> int:
+        from kafka import KafkaConsumer  # only here
+        from kafka.structs import TopicPartition  # its name is ours elsewhere
+
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
+        try:
+            partition = TopicPartition(topic, 0)
+            return int(consumer.end_offsets([partition])[partition])
+        finally:
+            consumer.close()

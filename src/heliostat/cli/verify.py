@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, load_config
-from heliostat.errors import BrokerError, Refused
+from heliostat.errors import Refused
 from heliostat.link.operations import link_statuses, links_of, preview_topics
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.link.state import progress_topic
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.verify.ranges import RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 
@@ -108,10 +110,11 @@ def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[To
 
 def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
     """Partitions that the link says it does not copy, and why; none if it has never run."""
-    try:
-        [status] = link_statuses(config, link.name)
-    except BrokerError:
-        return {}  # no state topic yet: what is missing is still listed, without the link's reason
+    progress = progress_topic(LinkName(link.name))
+    with ClusterAdmin(config.clusters[link.target].bootstrap) as admin:
+        if progress not in admin.describe_topics():
+            return {}
+    [status] = link_statuses(config, link.name)
     return {
         TopicPartition(TopicName(one.source), PartitionId(one.partition)): (
             f"{one.state}: {one.reason}"
