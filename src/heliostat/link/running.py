@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
@@ -17,10 +16,7 @@ from heliostat.link.state import progress_topic
 from heliostat.link.status import StatusReader
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.records import pipeline
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from heliostat.records.pipeline import SparkRounds
 
 POLL_S = 0.5
 
@@ -51,7 +47,7 @@ class Running:
         self._links = links
         self._events = events
         self._clock = clock or SystemClock()
-        self._spark: SparkSession | None = None
+        self.spark: SparkRounds | None = None
         self._readers: list[threading.Thread] = []
         self._stopping = threading.Event()
         self.services: list[LinkService] = []
@@ -64,23 +60,20 @@ class Running:
         HeliostatError
             A link can't begin; what was started is stopped by `stop`.
         """
-        spark = pipeline.open_spark(
+        spark = SparkRounds(
             "heliostat " + ",".join(link.name for link in self._links),
             self._config.spark.master,
             self._config.spark.conf,
             task_cpus=self._config.spark.task_cpus,
         )
-        self._spark = spark
-        runner = Runner(
-            run=lambda lane: pipeline.run_round(spark, lane),
-            cancel=lambda lane: pipeline.cancel_round(spark, lane),
-        )
+        self.spark = spark
+        runner = Runner(run=spark.run, cancel=spark.cancel)
         for link in self._links:
             service = LinkService(
                 self._config,
                 link,
                 runner,
-                self._lane_count(link, spark),
+                self._lane_count(link, spark.cores),
                 clock=self._clock,
                 events=self._events,
                 claimed=functools.partial(claimed_by_others, self._config, link),
@@ -114,15 +107,15 @@ class Running:
             service.stop()
         for reader in self._readers:
             reader.join(5)
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        if self.spark is not None:
+            self.spark.stop()
+            self.spark = None
 
-    def _lane_count(self, link: LinkConfig, spark: SparkSession) -> int:
+    def _lane_count(self, link: LinkConfig, cores: int) -> int:
         """`auto`: one lane a core, shared between the links."""
         if isinstance(link.lanes.count, int):
             return link.lanes.count
-        return max(1, spark.sparkContext.defaultParallelism // len(self._links))
+        return max(1, cores // len(self._links))
 
     def _follow(self, service: LinkService) -> None:
         """Feed a link's board from its progress topic, as `heliostat status` does from afar."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heliostat.clock import SystemClock
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """A local master needs no listener that other machines can reach."""
+LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
+JAVA_OPTIONS = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+"""Serial collection: Spark's JVM only schedules here, Python does the work."""
 
 
-def open_spark(
-    app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
-) -> SparkSession:
-    """Start (or get) the Spark session that lanes run on.
+class SparkRounds:
+    """A Spark session that runs rounds.
 
     Parameters
     ----------
@@ -44,59 +46,66 @@ def open_spark(
         Cores a lane counts for: lanes wait for the network most of the time (Spark 4.3 takes
         fractions).
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.task.cpus": f"{task_cpus:g}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        **(LOOPBACK if master.startswith("local") else {}),
-        "spark.driver.memory": "512m",
-        "spark.speculation": "false",  # two attempts of one lane would race for nothing
-        "spark.task.maxFailures": "1",  # a lane's next round is the retry, with a fresh position
-        "spark.task.reaper.enabled": "true",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.extraJavaOptions": _quiet_java_options(),
-        **conf,
-    }
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    def __init__(
+        self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
+    ) -> None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        is_local = master.startswith("local")
+        if is_local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        from pyspark.sql import SparkSession
+
+        settings = {
+            "spark.task.cpus": f"{task_cpus:g}",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "512m",
+            "spark.speculation": "false",  # two attempts of one lane would race for nothing
+            "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
+            "spark.task.reaper.enabled": "true",
+            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+            **(LOOPBACK if is_local else {}),
+            **conf,
+        }
+        builder = SparkSession.builder.appName(app_name).master(master)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        self.session: SparkSession = builder.getOrCreate()
+        self.session.sparkContext.setLogLevel("OFF")
+
+    @property
+    def cores(self) -> int:
+        """Cores that Spark has for us."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def run(self, lane: LaneSpec) -> RoundReport:
+        """Run one round of `lane` as a Spark job; blocks until it ends.
+
+        Raises
+        ------
+        py4j.protocol.Py4JJavaError
+            The task failed; the text holds our error's code.
+        """
+        context = self.session.sparkContext
+        label = f"{lane.link} lane {lane.lane}, round {lane.round_number}"
+        context.setJobGroup(_job_group(lane), label, True)
+        rows = context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()
+        return rows[0]
+
+    def cancel(self, lane: LaneSpec) -> None:
+        """Kill a lane's job: the last resort when a task does not end by itself."""
+        self.session.sparkContext.cancelJobGroup(_job_group(lane))
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        self.session.stop()
 
 
-def _quiet_java_options() -> str:
-    """Serial collection and few threads: Spark's JVM only schedules here, Python does the work."""
-    return "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dio.netty.allocator.numDirectArenas=1"
-
-
-def run_round(spark: SparkSession, lane: LaneSpec) -> RoundReport:
-    """Run one round of `lane` as a Spark job; blocks until it ends.
-
-    Raises
-    ------
-    py4j.protocol.Py4JJavaError
-        The task failed; the text holds our error's code.
-    """
-    context = spark.sparkContext
-    label = f"{lane.link} lane {lane.lane}"
-    context.setJobGroup(job_group(lane), f"{label}, round {lane.round_number}", True)
-    rows: list[RoundReport] = context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()
-    return rows[0]
-
-
-def job_group(lane: LaneSpec) -> str:
+def _job_group(lane: LaneSpec) -> str:
     """Name under which a lane's job can be cancelled."""
     return f"{lane.link}/{lane.lane}"
-
-
-def cancel_round(spark: SparkSession, lane: LaneSpec) -> None:
-    """Kill a lane's job: the last resort when a task does not end by itself."""
-    spark.sparkContext.cancelJobGroup(job_group(lane))
 
 
 def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
