@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
-from heliostat.names import TopicName
+from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Cluster
-from heliostat.sandbox.protocol import ask_metadata
+from heliostat.sandbox.load import wait_until_led
 
 HEAP_MB = 320
 TIMEOUT_S = 30.0
@@ -38,21 +38,15 @@ def create_topic(
     replicas: int = 1,
     configs: Mapping[str, str] | None = None,
 ) -> TopicName:
-    """Create a topic (a fresh name by default) and wait until every broker knows all leaders."""
+    """Create a topic (a fresh name by default) and wait until all partitions take records."""
     topic = TopicName(name) if name else fresh_name()
     with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
         made = admin.create_topics([NewTopic(topic, partitions, replicas, dict(configs or {}))])
     error = made[topic]
     if isinstance(error, Exception):
         raise error
-
-    def is_led() -> bool:
-        facts = [ask_metadata(each.endpoint, [topic]).topics[topic] for each in cluster.brokers]
-        return all(
-            len(each.leaders) == partitions and min(each.leaders.values()) >= 0 for each in facts
-        )
-
-    until(is_led, f"topic {topic} to have leaders")
+    partitions_of = [TopicPartition(topic, PartitionId(n)) for n in range(partitions)]
+    wait_until_led(cluster.bootstrap, partitions_of)
     return topic
 
 

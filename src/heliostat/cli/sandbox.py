@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from heliostat.cli.sandbox_load import load_command
 from heliostat.sandbox import named
 from heliostat.sandbox.cluster import HEAP_MB, Storage
 
@@ -28,6 +29,9 @@ def sandbox_group() -> None:
       heliostat sandbox status
       heliostat sandbox down
     """
+
+
+sandbox_group.add_command(load_command)
 
 
 @sandbox_group.command("up")

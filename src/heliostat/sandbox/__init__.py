@@ -2,8 +2,11 @@
 
 from heliostat.sandbox.broker import Broker
 from heliostat.sandbox.cluster import Cluster, ClusterSpec, Storage, start_many
+from heliostat.sandbox.efd import EfdTopic, Profile, efd_load, efd_topics
 from heliostat.sandbox.jars import KAFKA, MIRROR, ensure_jars
 from heliostat.sandbox.java import find_java
+from heliostat.sandbox.load import LoadCounts, LoadGenerator, prepare_topics
+from heliostat.sandbox.shapes import GenericShape, Timestamps, TopicLoad
 
 __all__ = [
     "KAFKA",
@@ -11,8 +14,18 @@ __all__ = [
     "Broker",
     "Cluster",
     "ClusterSpec",
+    "EfdTopic",
+    "GenericShape",
+    "LoadCounts",
+    "LoadGenerator",
+    "Profile",
     "Storage",
+    "Timestamps",
+    "TopicLoad",
+    "efd_load",
+    "efd_topics",
     "ensure_jars",
     "find_java",
+    "prepare_topics",
     "start_many",
 ]
