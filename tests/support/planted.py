@@ -170,8 +170,11 @@ class Planter:
             consumer.close()
 
     def write_transaction(self, topic: str, records: Iterable[Record], *, commit: bool) -> None:
-        """Append one transaction, by kafka-python's own producer, and end it."""
+        """Append one transaction, by kafka-python's own producer, and wait for its marker."""
         from kafka import KafkaProducer  # only here
+
+        rows = list(records)
+        before = self._stable_end(topic)
 
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap, transactional_id=f"planted-{time.monotonic_ns()}"
