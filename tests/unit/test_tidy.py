@@ -10,7 +10,7 @@ tidy = load_tool("tidy")
 MODULE = "src/heliostat/topics/plan.py"
 ALIVE = {"src/heliostat/cli/main.py": "from heliostat.topics import plan\n"}
 ENTRY = {"pyproject.toml": 'heliostat = "heliostat.cli.main:main"\n'}
-TODO, NOQA, WORK = "TO" + "DO", "# no" + "qa", "/wo" + "rk"
+LATER, NOQA, WORK = "TO" + "DO", "# no" + "qa", "/wo" + "rk"
 
 
 def found(root: Path, files: dict[str, str]) -> list[tuple[str, int, str]]:
@@ -43,7 +43,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("banned-name", 1, "class RemoteLog: ...\n"),
         ("banned-name", 2, "def f(self):\n    self.src = 1\n"),
         ("banned-name", 1, "import os as dst\n"),
-        ("leftover", 2, f"x = 1\n# {TODO}: later\n"),
+        ("leftover", 2, f"x = 1\n# {LATER}: later\n"),
         ("machine-path", 1, f'x = "{WORK}/main"\n'),
         ("machine-path", 1, 'x = "/ho' + 'me/someone"\n'),
         ("registry-host", 1, "# see https://py" + "pi.org/project/x\n"),
