@@ -7,11 +7,11 @@ the end; base offset, length, leader epoch, magic and the CRC itself may change 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from heliostat.errors import BatchError
-from heliostat.records.crc import Buffer, crc32c, crc_of_changed
+from heliostat.records.crc import Buffer, crc32c, shifted
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """All of it, in the order of `BatchHeader`'s fields."""
@@ -56,9 +56,11 @@ CODECS = tuple(Codec)
 """By number."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
-    """A batch's header as stored; offsets and timestamps (ms) as Kafka counts them."""
+class BatchHeader(NamedTuple):
+    """A batch's header as stored; offsets and timestamps (ms) as Kafka counts them.
+
+    A named tuple, because one is made for every batch: 1 us less than a frozen dataclass.
+    """
 
     base_offset: int
     length: int
@@ -164,7 +166,7 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
         raise BatchError("a batch claims to be shorter than its header", length=length)
     if at + LENGTH_ENDS_AT + length > end:
         return None
-    header = BatchHeader(*HEADER.unpack_from(buffer, at))
+    header = BatchHeader._make(HEADER.unpack_from(buffer, at))
     count, last = header.records_count, header.last_offset_delta
     if count < 0 or last < 0 or count > last + 1:
         raise BatchError("a batch's counts contradict each other", records=count, last_delta=last)
@@ -220,12 +222,13 @@ def patch_header(
     producer_id, base_sequence
         Whose batch it is to be and in which place.
     """
+    changing = memoryview(buffer)[at + CRC_FROM : at + HEADER_BYTES]
+    difference = crc32c(changing)
     _OFFSET_TO_MAGIC.pack_into(buffer, at, 0, header.length, -1)
-    old = bytes(buffer[at + CRC_FROM : at + HEADER_BYTES])
     _ATTRIBUTES.pack_into(buffer, at + CRC_FROM, header.attributes & CODEC_BITS)
     _PRODUCER.pack_into(buffer, at + _PRODUCER_AT, producer_id, 0, base_sequence)
-    new = bytes(buffer[at + CRC_FROM : at + HEADER_BYTES])
-    crc = crc_of_changed(header.crc, old, new, header.length - LENGTH_MIN)
+    difference ^= crc32c(changing)
+    crc = header.crc ^ shifted(difference, header.length - LENGTH_MIN)
     _CRC.pack_into(buffer, at + _CRC_AT, crc)
 
 

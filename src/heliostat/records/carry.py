@@ -28,8 +28,11 @@ from heliostat.errors import BatchError
 from heliostat.invariants import batch_continues, sequence_of
 from heliostat.records.batch import (
     CODEC_BITS,
+    CONTROL_BIT,
     HEADER_BYTES,
+    LENGTH_ENDS_AT,
     MAGIC_AT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
     check_crc,
@@ -40,7 +43,14 @@ from heliostat.records.batch import (
 )
 from heliostat.records.codecs import DECOMPRESSED_BYTES_MAX, TooMuch, compress, decompress
 from heliostat.records.crc import Buffer
-from heliostat.records.joining import FarApart, JoinLimits, Run, encode_anew, join_run
+from heliostat.records.joining import (
+    FarApart,
+    JoinLimits,
+    Run,
+    SourceRecords,
+    encode_anew,
+    join_run,
+)
 
 JOIN_BYTES_MAX = 1024 * 1024
 """Default size of joined batches: 5,000 small records; larger ones gain nothing measurable."""
@@ -164,11 +174,6 @@ class _Walk:
         self.end = end
         self.outcome = CarryOutcome(position)
         self._settings = settings
-        self._limits = JoinLimits(
-            settings.join_below_bytes,
-            min(settings.join_bytes_max, settings.batch_bytes_max),
-            compressed=settings.compression is not None,
-        )
         self._copy = b""
         self._copy_at = 0
 
@@ -220,6 +225,13 @@ class _Walk:
     def _is_stopped_by(self, header: BatchHeader) -> bool:
         """Whether this batch can't be carried; its CRC is checked before its header is believed."""
         expected = self.outcome.next_offset
+        if (
+            header.base_offset == expected
+            and not header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
+            and header.records_count == header.last_offset_delta + 1
+            and header.length <= self._settings.batch_bytes_max - LENGTH_ENDS_AT
+        ):
+            return False  # nearly all
         first, last = header.base_offset, header.last_offset
         is_first = not self.outcome.batches
         if not batch_continues(expected, first) and not (is_first and first < expected):
@@ -280,8 +292,13 @@ class _Walk:
             # Slices of bytes are twice as fast as those of a memoryview; one copy costs 0.1 ms/MB.
             self._copy = bytes(self.view[self.at : self.end])
             self._copy_at = self.at
-        at = self.at - self._copy_at
-        run = join_run(self._copy, at, self.outcome.next_offset, self._limits)
+        settings = self._settings
+        limits = JoinLimits(
+            settings.join_below_bytes,
+            min(settings.join_bytes_max, settings.batch_bytes_max),
+            compressed=settings.compression is not None,
+        )
+        run = join_run(self._copy, self.at - self._copy_at, self.outcome.next_offset, limits)
         if run.trouble is None and run.batches <= 1:
             return False
         if run.batches:
@@ -298,7 +315,8 @@ class _Walk:
             return False
         if at + size > self.end:
             return False
-        return self._limits.compressed or not self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS
+        is_compressed = self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS
+        return not is_compressed or self._settings.compression is not None
 
     def _add_joined(self, run: Run) -> None:
         body = b"".join(run.parts)
@@ -342,33 +360,25 @@ class _Walk:
         check_crc(self.view, self.at, header)
         packed = self.view[self.at + HEADER_BYTES : self.at + header.size]
         body = decompress(header.codec, packed, DECOMPRESSED_BYTES_MAX)
+        append_time = header.max_timestamp if header.is_log_append_time else None
+        records = SourceRecords(body, header.records_count, header.base_timestamp, append_time)
         first = self.outcome.next_offset - header.base_offset
         ranges = [(first, header.records_count)]
         while ranges and self.outcome.stop is None:
             start, stop = ranges.pop()
-            if not self._rewrite_range(header, body, start, stop):
+            if not self._rewrite_range(records, header.codec, start, stop):
                 middle = (start + stop) // 2
                 ranges += [(middle, stop), (start, middle)]
 
-    def _rewrite_range(self, header: BatchHeader, body: bytes, start: int, stop: int) -> bool:
+    def _rewrite_range(self, records: SourceRecords, codec: Codec, start: int, stop: int) -> bool:
         """Add one batch of the records `[start, stop)`; False if they must be split."""
         parts: list[bytes] = []
         try:
-            base_timestamp, max_timestamp = encode_anew(
-                body,
-                header.records_count,
-                base_timestamp=header.base_timestamp,
-                log_append_time=header.max_timestamp if header.is_log_append_time else None,
-                first_delta=0,
-                new_base=None,
-                parts=parts,
-                start=start,
-                stop=stop,
-            )
+            base_timestamp, max_timestamp = encode_anew(records, parts, start=start, stop=stop)
         except FarApart:
             return False
         before = self.outcome.next_offset
-        self._add_new(b"".join(parts), header.codec, stop - start, base_timestamp, max_timestamp)
+        self._add_new(b"".join(parts), codec, stop - start, base_timestamp, max_timestamp)
         size = self.outcome.batches[-1].size
         if size <= self._settings.batch_bytes_max:
             return True

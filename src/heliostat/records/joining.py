@@ -48,6 +48,9 @@ by 1."""
 _FIELDS = struct.Struct(">qi4xBIhiqq14xi")
 """Of a header: base offset, length, magic, CRC, attributes, last offset delta, base timestamp,
 max timestamp, records count."""
+_MORE_OR_NEGATIVE = 0x81
+"""Bits of a varint's first byte: more bytes follow, or the number is negative."""
+_ONE_PAIR = 1 << PAIR_BITS - 1
 _TWO_PAIRS = 1 << 2 * PAIR_BITS
 """Zigzag numbers below take two look-ups at most: timestamp deltas up to 37 h."""
 _CODECS_NONE = frozenset(
@@ -71,6 +74,18 @@ class JoinLimits:
     below_bytes: int
     size_bytes_max: int
     compressed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecords:
+    """The records of one batch as stored, decompressed."""
+
+    body: bytes
+    count: int
+    base_timestamp: int
+    """What their timestamp deltas count from."""
+    log_append_time: int | None
+    """Timestamp (ms) that readers see for each; None: each has its own."""
 
 
 @dataclass(slots=True)
@@ -207,14 +222,14 @@ def _join_any(run: Run, data: bytes, below_bytes: int, joinable: frozenset[int])
         used = len(body) + count * GROWTH_BYTES_MAX
         if used > run.room:
             return
+        records = SourceRecords(
+            body, count, timestamp, latest if bits & LOG_APPEND_TIME_BIT else None
+        )
         base, max_timestamp = encode_anew(
-            body,
-            count,
-            base_timestamp=timestamp,
-            log_append_time=latest if bits & LOG_APPEND_TIME_BIT else None,
+            records,
+            run.parts,
             first_delta=run.records,
             new_base=run.base_timestamp if run.batches else None,
-            parts=run.parts,
         )
     except (TooMuch, FarApart):
         del run.parts[mark:]
@@ -231,14 +246,11 @@ def _join_any(run: Run, data: bytes, below_bytes: int, joinable: frozenset[int])
 
 
 def encode_anew(
-    body: bytes,
-    count: int,
-    *,
-    base_timestamp: int,
-    log_append_time: int | None,
-    first_delta: int,
-    new_base: int | None,
+    source: SourceRecords,
     parts: list[bytes],
+    *,
+    first_delta: int = 0,
+    new_base: int | None = None,
     start: int = 0,
     stop: int | None = None,
 ) -> tuple[int, int]:
@@ -246,16 +258,14 @@ def encode_anew(
 
     Parameters
     ----------
-    body, count, base_timestamp
-        The source batch's records, decompressed, their number and what their deltas count from.
-    log_append_time
-        Timestamp that every record gets (ms); None keeps each its own.
+    source
+        Where they come from.
+    parts
+        Where the encoded pieces go, in order.
     first_delta
         Offset delta of the first record in the new batch.
     new_base
         Base timestamp of the new batch; None takes the first record's.
-    parts
-        Where the encoded pieces go, in order.
     start, stop
         Which of the records are wanted, `[start, stop)`; all are checked.
 
@@ -271,41 +281,70 @@ def encode_anew(
     BatchError
         The records do not fit their header. `parts` may hold some of them then.
     """
-    at, end, max_timestamp = 0, len(body), INT64_MIN
-    stop = count if stop is None else stop
-    moved = first_delta - start
-    if count * RECORD_BYTES_MIN > end:
-        raise BatchError("its records are fewer than its header says", records=count)
+    end = len(source.body)
+    if source.count * RECORD_BYTES_MIN > end:
+        raise BatchError("a batch is too short for its records", records=source.count)
+    wanted = range(start, source.count if stop is None else stop)
     try:
-        for index in range(count):
-            length, attributes_at = read_varint(body, at)
-            at = attributes_at + length
-            if length < RECORD_BYTES_MIN - 1 or at > end:
-                raise BatchError("a record's length is wrong", record=index, length=length)
-            timestamp, delta_at = read_varint(body, attributes_at + 1)
-            delta, rest_at = read_varint(body, delta_at)
-            if delta != index or rest_at > at:
-                raise BatchError("a record's offset is wrong", record=index, delta=delta)
-            if not start <= index < stop:
-                continue
-            timestamp += base_timestamp
-            if log_append_time is not None:
-                timestamp = log_append_time
-            if not INT64_MIN <= timestamp <= INT64_MAX:
-                raise BatchError("a record's timestamp is wrong", record=index)
-            if new_base is None:
-                new_base = timestamp
-            max_timestamp = max(max_timestamp, timestamp)
-            if not INT64_MIN <= timestamp - new_base <= INT64_MAX:
-                raise FarApart("timestamps are too far apart", record=index)
-            head = body[attributes_at : attributes_at + 1]
-            head += varint(timestamp - new_base) + varint(moved + index)
-            parts += (varint(len(head) + at - rest_at), head, body[rest_at:at])
+        at, base, max_timestamp = _encode_wanted(source, parts, wanted, first_delta, new_base)
     except IndexError:
-        raise BatchError("its records end in the middle of one") from None
+        raise BatchError("a batch ends in the middle of a record") from None
     if at != end:
-        raise BatchError("it has more bytes than its records", left=end - at)
-    return (base_timestamp if new_base is None else new_base), max_timestamp
+        raise BatchError("a batch has more bytes than its records", left=end - at)
+    return base, max_timestamp
+
+
+def _encode_wanted(  # noqa: C901, PLR0912 - flat for speed: this is for each record
+    source: SourceRecords,
+    parts: list[bytes],
+    wanted: range,
+    first_delta: int,
+    new_base: int | None,
+) -> tuple[int, int, int]:
+    """Encode; returns where the last record ends, and base and maximum timestamp."""
+    body, base_timestamp, log_append_time = (
+        source.body,
+        source.base_timestamp,
+        source.log_append_time,
+    )
+    at, end, max_timestamp = 0, len(body), INT64_MIN
+    moved = first_delta - wanted.start
+    for index in range(source.count):
+        length, begin = body[at] >> 1, at + 1
+        if body[at] & _MORE_OR_NEGATIVE:
+            length, begin = read_varint(body, at)
+        at = begin + length
+        if length < RECORD_BYTES_MIN - 1 or at > end:
+            raise BatchError("a record's length is wrong", record=index, length=length)
+        timestamp, delta_at = body[begin + 1] >> 1, begin + 2
+        if body[begin + 1] & _MORE_OR_NEGATIVE:
+            timestamp, delta_at = read_varint(body, begin + 1)
+        delta, rest_at = body[delta_at] >> 1, delta_at + 1
+        if body[delta_at] & _MORE_OR_NEGATIVE:
+            delta, rest_at = read_varint(body, delta_at)
+        if delta != index or rest_at > at:
+            raise BatchError("a record's offset is wrong", record=index, delta=delta)
+        if index not in wanted:
+            continue
+        timestamp += base_timestamp
+        if log_append_time is not None:
+            timestamp = log_append_time
+        if not INT64_MIN <= timestamp <= INT64_MAX:
+            raise BatchError("a record's timestamp is wrong", record=index)
+        if new_base is None:
+            new_base = timestamp
+        if timestamp > max_timestamp:  # noqa: PLR1730 - quicker than a call of max()
+            max_timestamp = timestamp
+        since_base = timestamp - new_base
+        if 0 <= since_base < _ONE_PAIR:
+            head = body[begin : begin + 1] + LAST[since_base << 1]
+        elif INT64_MIN <= since_base <= INT64_MAX:
+            head = body[begin : begin + 1] + varint(since_base)
+        else:
+            raise FarApart("timestamps are too far apart", record=index)
+        head += varint(moved + index)
+        parts += (varint(len(head) + at - rest_at), head, body[rest_at:at])
+    return at, base_timestamp if new_base is None else new_base, max_timestamp
 
 
 _NEVER = b"\xff" * 16

@@ -38,8 +38,13 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     IndexError
         The data ends in the middle of it.
     """
-    value = shift = 0
-    for place in range(at, at + VARINT_BYTES_MAX):
+    first, second = data[at], data[at + 1] if data[at] > 127 else 0
+    if second < 128:
+        value = first & 127 | second << 7
+        return value >> 1 ^ -(value & 1), at + 1 + (first > 127)
+    value = first & 127 | (second & 127) << 7
+    shift = 14
+    for place in range(at + 2, at + VARINT_BYTES_MAX):
         byte = data[place]
         value |= (byte & 127) << shift
         if byte < 128:
