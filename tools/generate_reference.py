@@ -46,10 +46,7 @@ def cli_page() -> Iterator[str]:
     """Each command with its own help text."""
     yield "# Command line"
     yield from ("", "Every verb as `--help` prints it.")
-    settings = dict(command_line.context_settings)
-    top = click.Context(
-        command_line, info_name="heliostat", terminal_width=HELP_COLUMNS, **settings
-    )
+    top = click.Context(command_line, info_name="heliostat", terminal_width=HELP_COLUMNS)
     for context in _contexts(top):
         help_text = [line.rstrip() for line in context.get_help().rstrip().splitlines()]
         yield from ("", f"## {context.command_path}", "", "```text", *help_text, "```")

@@ -84,7 +84,7 @@ class VerbGroup(click.Group):
             formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
 
 
-@click.group("heliostat", cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("heliostat", cls=VerbGroup)
 @click.version_option(__version__, prog_name="heliostat", message="%(prog)s %(version)s")
 def root() -> None:
     r"""Mirror Kafka topics between clusters: equal offsets, each record exactly once, with proof.
