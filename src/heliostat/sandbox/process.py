@@ -39,9 +39,11 @@ class ProcessId:
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.started_at_s) > START_TIME_SLACK_S:
                 return None
-            return None if process.status() == psutil.STATUS_ZOMBIE else process
+            # A JVM's first thread is a zombie while others, and the ports, are still there.
+            ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
         except psutil.NoSuchProcess:
             return None
+        return None if ended else process
 
 
 class OwnProcess:
