@@ -20,7 +20,16 @@ import psutil
 
 from heliostat.errors import SandboxError
 
-GUARD = 'read -r word; [ "$word" = released ] || kill -KILL "-$1"'
+GUARD = """\
+read -r word
+[ "$word" = released ] && exit
+kill -KILL "-$1"
+tries=0
+while kill -0 "-$1" 2>/dev/null && [ $tries -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+rm -rf -- "$2"
+rmdir -- "${2%/*}"
+"""
+"""Of the owner that was killed nothing stays: its folder goes, and the cluster's when empty."""
 START_TIME_SLACK_S = 1.0
 """psutil counts start times from the boot time, which drifts when the wall clock is set."""
 LOOK_S = 0.02
@@ -73,7 +82,9 @@ class OwnProcess:
     def start(
         cls, command: Sequence[str], *, output: Path, folder: Path, dies_with_owner: bool
     ) -> OwnProcess:
-        """Start `command`; what it prints goes to the end of `output`.
+        """Start `command` in its own `folder`; what it prints goes to the end of `output`.
+
+        With `dies_with_owner` the process ends and the folder is deleted when this process is gone.
 
         Raises
         ------
@@ -92,7 +103,7 @@ class OwnProcess:
                 )
             except OSError as error:
                 raise SandboxError("a process can't be started", command=command[0]) from error
-        guard = _guard(child.pid) if dies_with_owner else None
+        guard = _guard(child.pid, folder) if dies_with_owner else None
         try:
             started_at_s = psutil.Process(child.pid).create_time()
         except psutil.NoSuchProcess:  # ended already; not reaped, so the pid is still its own
@@ -139,10 +150,10 @@ class OwnProcess:
         guard.wait()
 
 
-def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """Start the shell that kills the process group of `pid` when this process is gone."""
+def _guard(pid: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start the shell that ends the process group of `pid` when this process is gone."""
     return subprocess.Popen(
-        ["/bin/sh", "-c", GUARD, "guard", str(pid)],
+        ["/bin/sh", "-c", GUARD, "guard", str(pid), str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

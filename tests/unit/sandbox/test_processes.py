@@ -19,8 +19,10 @@ from pathlib import Path
 from heliostat.sandbox.process import OwnProcess
 made = []
 def start():
-    made.append(OwnProcess.start(["sleep", "300"], output=Path(sys.argv[1]), folder=Path("/"),
-                                 dies_with_owner=True))
+    output, folder = Path(sys.argv[1]), Path(sys.argv[3])
+    made.append(
+        OwnProcess.start(["sleep", "300"], output=output, folder=folder, dies_with_owner=True)
+    )
 thread = threading.Thread(target=start)  # one that ends before its process
 thread.start()
 thread.join()
@@ -42,8 +44,11 @@ def started(tmp_path: Path, *, dies_with_owner: bool = True) -> OwnProcess:
 
 @pytest.mark.parametrize("word", ["keep", "let go"])
 def test_it_dies_with_its_owner_unless_let_go(tmp_path, word):
+    folder = tmp_path / "cluster" / "broker"
+    folder.mkdir(parents=True)
+    (folder / "data").write_text("x")
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path / "out"), word],
+        [sys.executable, "-c", OWNER, str(tmp_path / "out"), word, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -56,9 +61,11 @@ def test_it_dies_with_its_owner_unless_let_go(tmp_path, word):
         owner.wait()
         if word == "keep":
             until(lambda: process.find() is None, "the process to end with its owner", 10)
+            until(lambda: not folder.parent.exists(), "its folder to be deleted", 10)
         else:
             with pytest.raises(psutil.TimeoutExpired):
                 psutil.Process(process.pid).wait(0.3)
+            assert (folder / "data").exists()
     finally:
         owner.stdin.close()
         owner.stdout.close()
