@@ -22,6 +22,10 @@ WINDOW_S = 5.0
 """Rates are averages over about so long."""
 LOOK_BACK_MS = 15_000
 LOOK_FURTHER_BACK_MS = 3_600_000
+BACKLOG_S = 60.0
+"""A minute: about how long a packing of lanes stays as it is."""
+RECORD_BYTES_GUESS = 500
+"""Of a partition of which nothing was copied yet."""
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are old news."""
 
@@ -153,18 +157,22 @@ class StatusBoard:
         )
 
     def load(self) -> dict[TopicPartition, float]:
-        """Bytes a second by source partition, over the last few seconds."""
+        """Load by source partition, for packing lanes, in bytes a second.
+
+        What was copied lately, and what lags as if it had to be copied within `BACKLOG_S`.
+        """
         loads: dict[TopicPartition, float] = {}
         for heard in self._lanes.values():
             report, at_ms = heard.newest
             earlier = heard.earlier()
-            if earlier is None or earlier[0].round_number != report.round_number:
-                continue
-            before = {item.source: item.bytes for item in earlier[0].partitions}
-            seconds = max(0.001, (at_ms - earlier[1]) / 1000)
+            is_same_round = earlier is not None and earlier[0].round_number == report.round_number
+            before = {item.source: item.bytes for item in earlier[0].partitions} if earlier else {}
+            seconds = max(0.001, (at_ms - earlier[1]) / 1000) if earlier else 1.0
             for item in report.partitions:
-                sent = item.bytes - before.get(item.source, item.bytes)
-                loads[item.source] = max(0, sent) / seconds
+                sent = item.bytes - before.get(item.source, item.bytes) if is_same_round else 0
+                record_bytes = item.bytes / item.records if item.records else RECORD_BYTES_GUESS
+                backlog = _lag_records(item) * record_bytes / BACKLOG_S
+                loads[item.source] = max(0, sent) / seconds + backlog
         return loads
 
     def _state(self, now_ms: int) -> str:

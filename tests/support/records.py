@@ -1,0 +1,105 @@
+"""Records of every shape, written to real topics as raw batches of our choosing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from kafka import KafkaProducer
+
+from heliostat.clusters.wire import produce
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.primitives import request_header
+from heliostat.names import PartitionId, TopicName
+
+Headers = Sequence[tuple[str, bytes | None]]
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One record; a timestamp of -1 is written as it is."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers = field(default=())
+
+
+def odd_records(rng: random.Random, count: int, *, now_ms: int | None = None) -> list[Sample]:
+    """Null and empty keys and values, repeated and null headers, backward and odd timestamps."""
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    found: list[Sample] = []
+    for number in range(count):
+        key = rng.choice([None, b"", b"k%d" % (number % 7), rng.randbytes(20)])
+        value = rng.choice([None, b"", b"v%d" % number, rng.randbytes(rng.randrange(1, 400))])
+        headers = rng.choice(
+            [(), (("a", b"1"),), (("a", b"1"), ("a", b"2"), ("b", None)), (("", b""),)]
+        )
+        at_ms = now_ms + rng.randrange(-100_000, 1000)
+        found.append(Sample(key, value, rng.choice([at_ms, at_ms, 0]), headers))
+    return found
+
+
+def encode(samples: Sequence[Sample], codec: int = NONE) -> bytes:
+    """One batch."""
+    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 30)
+    for delta, item in enumerate(samples):
+        builder.append(delta, item.timestamp_ms, item.key, item.value, list(item.headers))
+    return bytes(builder.build())
+
+
+def write_batches(
+    bootstrap: str, topic: str, batches: Sequence[bytes], *, partition: int = 0
+) -> None:
+    """Append each as a batch of its own, in order."""
+    wire = WireCluster(bootstrap, DialSettings())
+    name = TopicName(topic)
+    leaders = wire.metadata([name])[name]
+    broker = leaders.partitions[PartitionId(partition)].broker
+    version = wire.produce_version(broker)
+    connection = wire.open_data(broker)
+    try:
+        for data in batches:
+            item = produce.ProducePartition(topic, leaders.topic_id, partition, [data], len(data))
+            body = produce.encode_produce(version, [item], timeout_ms=20_000)
+            number = connection.next_correlation_id()
+            header = request_header(produce.API_KEY, version, number, "test", flexible=True)
+            connection.send([header, *body])
+            answers, _ = produce.decode_produce(version, connection.receive(30).buffer, 4)
+            assert answers[0].error == 0, (answers[0].error, answers[0].message)
+    finally:
+        connection.close()
+        wire.close()
+
+
+def split(samples: Sequence[Sample], rng: random.Random) -> list[list[Sample]]:
+    """Cut into batches as producers might: many of one record, some of many."""
+    cut: list[list[Sample]] = []
+    at = 0
+    while at < len(samples):
+        size = rng.choice([1, 1, 1, 2, 10, 100])
+        cut.append(list(samples[at : at + size]))
+        at += size
+    return cut
+
+
+def write_transaction(bootstrap: str, topic: str, records: int, *, commit: bool) -> None:
+    """One transaction of some records by a real transactional producer."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap.split(","), transactional_id=f"tx-{topic}", acks="all"
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    for number in range(records):
+        producer.send(topic, key=b"k", value=b"tx%d" % number, partition=0)
+    producer.flush()
+    if commit:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+    producer.close()
