@@ -188,7 +188,7 @@ class Demo:
         )
         for line in report.lines():
             click.echo(line)
-        return 0 if report.is_clean else EXIT_DIFFERENCE
+        return 0 if report.is_clean and report.records > 0 else EXIT_DIFFERENCE
 
 
 class Surprise:

@@ -59,6 +59,11 @@ class RecentRecords:
         if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_EXISTS:
             raise answer
 
+    def exists(self) -> bool:
+        """Whether the topic is there: a link that never ran has none."""
+        with ClusterAdmin(self._bootstrap, "heliostat-status") as admin:
+            return admin.describe_topics([self.topic])[self.topic].error is None
+
     def seek(self, from_ms: int) -> None:
         """Begin with the first record written at or after `from_ms`."""
         from kafka import TopicPartition

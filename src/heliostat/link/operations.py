@@ -125,6 +125,7 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
         progress = RecentRecords(config.clusters[link.target].bootstrap, progress_topic(name))
         with closing(progress):
             reader = StatusReader(name, progress)
-            reader.begin(now_ms)
+            if progress.exists():
+                reader.begin(now_ms)
             statuses.append(reader.board.status(now_ms))
     return statuses

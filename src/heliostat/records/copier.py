@@ -319,7 +319,14 @@ class Copier:
             item.fetch_failed(event.error, "", now_s, now_ms)
             self._leaders_stale |= KAFKA_ERRORS.get(event.error, KAFKA_ERRORS[-1]).stale_metadata
             return
-        item.fetched(event.buffer, event.start, event.end, event.high_watermark, now_ms)
+        item.fetched(
+            event.buffer,
+            event.start,
+            event.end,
+            high_watermark=event.high_watermark,
+            now_s=now_s,
+            now_ms=now_ms,
+        )
         if item.queue:
             self._mark_sendable(item)
 

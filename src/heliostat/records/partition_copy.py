@@ -19,7 +19,7 @@ from heliostat.errors import KAFKA_ERRORS, Append, Verdict
 from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarriedBatch, CarrySettings, Stop, carry
+from heliostat.records.carry import CarriedBatch, CarrySettings, Stop, StopReason, carry
 from heliostat.records.lane import CopySettings, PartitionReport, PartitionSpec, PartitionState
 from heliostat.records.network import LogRange, Problem, Send, Want
 from heliostat.records.padding import padding_batches
@@ -215,7 +215,14 @@ class PartitionCopy:
         return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes)
 
     def fetched(
-        self, buffer: bytearray, start: int, end: int, high_watermark: int, now_ms: int
+        self,
+        buffer: bytearray,
+        start: int,
+        end: int,
+        *,
+        high_watermark: int,
+        now_s: float,
+        now_ms: int,
     ) -> None:
         """Take the batches of an answer without error."""
         self.source_end = high_watermark
@@ -233,8 +240,19 @@ class PartitionCopy:
             # Bytes came, but no whole batch: it is larger than we asked for.
             self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
         self.fetch_offset = outcome.next_offset
-        self._stop = outcome.stop
+        if outcome.stop is not None and not self._is_passing(outcome.stop, now_s, now_ms):
+            self._stop = outcome.stop
         self._settle(now_ms)
+
+    def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
+        """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
+        if stop.reason is not StopReason.CORRUPT:
+            return False
+        self._corrupt = _counted(self._corrupt, stop.offset)
+        if self._corrupt[1] >= CORRUPT_TRIES_MAX:
+            return False
+        self._retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
+        return True
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
