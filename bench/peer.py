@@ -89,10 +89,14 @@ CANDIDATES: dict[str, dict[str, str]] = {
 """What `--tune` tries, by name. Five in flight are with idempotence, so that order is kept."""
 
 TUNED: dict[str, str] = {
-    "bulk": "2 tasks, 5 in flight, no syncs",
-    "tiny": "2 tasks, 5 in flight, no syncs",
+    "bulk": "2 tasks, 5 in flight",
+    "tiny": "2 tasks, 5 in flight",
 }
-"""The best candidate by scenario."""
+"""The best candidate by scenario that still lets offsets be translated, which a mirror is for.
+
+Without offset syncs MirrorMaker 2 is up to 1.4 times as fast (`--tune`), and no consumer can be
+moved.
+"""
 
 
 def target_topic(topic: str) -> str:

@@ -140,6 +140,13 @@ class LaneSet:
             for thread in self._threads.values():
                 thread.join(CANCEL_WITHIN_S)
 
+    def renew(self, lasts_s: float) -> None:
+        """Announce that this driver still owns the link, rounds or not, for so many seconds."""
+        with self._changed:
+            if self._stopping:
+                return
+        self._cover(self._clock.wall_ms() + int(lasts_s * 1000))
+
     def _await_end(self, lanes: list[LaneId]) -> None:
         """Wait until no round of `lanes` runs; cancel the jobs of those that do not end."""
         if self._wait_until_idle(lanes, END_WITHIN_S):

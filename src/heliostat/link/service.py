@@ -23,6 +23,9 @@ from heliostat.ops.events import Events
 from heliostat.records.lane import CopySettings, LaneSpec
 
 TELL_EVERY_S = 1.0
+OWN_EVERY_S = 2.0
+OWN_LASTS_S = 6.0
+"""A link without rounds has an owner all the same: renewed in time, believed for so long."""
 WAIT_STEP_S = 0.2
 LOOP_STOP_S = 20.0
 EXPIRATION_KEY = "producer.id.expiration.ms"
@@ -99,7 +102,7 @@ class LinkService:
             self._state.put_producer(producer_id)
         generations = self._state.read_generations()
         self._known = Known(stored.mirrors, stored.starts)
-        self._lanes = LaneSet(
+        lanes = self._lanes = LaneSet(
             self._template(producer_id, _expiration_s(target)),
             self._runner,
             announce=self._state.announce,
@@ -113,7 +116,7 @@ class LinkService:
             source=source,
             target=target,
             state=self._state,
-            lanes=self._lanes,
+            lanes=lanes,
             lane_count=self._lane_count,
             events=self._events,
             claimed=self._claimed,
@@ -124,6 +127,7 @@ class LinkService:
                 self.link.topics.refresh_interval_s,
                 lambda: turn.run(self._known, self._load()),
             ),
+            self._loop("ownership", OWN_EVERY_S, lambda: lanes.renew(OWN_LASTS_S)),
             self._loop("report", TELL_EVERY_S, lambda: self._state.put_driver(self._report())),
         ]
         for loop in self._loops:

@@ -40,7 +40,7 @@ from heliostat.records.varints import (
 
 JOIN_RECORDS_MAX = 65_536
 """Of one joined batch: bounds the tables below; enough for 1 MiB of 16-byte records."""
-JOIN_BELOW_BYTES_MAX = 64 * 1024
+JOIN_BELOW_BYTES_MAX = 256 * 1024
 """Larger batches gain nothing by joining; bounds the tables below."""
 GROWTH_BYTES_MAX = 12
 """A record's timestamp delta may grow from 1 byte to 10, its offset delta from 1 to 3, its length
@@ -50,6 +50,8 @@ _FIELDS = struct.Struct(">qi4xBIhiqq14xi")
 max timestamp, records count."""
 _MORE_OR_NEGATIVE = 0x81
 """Bits of a varint's first byte: more bytes follow, or the number is negative."""
+_QUICK_LENGTH_MAX = PAIR_MASK >> 1
+"""Largest record whose length has two bytes."""
 _ONE_PAIR = 1 << PAIR_BITS - 1
 _TWO_PAIRS = 1 << 2 * PAIR_BITS
 """Zigzag numbers below take two look-ups at most: timestamp deltas up to 37 h."""
@@ -225,12 +227,14 @@ def _join_any(run: Run, data: bytes, below_bytes: int, joinable: frozenset[int])
         records = SourceRecords(
             body, count, timestamp, latest if bits & LOG_APPEND_TIME_BIT else None
         )
-        base, max_timestamp = encode_anew(
-            records,
-            run.parts,
-            first_delta=run.records,
-            new_base=run.base_timestamp if run.batches else None,
-        )
+        new_base = run.base_timestamp if run.batches else None
+        base = timestamp if new_base is None else new_base
+        max_timestamp = latest
+        if bits or not _encode_quick(records, run.parts, run.records, base):
+            del run.parts[mark:]
+            base, max_timestamp = encode_anew(
+                records, run.parts, first_delta=run.records, new_base=new_base
+            )
     except (TooMuch, FarApart):
         del run.parts[mark:]
         return
@@ -243,6 +247,59 @@ def _join_any(run: Run, data: bytes, below_bytes: int, joinable: frozenset[int])
     run.records += count
     run.room -= used
     run.end = end
+
+
+def _encode_quick(
+    source: SourceRecords, parts: list[bytes], first_delta: int, new_base: int
+) -> bool:
+    """Encode the common kind of records; False, with `parts` in disorder, at any other.
+
+    Common are records of less than 8 KiB that follow the base timestamp within 8 s. Twice as fast
+    as `encode_anew`, which judges whatever is not common, damage included.
+    """
+    body, count = source.body, source.count
+    lengths, offsets = _record_lengths(_QUICK_LENGTH_MAX), _offset_deltas()
+    shift = source.base_timestamp - new_base
+    at, end = 0, len(body)
+    if count * RECORD_BYTES_MIN > end:
+        return False
+    for index in range(count):
+        if at > end - RECORD_BYTES_MIN:
+            return False
+        length = body[at]
+        if length & _MORE_OR_NEGATIVE:
+            length = length & 127 | body[at + 1] << 7
+            if length & 1 or length > PAIR_MASK:
+                return False
+            at += 1
+        begin = at + 1
+        at = begin + (length >> 1)
+        since = body[begin + 1]
+        delta_at = begin + 2
+        if since & _MORE_OR_NEGATIVE:
+            since = since & 127 | body[delta_at] << 7
+            if since > PAIR_MASK:
+                return False
+            delta_at += 1
+        since = (since >> 1) + shift if not since & 1 else -1
+        old = offsets[index]
+        rest_at = delta_at + len(old)
+        if (
+            body[begin]
+            or at > end
+            or not 0 <= since < _ONE_PAIR
+            or at < rest_at + 3
+            or body[delta_at:rest_at] != old
+        ):
+            return False
+        stamp, place = LAST[since << 1], offsets[first_delta + index]
+        parts += (
+            lengths[1 + len(stamp) + len(place) + at - rest_at],
+            stamp,
+            place,
+            body[rest_at:at],
+        )
+    return at == end
 
 
 def encode_anew(
