@@ -148,7 +148,7 @@ class Demo:
         ends_at_s = float("inf") if seconds is None else now_s + seconds
         surprise_after_s = min(SURPRISE_AFTER_S, (seconds or SURPRISE_AFTER_S) / 3)
         first = now_s + surprise_after_s
-        failure = show(running, self._stop, events, first, is_live=self._is_live)
+        failure = show(running, self._stop, events, first, is_live=self._is_live, stays=False)
         if failure is None and not self._stop.is_set.is_set():
             surprise.spring()
             failure = show(running, self._stop, events, ends_at_s, is_live=self._is_live)

@@ -97,9 +97,18 @@ def run_command(
 
 
 def show(
-    running: Running, stop: StopSignal, events: Events, ends_at_s: float, *, is_live: bool
+    running: Running,
+    stop: StopSignal,
+    events: Events,
+    ends_at_s: float,
+    *,
+    is_live: bool,
+    stays: bool = True,
 ) -> BaseException | None:
-    """Show how the links fare until told to stop; why they halted, if they did."""
+    """Show how the links fare until told to stop; why they halted, if they did.
+
+    With `stays` the last picture is left on the terminal.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -121,7 +130,7 @@ def show(
                     events.info(view.plain_line(service.board.status(clock.wall_ms())))
         return failure
     console = Console()
-    with Live(console=console, auto_refresh=False, screen=False, transient=False) as live:
+    with Live(console=console, auto_refresh=False, screen=False, transient=not stays) as live:
         while goes_on() and failure is None:
             failure = running.wait(VIEW_EVERY_S / 4)
             statuses = [item.board.status(clock.wall_ms()) for item in running.services]

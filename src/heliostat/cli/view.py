@@ -137,7 +137,8 @@ def states(counts: dict[str, int]) -> Text:
 
 def count(number: float) -> str:
     """A number with thousands separators; rates below 10 with one digit."""
-    return f"{number:,.1f}" if 0 < number < 10 else f"{number:,.0f}"
+    is_small = 0 < number < 10 and number != int(number)
+    return f"{number:,.1f}" if is_small else f"{number:,.0f}"
 
 
 def size(number: float) -> str:
