@@ -34,6 +34,9 @@ APPEND_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Stays far below a broker's `socket.request.max.bytes` (100 MiB)."""
 LEADERS_EVERY_S = 0.5
 """Metadata is asked for at most so often while a partition lacks a leader."""
+LOOK_EVERY_S = 0.005
+"""Partitions in need are looked for at most so often, and at once after trouble: looking through
+all of them on every turn would cost more than the copying of a few."""
 IDLE_WAIT_S = 0.05
 """Longest wait for answers, so that retries and the deadline are seen in time."""
 FETCH_PACE_S_PER_PARTITION = 20e-6
@@ -87,6 +90,8 @@ class Copier:
         self._target_leader: dict[int, BrokerId] = {}
         self._leaders_at_s = -1e9
         self._leaders_stale = True
+        self._by_source: dict[BrokerId, list[PartitionCopy]] = {}
+        self._look_at_s = 0.0
         self._source_ends_at_s = 0.0
         self._fetch_turn: dict[BrokerId, int] = {}
         self._fetch_at_s: dict[BrokerId, float] = {}
@@ -108,7 +113,9 @@ class Copier:
     def turn(self, now_s: float) -> None:
         """One turn: look after partitions in need, send what can be sent, take answers."""
         self._find_leaders(now_s)
-        self._find_positions(now_s)
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + LOOK_EVERY_S
+            self._find_positions(now_s)
         appended = self._send_appends(now_s)
         fetched = self._send_fetches(now_s)
         self._take(self._network.wait(0.0 if appended or fetched else self._pause_s(now_s)))
@@ -148,9 +155,14 @@ class Copier:
             return
         self._source_leader = dict(leaders.source)
         self._target_leader = dict(leaders.target)
+        self._look_at_s = 0.0
         self._sendable = {}
+        self._by_source = {}
         for item in self.partitions:
             self._mark_sendable(item)
+            broker = self._source_leader.get(item.index)
+            if broker is not None:
+                self._by_source.setdefault(broker, []).append(item)
         self._leaders_stale = False
         for index, problem in leaders.problems.items():
             item = self.partitions[index]
@@ -250,19 +262,19 @@ class Copier:
             item.append_lost(send.batch, "the round's deadline passed", now_s, now_ms)
 
     def _send_fetches(self, now_s: float) -> bool:
-        brokers: dict[BrokerId, list[PartitionCopy]] = {}
-        queued = 0
-        for item in self.partitions:
-            queued += item.queued_bytes
-            broker = self._source_leader.get(item.index)
-            if broker is not None:
-                brokers.setdefault(broker, []).append(item)
+        ready = [
+            broker
+            for broker in self._by_source
+            if now_s >= self._fetch_at_s.get(broker, 0.0) and self._network.can_fetch(broker)
+        ]
+        if not ready:
+            return False
+        queued = sum(item.queued_bytes for item in self.partitions)
         if queued >= self._lane.settings.lane_queued_bytes_max:
             return False
         sent_any = False
-        for broker, items in brokers.items():
-            if now_s < self._fetch_at_s.get(broker, 0.0) or not self._network.can_fetch(broker):
-                continue
+        for broker in ready:
+            items = self._by_source[broker]
             wants = self._wants(broker, items, now_s)
             if wants:
                 for want in wants:
@@ -289,6 +301,8 @@ class Copier:
     def _take(self, events: Iterable[Event]) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         for event in events:
+            if not isinstance(event, Fetched | Appended) or event.error:
+                self._look_at_s = 0.0
             match event:
                 case Fetched():
                     self._take_fetched(event, now_s, now_ms)

@@ -8,6 +8,7 @@ place: `dial`.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import time
@@ -126,7 +127,7 @@ class Connection:
             raise self._lost("sending failed", error) from error
 
     def pump(self) -> Frame | None:
-        """Read once from a readable socket; the frame, when it is whole.
+        """Read what a readable socket has; the frame, when it is whole.
 
         Raises
         ------
@@ -149,9 +150,13 @@ class Connection:
             self._view = memoryview(self._frame)
             self._filled = 0
             self._size_filled = 0
-        self._filled += self._receive_into(self._view[self._filled :])
-        if self._filled < len(self._frame):
-            return None
+        # A socket's buffer holds a fraction of a large answer: go on while more is there, since
+        # a turn of the copier between two reads costs as much as the read.
+        while self._filled < len(self._frame):
+            got = self._receive_now(self._view[self._filled :])
+            if got == 0:
+                return None
+            self._filled += got
         frame, self._frame, self._view = self._frame, None, memoryview(b"")
         return Frame(INT32.unpack_from(frame, 0)[0], frame)
 
@@ -168,12 +173,30 @@ class Connection:
             frame = self.pump()
             if frame is not None:
                 return frame
+            self._wait_readable(max(0.0, deadline - time.monotonic()))
         raise ConnectionLost("no answer in time", broker=str(self.endpoint), timeout_s=timeout_s)
 
     def close(self) -> None:
         """Close the socket; requests in flight are ambiguous from here on."""
         with contextlib.suppress(OSError):
             self._socket.close()
+
+    def _wait_readable(self, timeout_s: float) -> None:
+        poller = select.poll()  # takes any descriptor, `select` none above 1023
+        poller.register(self._socket, select.POLLIN)
+        poller.poll(timeout_s * 1000)
+
+    def _receive_now(self, view: memoryview) -> int:
+        """Bytes that are there already; 0 where there are none."""
+        try:
+            got = self._socket.recv_into(view, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._lost("receiving failed", error) from error
+        if got == 0:
+            raise self._lost("the broker closed the connection", None)
+        return got
 
     def _receive_into(self, view: memoryview) -> int:
         try:

@@ -1,0 +1,85 @@
+"""The status put together from reports: rates, lag, problems, silence."""
+
+from __future__ import annotations
+
+from heliostat.link.status import SILENT_AFTER_S, StatusBoard
+from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.state_channel import report_to_json
+
+NOW_MS = 1_700_000_000_000
+
+
+def row(position: int, end: int, *, size: int = 0, state: PartitionState, reason: str = ""):
+    partition = TopicPartition(TopicName("t"), PartitionId(0))
+    return PartitionReport(
+        source=partition,
+        target=partition,
+        state=state,
+        position=position,
+        source_end=end,
+        records=position,
+        bytes=size,
+        last_timestamp_ms=NOW_MS - 4_000,
+        caught_up_ms=NOW_MS - 2_000,
+        since_ms=NOW_MS,
+        code="X" if reason else "",
+        reason=reason,
+    )
+
+
+def hear(board: StatusBoard, at_ms: int, item: PartitionReport, round_number: int = 0) -> None:
+    report = RoundReport(LaneId(0), 1, round_number, 0, 0, "", [item], [0, 3])
+    board.hear("lane/0", report_to_json(report, at_ms))
+
+
+def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:
+    """Given two reports five seconds apart / when asked / then rates, lag and its age."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
+    hear(board, NOW_MS, row(600, 700, size=51_000, state=PartitionState.COPYING))
+    status = board.status(NOW_MS)
+    assert (status.records_per_s, status.bytes_per_s) == (100.0, 10_000.0)
+    assert (status.lag_records, status.lag_s) == (100, 2.0)
+    assert status.state == "running"
+    assert not status.is_in_sync
+
+
+def test_a_new_round_begins_its_counters_anew_without_a_negative_rate() -> None:
+    """Given a report of the next round / when asked / then no rate is below zero."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS - 5_000, row(100, 100, size=90_000, state=PartitionState.COPYING))
+    hear(board, NOW_MS, row(110, 110, size=500, state=PartitionState.COPYING), round_number=1)
+    status = board.status(NOW_MS)
+    assert status.bytes_per_s == 100.0
+    assert status.is_in_sync
+
+
+def test_a_stopped_partition_is_a_problem_with_its_reason() -> None:
+    """Given a blocked partition / when asked / then it is named and the link not in sync."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS, row(5, 9, state=PartitionState.BLOCKED, reason="a hole"))
+    status = board.status(NOW_MS)
+    [problem] = status.problems
+    assert (problem.state, problem.reason, problem.position) == ("blocked", "a hole", 5)
+    assert not status.is_in_sync
+
+
+def test_silence_is_told() -> None:
+    """Given no report for long / when asked / then silent, and its rates are not shown."""
+    board = StatusBoard(LinkName("l"))
+    assert board.status(NOW_MS).state == "unknown"
+    hear(board, NOW_MS - 5_000, row(0, 9, state=PartitionState.COPYING))
+    hear(board, NOW_MS, row(9, 9, size=900, state=PartitionState.COPYING))
+    late_ms = NOW_MS + int(SILENT_AFTER_S * 1000) + 1
+    status = board.status(late_ms)
+    assert (status.state, status.records_per_s) == ("silent", 0)
+
+
+def test_a_driver_that_stopped_says_so() -> None:
+    """Given the driver's last word / when asked / then stopped."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS, row(9, 9, state=PartitionState.COPYING))
+    board.hear("driver", {"state": "stopped", "at_ms": NOW_MS, "refused": {"x": "why"}})
+    status = board.status(NOW_MS)
+    assert (status.state, status.refused) == ("stopped", {"x": "why"})

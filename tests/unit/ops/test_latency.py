@@ -1,0 +1,33 @@
+"""Latency histograms: percentiles within a bucket's width, whatever they were merged from."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliostat.ops.latency import BUCKETS_PER_DOUBLING, LatencyHistogram
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.floats(0.01, 1.0))
+def test_a_percentile_is_the_true_one_within_a_bucket(values: list[float], part: float) -> None:
+    """Given any latencies / when asked for a percentile / then at most one bucket above it."""
+    one, other = LatencyHistogram(), LatencyHistogram()
+    for index, value in enumerate(values):
+        (one if index % 2 else other).add(value, 1)
+    merged = LatencyHistogram(one.compact())
+    merged.merge(other.compact())
+    true = sorted(values)[math.ceil(part * len(values)) - 1]
+    found = merged.percentile_ms(part)
+    assert found is not None
+    ratio = 2 ** (1 / BUCKETS_PER_DOUBLING)
+    assert (1 + true) / 1.000001 <= 1 + found <= (1 + true) * ratio * 1.000001
+
+
+def test_nothing_copied_has_no_percentile_and_clocks_apart_count_as_zero() -> None:
+    """Given nothing, then a negative latency / when asked / then None, then the first bucket."""
+    histogram = LatencyHistogram()
+    assert histogram.percentile_ms(0.5) is None
+    histogram.add(-50, 3)
+    assert histogram.compact() == [3]
