@@ -253,6 +253,7 @@ def test_status_plan_and_stop_of_a_synced_pair(cluster_pair: ClusterPair, tmp_pa
         plan = command(config, "plan")
         assert plan.returncode == 0, plan.stdout + plan.stderr
         began_s = time.monotonic()
-        assert link.stop() == 0
+        assert link.stop(signal.SIGINT) == 0, link.text()[-2000:]
+        assert "round failed" not in link.text()
         assert time.monotonic() - began_s < 20
         assert json.loads(command(config, "status", "--json").stdout)[0]["state"] == "stopped"

@@ -87,9 +87,12 @@ class RunningLink:
         gone, alive = psutil.wait_procs(rest, timeout=20)
         assert not alive, f"processes outlive their driver: {alive} (gone: {len(gone)})"
 
-    def stop(self, within_s: float = 30.0) -> int:
-        """SIGTERM; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
+    def stop(self, by: signal.Signals = signal.SIGTERM, within_s: float = 30.0) -> int:
+        """SIGTERM, or as Ctrl-C does SIGINT to the whole group; the exit code."""
+        if by is signal.SIGINT:
+            os.killpg(self.process.pid, by)
+        else:
+            self.process.send_signal(by)
         return self.process.wait(within_s)
 
     def kill_all(self) -> None:

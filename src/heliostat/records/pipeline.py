@@ -8,7 +8,9 @@ come back are the report. See docs/adr/0002 for why not Structured Streaming.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +74,11 @@ class SparkRounds:
         builder = SparkSession.builder.appName(app_name).master(master)
         for key, value in settings.items():
             builder = builder.config(key, value)
+        caught = signal.getsignal(signal.SIGINT)
         self.session: SparkSession = builder.getOrCreate()
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
+            signal.signal(signal.SIGINT, caught)
         self.session.sparkContext.setLogLevel("OFF")
 
     @property
