@@ -13,6 +13,9 @@ from heliostat.names import BrokerId, Endpoint
 from heliostat.sandbox.process import OwnProcess
 from heliostat.sandbox.protocol import ask_metadata
 
+PAUSE_TIMEOUT_S = 5.0
+"""Threads stop within milliseconds, but for one that waits for the disk."""
+
 MAIN_CLASS = "kafka.Kafka"
 READY_TIMEOUT_S = 60.0
 """Measured 3 to 5 s on two cores; several brokers at once on a busy machine take a multiple."""
@@ -173,9 +176,15 @@ class Broker:
         self.start(timeout_s)
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing answers."""
-        if self._process is not None:
-            self._process.signal(signal.SIGSTOP)
+        """Freeze it (SIGSTOP): connections stay open and nothing answers when this returns."""
+        if self._process is None:
+            return
+        self._process.signal(signal.SIGSTOP)
+        deadline_s = time.monotonic() + PAUSE_TIMEOUT_S
+        while not _is_frozen(self.pid):  # each thread stops on its own, and may answer until then
+            if time.monotonic() > deadline_s:
+                raise SandboxError("a broker does not stop at SIGSTOP", pid=self.pid)
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""
@@ -235,3 +244,9 @@ class Broker:
                 lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
                 return "\n".join(["", *lines[-LOG_TAIL_LINES:]])
         return "(no log)"
+
+
+def _is_frozen(pid: int) -> bool:
+    """Whether all threads of a process are stopped (proc(5): the state behind the name)."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(") ")[2].startswith("T") for stat in stats)
