@@ -156,7 +156,7 @@ class BrokerError(HeliostatError):
         hint: str | None = None,
         **context: object,
     ) -> None:
-        known = KAFKA_ERRORS.get(kafka_code, KAFKA_ERRORS[-1])
+        known = kafka_error(kafka_code)
         context = {"kafka_error": f"{known.name}({kafka_code})", **context}
         super().__init__(text, hint=hint or known.hint, **context)
         self.kafka_code = kafka_code
@@ -166,7 +166,7 @@ class BrokerError(HeliostatError):
     @property
     def kafka(self) -> KafkaErrorKind:
         """What we know of this error."""
-        return KAFKA_ERRORS.get(self.kafka_code, KAFKA_ERRORS[-1])
+        return kafka_error(self.kafka_code)
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
@@ -272,3 +272,8 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     100: KafkaErrorKind("UNKNOWN_TOPIC_ID", _RETRY, stale_metadata=True),
     103: KafkaErrorKind("INCONSISTENT_TOPIC_ID", _RETRY, stale_metadata=True),
 }
+
+
+def kafka_error(code: int) -> KafkaErrorKind:
+    """What we know of a broker's error code; one we do not know is an unknown server error."""
+    return KAFKA_ERRORS.get(code, KAFKA_ERRORS[-1])

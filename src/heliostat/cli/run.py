@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
 
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_DIFFERENCE, EXIT_HALTED = 0, 1, 3
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
-
-_config_option = click.option(
-    "--config",
-    "-c",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="heliostat.yaml",
-    show_default=True,
-    help="The configuration file.",
-)
-_link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
 
 
 class StopSignal:
@@ -55,8 +45,8 @@ class StopSignal:
 
 
 @click.command("run")
-@_config_option
-@_link_option
+@config_option
+@link_option
 @click.option("--plain", is_flag=True, help="Lines instead of the live view, also on a terminal.")
 @click.option("--seconds", type=float, default=None, help="Stop by itself after so long.")
 def run_command(
@@ -139,9 +129,9 @@ def show(
 
 
 @click.command("status")
-@_config_option
-@_link_option
-@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+@config_option
+@link_option
+@json_option
 def status_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
     r"""Show how links fare, read from their state topics on the target: from any machine.
 

@@ -8,28 +8,17 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.link.operations import TopicPreview, links_of, plan_link, preview_topics
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 
-_config_option = click.option(
-    "--config",
-    "-c",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="heliostat.yaml",
-    show_default=True,
-    help="The configuration file.",
-)
-_link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
-_json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
-
 
 @click.command("topics")
-@_config_option
-@_link_option
-@_json_option
+@config_option
+@link_option
+@json_option
 def topics_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
     r"""Preview which topics are mirrored, why, why not, and under which name.
 
@@ -59,9 +48,9 @@ def _preview_line(row: TopicPreview, width: int) -> str:
 
 
 @click.command("plan")
-@_config_option
-@_link_option
-@_json_option
+@config_option
+@link_option
+@json_option
 @click.pass_context
 def plan_command(
     context: click.Context, config_file: Path, link_name: str | None, as_json: bool

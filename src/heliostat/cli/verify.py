@@ -8,12 +8,11 @@ from pathlib import Path
 
 import click
 
-from heliostat.clusters.admin import ClusterAdmin
+from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
 from heliostat.link.operations import link_statuses, links_of, preview_topics
-from heliostat.link.state import progress_topic
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify.ranges import RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 
@@ -21,18 +20,10 @@ EXIT_CLEAN, EXIT_DIFFERENCE = 0, 1
 
 
 @click.command("verify")
-@click.option(
-    "--config",
-    "-c",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="heliostat.yaml",
-    show_default=True,
-    help="The configuration file.",
-)
-@click.option("--link", "link_name", metavar="NAME", help="Only this link.")
+@config_option
+@link_option
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this source topic.")
-@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+@json_option
 @click.option("--from", "start", type=click.IntRange(min=0), help="First offset.")
 @click.option("--until", type=click.IntRange(min=0), help="End offset, not included.")
 @click.option(
@@ -110,10 +101,6 @@ def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[To
 
 def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
     """Partitions that the link says it does not copy, and why; none if it has never run."""
-    progress = progress_topic(LinkName(link.name))
-    with ClusterAdmin(config.clusters[link.target].bootstrap) as admin:
-        if progress not in admin.describe_topics():
-            return {}
     [status] = link_statuses(config, link.name)
     return {
         TopicPartition(TopicName(one.source), PartitionId(one.partition)): (

@@ -18,7 +18,7 @@ from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
 from heliostat.link.state import LinkState, Owner, Stored, control_topic, progress_topic
 from heliostat.link.status import StatusBoard
-from heliostat.names import LaneId, LinkName, ProducerId, TopicPartition
+from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
 from heliostat.records.lane import CopySettings, LaneSpec
 
@@ -74,7 +74,6 @@ class LinkService:
         self._events = events
         self._instance = Owner.new_instance()
         self._state = LinkState(link, self._target_config)
-        self._halted = threading.Event()
         self._stopping = threading.Event()
         self._lanes: LaneSet | None = None
         self._loops: list[Loop] = []
@@ -125,7 +124,7 @@ class LinkService:
             self._loop(
                 "refresh",
                 self.link.topics.refresh_interval_s,
-                lambda: turn.run(self._known, self._load()),
+                lambda: turn.run(self._known, self.board.load()),
             ),
             self._loop("ownership", OWN_EVERY_S, lambda: lanes.renew(OWN_LASTS_S)),
             self._loop("report", TELL_EVERY_S, lambda: self._state.put_driver(self._report())),
@@ -147,10 +146,6 @@ class LinkService:
         self._state.close()
         for admin in self._admins:
             admin.close()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for a halt; whether there was one."""
-        return self._halted.wait(timeout_s)
 
     def _own(self) -> Stored:
         """Wait for a predecessor's last deadline, then take over."""
@@ -200,10 +195,6 @@ class LinkService:
             ),
         )
 
-    def _load(self) -> dict[TopicPartition, float]:
-        """Bytes a second by partition, as the lanes reported them."""
-        return self.board.load()
-
     def _report(self) -> dict[str, object]:
         now_ms = self._clock.wall_ms()
         lanes = self._lanes
@@ -246,7 +237,6 @@ class LinkService:
 
     def _halt(self, error: BaseException) -> None:
         self.failure = error
-        self._halted.set()
 
 
 def _expiration_s(target: ClusterAdmin) -> float:

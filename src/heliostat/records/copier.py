@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from heliostat.clock import Clock
-from heliostat.errors import KAFKA_ERRORS, ConnectionLost
+from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
@@ -331,7 +331,7 @@ class Copier:
             return
         if event.error:
             item.fetch_failed(event.error, "", now_s, now_ms)
-            self._leaders_stale |= KAFKA_ERRORS.get(event.error, KAFKA_ERRORS[-1]).stale_metadata
+            self._leaders_stale |= kafka_error(event.error).stale_metadata
             return
         item.fetched(
             event.buffer,
@@ -349,7 +349,7 @@ class Copier:
         item = self.partitions[send.index]
         if event.error:
             item.append_failed(send.batch, event.error, event.message, now_s, now_ms)
-            self._leaders_stale |= KAFKA_ERRORS.get(event.error, KAFKA_ERRORS[-1]).stale_metadata
+            self._leaders_stale |= kafka_error(event.error).stale_metadata
         elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
             self.latency.add(now_ms - send.batch.max_timestamp, send.batch.records)
         self._mark_sendable(item)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from enum import Enum
 
-from heliostat.errors import KAFKA_ERRORS, Append, Verdict
+from heliostat.errors import Append, Verdict, kafka_error
 from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.records.batch import Codec
@@ -259,7 +259,7 @@ class PartitionCopy:
         if error == OFFSET_OUT_OF_RANGE:
             self.needs_source_range = True
             return
-        kind = KAFKA_ERRORS.get(error, KAFKA_ERRORS[-1])
+        kind = kafka_error(error)
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
@@ -352,7 +352,7 @@ class PartitionCopy:
         """An append was refused with Kafka's `error`."""
         if not self._answered(batch):
             return  # follows from the first failure: the sequence has a hole now
-        kind = KAFKA_ERRORS.get(error, KAFKA_ERRORS[-1])
+        kind = kafka_error(error)
         if error == OUT_OF_ORDER:
             self._refused = _counted(self._refused, batch.base_offset)
         elif error == STALE_EPOCH:

@@ -80,7 +80,7 @@ class StateChannel:
         return self._superseded
 
     def publish(self, report: RoundReport) -> None:
-        """Write `report` to the progress topic if the last one is a second old.
+        """Write `report` to the progress topic; the next one is due a second later.
 
         Raises
         ------
@@ -88,8 +88,6 @@ class StateChannel:
             The progress topic could not be written for `SILENT_S_MAX`.
         """
         now_s = self._monotonic_s()
-        if now_s < self._next_report_s and not report.ended_by:
-            return
         self._next_report_s = now_s + self._lane.settings.report_interval_s
         try:
             self._write_progress(report)
@@ -100,7 +98,7 @@ class StateChannel:
                 raise
 
     def due(self) -> bool:
-        """Whether `publish` would write now: making a report costs something."""
+        """Whether a report is wanted now: making one costs something."""
         return self._monotonic_s() >= self._next_report_s
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from heliostat.clusters.wire.primitives import (
     compact_string,
-    read_compact_string,
+    read_topic,
     read_uvarint,
     skip_tagged_fields,
     uvarint,
@@ -126,13 +126,7 @@ def _partitions(version: int, buffer: bytearray, at: int) -> Iterator[FetchedPar
     try:
         topics, at = read_uvarint(buffer, at)
         for _ in range(topics - 1):
-            topic: str | TopicId
-            if version >= BY_ID_FROM:
-                topic = TopicId(bytes=bytes(buffer[at : at + 16]))
-                at += 16
-            else:
-                name, at = read_compact_string(buffer, at)
-                topic = name or ""
+            topic, at = read_topic(buffer, at, by_id=version >= BY_ID_FROM)
             count, at = read_uvarint(buffer, at)
             for _ in range(count - 1):
                 fetched, at = _partition(topic, buffer, at)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import struct
 
+from heliostat.names import TopicId
+
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
@@ -54,6 +56,14 @@ def read_compact_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
         return None, at
     end = at + length - 1
     return bytes(buffer[at:end]).decode(), end
+
+
+def read_topic(buffer: Buffer, at: int, *, by_id: bool) -> tuple[str | TopicId, int]:
+    """A topic as an answer names it at `at`: by its id (KIP-516), or by its name."""
+    if by_id:
+        return TopicId(bytes=bytes(buffer[at : at + 16])), at + 16
+    name, at = read_compact_string(buffer, at)
+    return name or "", at
 
 
 def skip_tagged_fields(buffer: Buffer, at: int) -> int:
