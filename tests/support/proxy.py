@@ -1,0 +1,343 @@
+"""A frame-aware proxy in front of one broker: cuts, delays, throttles, swallows, counts.
+
+The broker advertises the proxy's address, so that every client of it comes through here::
+
+    proxy = FaultProxy()
+    cluster = Cluster.start("target", settings=proxy.settings)
+    with proxy.serving(cluster.brokers[0].endpoint): ...
+
+What it knows of Kafka: a frame begins with its size; a request goes on with API key, version and
+correlation id; a broker answers each connection's requests in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
+
+from heliostat.names import Endpoint
+from heliostat.sandbox.ports import LOOPBACK, free_ports
+
+PRODUCE, FETCH = 0, 1
+HEAD_BYTES = 8 * 1024
+"""Read of a frame before it is passed on: topics stand near the front."""
+CHUNK_BYTES = 64 * 1024
+QUEUED_CHUNKS_MAX = 64
+"""On their way in one direction of a connection: 4 MiB, as a long link holds."""
+START_WITHIN_S = 10.0
+_SIZE = struct.Struct(">i")
+_API_KEY = struct.Struct(">h")
+
+
+class Where(Enum):
+    """At which byte a connection is cut."""
+
+    REQUEST_SIZE = "in the request's size field"
+    REQUEST_HEADER = "in the request's header"
+    REQUEST_BODY = "in the request's body"
+    REQUEST_SENT = "after the whole request"
+    ANSWER_SIZE = "in the answer's size field"
+    ANSWER_HEADER = "in the answer's header"
+    ANSWER_BODY = "in the answer's body"
+    ANSWER_LOST = "before the answer, which the broker has sent"
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the answer never comes into being, or is never waited for."""
+        return self.name.startswith("REQUEST")
+
+    def kept_of(self, frame_bytes: int) -> int:
+        """How many bytes of a frame, its size field first, still pass."""
+        kept = {
+            Where.REQUEST_SIZE: 2,
+            Where.REQUEST_HEADER: 4 + 5,  # in the correlation id, behind API key and version
+            Where.REQUEST_SENT: frame_bytes,
+            Where.ANSWER_LOST: 0,
+            Where.ANSWER_SIZE: 2,
+            Where.ANSWER_HEADER: 4 + 2,  # in the correlation id
+        }
+        return kept.get(self, 4 + (frame_bytes - 4) // 2)
+
+
+@dataclass(slots=True)
+class Cut:
+    """One cut to come: the next request with `api_key` that holds one of `about` near its front."""
+
+    api_key: int
+    where: Where
+    about: tuple[bytes, ...] = ()
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def fits(self, head: bytes) -> bool:
+        """Whether a request that begins with `head` (behind its size) is meant."""
+        if _API_KEY.unpack_from(head)[0] != self.api_key:
+            return False
+        return not self.about or any(word in head for word in self.about)
+
+
+class _Severed(Exception):
+    """No error: ends a connection's tasks at a cut."""
+
+
+class FaultProxy:
+    """Listens on a port of its own; faults are set from any thread and hold until taken back.
+
+    `counts` says what happened: `connections`, `requests <api key>`, `refused`, and each cut by
+    its name.
+    """
+
+    def __init__(self) -> None:
+        self.port = free_ports(1)[0]
+        self.counts: Counter[str] = Counter()
+        self.latency_s = 0.0
+        """Each chunk comes so much later, in each direction."""
+        self.bytes_per_s: float | None = None
+        """Of each connection and direction; None is unlimited."""
+        self._broker: Endpoint | None = None
+        self._cuts: list[Cut] = []
+        self._lock = threading.Lock()
+        self._is_refusing = False
+        self._loop = asyncio.new_event_loop()
+        self._flowing = asyncio.Event()
+        self._connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Where clients come in, `host:port`."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of the broker behind it: what makes clients come here."""
+        return {"advertised.listeners": f"PLAINTEXT://{self.address}"}
+
+    @contextlib.contextmanager
+    def serving(self, broker: Endpoint) -> Iterator[Self]:
+        """Pass on what comes to `broker` while the block runs."""
+        self._broker = broker
+        self._thread.start()
+        try:
+            self._call(self._open())
+            yield self
+        finally:
+            self._call(self._shut())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(START_WITHIN_S)
+            self._loop.close()
+
+    # -- faults --------------------------------------------------------------------------------
+
+    def cut_next(self, api_key: int, where: Where, *about: bytes) -> Cut:
+        """Cut the connection at the next request that fits; `done` is set when it was."""
+        cut = Cut(api_key, where, about)
+        with self._lock:
+            self._cuts.append(cut)
+        return cut
+
+    def cut_all(self) -> None:
+        """Cut every connection now."""
+        self._call(self._sever_all())
+
+    def refuse(self) -> None:
+        """Cut every connection and accept none, until `accept`."""
+        self._is_refusing = True
+        self.cut_all()
+
+    def accept(self) -> None:
+        """Accept connections again."""
+        self._is_refusing = False
+
+    def hold(self) -> None:
+        """Swallow everything: connections stay open, nothing passes, until `release`."""
+        self._loop.call_soon_threadsafe(self._flowing.clear)
+
+    def release(self) -> None:
+        """Pass on again, what was held back first: as TCP does after a network was away."""
+        self._loop.call_soon_threadsafe(self._flowing.set)
+
+    def heal(self) -> None:
+        """Take back all faults."""
+        self.latency_s, self.bytes_per_s = 0.0, None
+        with self._lock:
+            self._cuts.clear()
+        self.accept()
+        self.release()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _call(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(START_WITHIN_S)
+
+    async def _open(self) -> None:
+        self._flowing.set()
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, self.port)
+
+    async def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self._sever_all()
+
+    async def _sever_all(self) -> None:
+        for connection in list(self._connections):
+            connection.sever()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_refusing or self._broker is None:
+            self.counts["refused"] += 1
+            writer.transport.abort()
+            return
+        try:
+            to_broker = await asyncio.open_connection(self._broker.host, self._broker.port)
+        except OSError:
+            self.counts["broker away"] += 1
+            writer.transport.abort()
+            return
+        self.counts["connections"] += 1
+        connection = _Connection(self, (reader, writer), to_broker)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+    def take_cut(self, head: bytes) -> Cut | None:
+        """The cut that is meant for this request, if there is one; it is used up."""
+        with self._lock:
+            for cut in self._cuts:
+                if cut.fits(head):
+                    self._cuts.remove(cut)
+                    return cut
+        return None
+
+    async def until_flowing(self) -> None:
+        """Wait while everything is held back."""
+        await self._flowing.wait()
+
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class _Connection:
+    """One client's connection and the proxy's own to the broker."""
+
+    def __init__(self, proxy: FaultProxy, client: Stream, broker: Stream) -> None:
+        self._proxy = proxy
+        self._client, self._broker = client, broker
+        self._asked: deque[Cut | None] = deque()
+        """For each request without an answer yet: how its answer is to be cut."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        """Pass frames on in both directions until one side ends or a cut comes."""
+        up: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS_MAX)
+        down: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(QUEUED_CHUNKS_MAX)
+        self._tasks = [
+            asyncio.ensure_future(self._requests(up)),
+            asyncio.ensure_future(self._answers(down)),
+            asyncio.ensure_future(self._deliver(up, self._broker[1])),
+            asyncio.ensure_future(self._deliver(down, self._client[1])),
+        ]
+        try:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.sever()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def sever(self) -> None:
+        """End both sides at once."""
+        for task in self._tasks:
+            task.cancel()
+        for _, writer in (self._client, self._broker):
+            writer.close()
+
+    async def _requests(self, queue: asyncio.Queue[tuple[float, bytes]]) -> None:
+        async for size, head in _frames(self._client[0]):
+            self._proxy.counts[f"requests {_API_KEY.unpack_from(head)[0]}"] += 1
+            cut = self._proxy.take_cut(head)
+            self._asked.append(None if cut is None or cut.where.is_request else cut)
+            rest = _chunks(self._client[0], size - len(head))
+            if cut is not None and cut.where.is_request:
+                frame = await _whole(size, head, rest)
+                await self._cut(cut, queue, self._broker[1], frame)
+            await self._put(queue, _SIZE.pack(size) + head)
+            async for chunk in rest:
+                await self._put(queue, chunk)
+
+    async def _answers(self, queue: asyncio.Queue[tuple[float, bytes]]) -> None:
+        async for size, head in _frames(self._broker[0]):
+            cut = self._asked.popleft()
+            rest = _chunks(self._broker[0], size - len(head))
+            if cut is not None:
+                frame = await _whole(size, head, rest)
+                await self._cut(cut, queue, self._client[1], frame)
+            await self._put(queue, _SIZE.pack(size) + head)
+            async for chunk in rest:
+                await self._put(queue, chunk)
+
+    async def _cut(
+        self,
+        cut: Cut,
+        queue: asyncio.Queue[tuple[float, bytes]],
+        writer: asyncio.StreamWriter,
+        frame: bytes,
+    ) -> None:
+        """Pass on the beginning of a frame, then end the connection."""
+        kept = cut.where.kept_of(len(frame))
+        if kept:
+            await self._put(queue, frame[:kept])
+        await queue.join()
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        self._proxy.counts[cut.where.name] += 1
+        cut.done.set()
+        raise _Severed
+
+    async def _put(self, queue: asyncio.Queue[tuple[float, bytes]], data: bytes) -> None:
+        await queue.put((time.monotonic() + self._proxy.latency_s, data))
+
+    async def _deliver(
+        self, queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        """Hand chunks over when they are due, no faster than is allowed."""
+        free_at_s = 0.0
+        while True:  # ends with the connection, which cancels it
+            due_s, data = await queue.get()
+            rate = self._proxy.bytes_per_s
+            if rate is not None:
+                free_at_s = max(free_at_s, time.monotonic()) + len(data) / rate
+                due_s = max(due_s, free_at_s)
+            pause_s = due_s - time.monotonic()
+            if pause_s > 0:
+                await asyncio.sleep(pause_s)
+            await self._proxy.until_flowing()
+            writer.write(data)
+            await writer.drain()
+            queue.task_done()
+
+
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, bytes]]:
+    """Size and first bytes of each frame; whoever takes it reads the rest before the next."""
+    while True:  # ends when the peer closes: IncompleteReadError
+        size = _SIZE.unpack(await reader.readexactly(4))[0]
+        yield size, await reader.readexactly(min(size, HEAD_BYTES))
+
+
+async def _whole(size: int, head: bytes, rest: AsyncIterator[bytes]) -> bytes:
+    return _SIZE.pack(size) + head + b"".join([chunk async for chunk in rest])
+
+
+async def _chunks(reader: asyncio.StreamReader, left: int) -> AsyncIterator[bytes]:
+    while left:
+        chunk = await reader.readexactly(min(left, CHUNK_BYTES))
+        left -= len(chunk)
+        yield chunk
