@@ -4,6 +4,10 @@
       ConfigError            the configuration file is refused
       Refused                an operation is refused before anything was touched
       ConnectionLost         a broker went away or did not answer in time
+        CredentialsUnreadable  a secret or certificate file can't be read where it should be
+        TokenRefused           the token endpoint gives no token
+        AuthenticationRefused  a broker refuses who we say we are
+        TlsFailed              the broker is not proved to be who it should be, or speaks no TLS
       ProtocolError          a broker's answer makes no sense
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
@@ -117,6 +121,34 @@ class ConnectionLost(HeliostatError):
 
     code = "CONNECTION_LOST"
     verdict = Verdict.RETRY
+
+
+class CredentialsUnreadable(ConnectionLost):
+    """A secret, certificate or key can't be read where the configuration says it is."""
+
+    code = "CREDENTIALS_UNREADABLE"
+    hint = "put it there, readable for this user on each machine that copies; it is read again"
+
+
+class TokenRefused(ConnectionLost):
+    """The token endpoint gives no OAUTHBEARER token."""
+
+    code = "TOKEN_REFUSED"
+    hint = "check the endpoint, client_id and client_secret; it is asked again"
+
+
+class AuthenticationRefused(ConnectionLost):
+    """A broker refuses our credentials, or they have expired; tried again, they may be renewed."""
+
+    code = "AUTHENTICATION_REFUSED"
+    hint = "check user, password or token, and the mechanism; they are read again at each try"
+
+
+class TlsFailed(ConnectionLost):
+    """No TLS connection: an untrusted certificate, another host's, or a listener without TLS."""
+
+    code = "TLS_FAILED"
+    hint = "check protocol and port, ca_file and the names in the broker's certificate"
 
 
 class ProtocolError(HeliostatError):

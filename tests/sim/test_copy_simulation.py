@@ -14,6 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from sim.partition_log import PartitionLog
 from sim.sim_network import SimClock, SimNetwork, World
 
+from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
@@ -63,8 +64,8 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
         round_number=number,
         round_s=round_s,
         expires_at_ms=world.clock.wall_ms() + int(round_s * 1000),
-        source_bootstrap="",
-        target_bootstrap="",
+        source_access=ClusterAccess(()),
+        target_access=ClusterAccess(()),
         producer_id=ProducerId(PRODUCER),
         partitions=tuple(
             PartitionSpec(

@@ -181,8 +181,8 @@ class Demo:
         ]
         report = verify_pair(
             running.spark.session,
-            ",".join(config.clusters[config.links[0].source].bootstrap),
-            ",".join(config.clusters[config.links[0].target].bootstrap),
+            config.clusters[config.links[0].source].access(),
+            config.clusters[config.links[0].target].access(),
             pairs,
             ranges=RangeSpec(is_complete=True),
         )

@@ -72,8 +72,8 @@ def verify_command(
     reports: list[VerifyReport] = [
         verify_pair(
             master or config.spark.master,
-            ",".join(config.clusters[link.source].bootstrap),
-            ",".join(config.clusters[link.target].bootstrap),
+            config.clusters[link.source].access(),
+            config.clusters[link.target].access(),
             pairs[link.name],
             ranges=ranges,
             blocked=_blocked(config, link),

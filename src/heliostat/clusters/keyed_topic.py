@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -14,7 +14,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import BrokerResponseError, KafkaError
 
+from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
+from heliostat.clusters.credentials import client_settings
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
 
@@ -48,11 +50,9 @@ class KeyedTopic:
     and `BrokerError` when they refuse.
     """
 
-    def __init__(
-        self, bootstrap: Sequence[str], topic: str, client_id: str = "heliostat-state"
-    ) -> None:
+    def __init__(self, cluster: Reachable, topic: str, client_id: str = "heliostat-state") -> None:
         self.topic = TopicName(topic)
-        self._bootstrap = list(bootstrap)
+        self._access = access_of(cluster)
         self._client_id = client_id
         self._producer: Any = None
         self._consumer: Any = None
@@ -91,7 +91,7 @@ class KeyedTopic:
         Refused
             A topic of that name is there and could not serve: not compacted, or many partitions.
         """
-        with ClusterAdmin(self._bootstrap, self._client_id) as admin:
+        with ClusterAdmin(self._access, self._client_id) as admin:
             replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
             topic = NewTopic(self.topic, 1, replicas, COMPACTED)
             answer = admin.create_topics([topic])[self.topic]
@@ -179,7 +179,7 @@ class KeyedTopic:
     def _reader(self) -> Any:
         if self._consumer is None:
             consumer = KafkaConsumer(
-                bootstrap_servers=self._bootstrap,
+                **client_settings(self._access),
                 client_id=self._client_id,
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,
@@ -196,7 +196,7 @@ class KeyedTopic:
     def _writer(self) -> Any:
         if self._producer is None:
             self._producer = KafkaProducer(
-                bootstrap_servers=self._bootstrap,
+                **client_settings(self._access),
                 client_id=self._client_id,
                 acks="all",
                 allow_auto_create_topics=False,
@@ -215,7 +215,7 @@ class KeyedTopic:
             ) from error
         except (KafkaError, OSError, RuntimeError) as error:
             raise ConnectionLost(
-                f"cannot {what} topic {self.topic} at {', '.join(self._bootstrap)}: "
+                f"cannot {what} topic {self.topic} at {self._access.addresses}: "
                 f"{type(error).__name__}: {error}"
             ) from error
 

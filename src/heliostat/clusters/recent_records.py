@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.credentials import client_settings
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicName
 
@@ -34,9 +35,9 @@ class RecentRecords:
     Every method raises `ConnectionLost` when the brokers do not answer in time.
     """
 
-    def __init__(self, bootstrap: Sequence[str], topic: str) -> None:
+    def __init__(self, cluster: Reachable, topic: str) -> None:
         self.topic = TopicName(topic)
-        self._bootstrap = list(bootstrap)
+        self._access = access_of(cluster)
         self._consumer: Any = None
 
     def ensure(self, replication_factor: int | None = None) -> None:
@@ -53,7 +54,7 @@ class RecentRecords:
             "segment.bytes": str(SEGMENT_BYTES),
             "message.timestamp.type": "CreateTime",
         }
-        with ClusterAdmin(self._bootstrap, "heliostat-state") as admin:
+        with ClusterAdmin(self._access, "heliostat-state") as admin:
             replicas = replication_factor or min(REPLICAS, len(admin.brokers()))
             answer = admin.create_topics([NewTopic(self.topic, 1, replicas, configs)])[self.topic]
         if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_EXISTS:
@@ -61,7 +62,7 @@ class RecentRecords:
 
     def exists(self) -> bool:
         """Whether the topic is there: a link that never ran has none."""
-        with ClusterAdmin(self._bootstrap, "heliostat-status") as admin:
+        with ClusterAdmin(self._access, "heliostat-status") as admin:
             return admin.describe_topics([self.topic])[self.topic].error is None
 
     def seek(self, from_ms: int) -> None:
@@ -111,7 +112,7 @@ class RecentRecords:
             from kafka import KafkaConsumer
 
             self._consumer = KafkaConsumer(
-                bootstrap_servers=self._bootstrap,
+                **client_settings(self._access),
                 client_id="heliostat-status",
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",

@@ -20,13 +20,13 @@ from heliostat.config.model import (
     LinkSettings,
     PrefixNaming,
     RecordsConfig,
-    SecurityConfig,
     SparkConfig,
     StartAt,
     StateConfig,
     TopicsConfig,
 )
 from heliostat.config.patterns import compile_pattern, is_plain_name
+from heliostat.config.security import SecurityConfig
 
 __all__ = [
     "BUILT_IN_EXCLUDE",

@@ -17,6 +17,7 @@ from typing_extensions import override
 from heliostat.config import model
 from heliostat.config.checks import cross_problems, target_problems
 from heliostat.config.model import Config
+from heliostat.config.security import SecurityConfig, is_secret, may_be_shown
 from heliostat.errors import ConfigError
 
 FILE_BYTES_MAX = 4 << 20  # bytes; thousands of links fit, a log file given by mistake does not
@@ -29,7 +30,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "lanes": model.LanesConfig,
     "state": model.StateConfig,
     "spark": model.SparkConfig,
-    "security": model.SecurityConfig,
+    "security": SecurityConfig,
     "defaults": model.LinkSettings,
 }
 _Path = tuple[str | int, ...]
@@ -122,8 +123,8 @@ def _with_environment(value: Any, env: Mapping[str, str], where: _Path, problems
         return {k: _with_environment(v, env, (*where, k), problems) for k, v in value.items()}
     if isinstance(value, list):
         return [_with_environment(v, env, (*where, i), problems) for i, v in enumerate(value)]
-    if not isinstance(value, str):
-        return value
+    if not isinstance(value, str) or is_secret(where):
+        return value  # a secret never comes into these values: its field refuses any text
 
     def look_up(match: re.Match[str]) -> str:
         if match[1] not in env:
@@ -159,7 +160,7 @@ def _worded(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:
         where = tuple(part for part in detail["loc"] if not str(part).startswith(":"))
         if where[:1] == ("links",) and _is_inherited(where, raw):
             continue  # told once, where it stands: under defaults
-        yield f"{_field(where)}: {_reason(detail, where)}{_got(detail)}"
+        yield f"{_field(where)}: {_reason(detail, where)}{_got(detail, where)}"
 
 
 def _is_inherited(where: _Path, raw: dict[str, Any]) -> bool:
@@ -196,8 +197,6 @@ def _reason(detail: ErrorDetails, where: _Path) -> str:
         reason = str(context.get("error", reason))
     elif kind == "string_pattern_mismatch":
         reason = f"must match {context.get('pattern')}"
-    elif kind == "literal_error" and where[-1:] == ("protocol",):
-        reason = "not supported yet, only PLAINTEXT is"
     return reason
 
 
@@ -214,8 +213,10 @@ def _nearest(where: _Path) -> str:
     return f", did you mean {close[0]}?" if close else ""
 
 
-def _got(detail: ErrorDetails) -> str:
-    return "" if detail["type"] == "missing" else f" (got {_shown(detail['input'])})"
+def _got(detail: ErrorDetails, where: _Path) -> str:
+    if detail["type"] == "missing" or not may_be_shown(where):
+        return ""
+    return f" (got {_shown(detail['input'])})"
 
 
 def _shown(value: Any) -> str:

@@ -9,17 +9,18 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Strict,
     Tag,
 )
 
+from heliostat.access import ClusterAccess
+from heliostat.config.frozen import Frozen
 from heliostat.config.patterns import compile_pattern
-from heliostat.names import Alias, Endpoint, LinkName
+from heliostat.config.security import SecurityConfig
+from heliostat.names import Alias, LinkName
 
 STATE_TOPIC_PREFIX = "heliostat."
 BUILT_IN_EXCLUDE: tuple[str, ...] = (
@@ -67,12 +68,6 @@ REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
 FORMAT_VARIABLES = ("topic", "source")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
-    )
 
 
 def _as_entries(value: object) -> object:
@@ -144,20 +139,14 @@ Patterns: TypeAlias = Annotated[
 ]
 Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 Texts: TypeAlias = dict[str, Text]
+_NONE: Texts = {}
 AliasName: TypeAlias = Annotated[
     Alias, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
 ]
 MegaBytes: TypeAlias = Annotated[int, Field(ge=1024, le=REQUEST_BYTES_LIMIT)]
 
 
-class SecurityConfig(_Frozen):
-    """How to talk to a cluster."""
-
-    protocol: Annotated[Literal["PLAINTEXT"], Field(title="Protocol")] = "PLAINTEXT"
-    """Only PLAINTEXT so far; SSL and SASL are refused rather than half done."""
-
-
-class ClusterConfig(_Frozen):
+class ClusterConfig(Frozen):
     """A Kafka cluster and how to reach it."""
 
     bootstrap: Annotated[
@@ -170,39 +159,37 @@ class ClusterConfig(_Frozen):
     security: Annotated[SecurityConfig, Field(title="Security")] = SecurityConfig()
     """Protocol and credentials."""
 
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """The bootstrap addresses as hosts and ports, IPv6 without its brackets."""
-        parts = (address.rpartition(":") for address in self.bootstrap)
-        return tuple(Endpoint(host.strip("[]"), int(port)) for host, _, port in parts)
+    def access(self) -> ClusterAccess:
+        """How the cluster is reached; secrets stay where they are."""
+        return ClusterAccess(self.bootstrap, self.security.access())
 
 
-class SparkConfig(_Frozen):
+class SparkConfig(Frozen):
     """The Spark that copies."""
 
     master: Annotated[str, Field(title="Master", min_length=1)] = "local[*]"
     """`local[*]`, `spark://host:port`, `yarn` or `k8s://...`."""
     task_cpus: Annotated[float, Field(title="CPUs of a task", ge=0.01, le=64)] = 0.25
     """Lanes mostly wait for the network, so that more of them than cores may run at once."""
-    conf: Annotated[Texts, Field(title="Spark settings")] = {}
+    conf: Annotated[Texts, Field(title="Spark settings")] = _NONE
     """Any Spark setting; wins over what Heliostat sets."""
 
 
-class PrefixNaming(_Frozen):
+class PrefixNaming(Frozen):
     """Target name = prefix + source name."""
 
     prefix: Annotated[str, Field(title="Prefix", min_length=1), AfterValidator(_check_name_part)]
     """Put before each source name, such as `summit.`."""
 
 
-class FormatNaming(_Frozen):
+class FormatNaming(Frozen):
     """Target name by a format."""
 
     format: Annotated[str, Field(title="Format"), AfterValidator(_check_format)]
     """Such as `${source}.${topic}`; `source` is the alias of the source cluster."""
 
 
-class StartAt(_Frozen):
+class StartAt(Frozen):
     """Start at a time."""
 
     timestamp: Annotated[
@@ -252,7 +239,7 @@ def _count_kind(value: Any) -> str:
     return ":auto" if isinstance(value, str) else ":int"
 
 
-class TopicsConfig(_Frozen):
+class TopicsConfig(Frozen):
     """Which topics, under which names, with which settings."""
 
     include: Annotated[Patterns, Field(title="Include")] = ()
@@ -270,7 +257,9 @@ class TopicsConfig(_Frozen):
     """Of created topics; null = the source's, but not more than the target has brokers."""
     config_exclude: Annotated[Patterns, Field(title="Excluded settings")] = CONFIG_EXCLUDE_DEFAULT
     """Topic settings that are never synced: names or regular expressions."""
-    config_set: Annotated[Texts, Field(title="Pinned settings"), AfterValidator(_check_pins)] = {}
+    config_set: Annotated[Texts, Field(title="Pinned settings"), AfterValidator(_check_pins)] = (
+        _NONE
+    )
     """Topic settings that every mirror of this link has at the target; win over the source's."""
     sync_configs: Annotated[bool, Field(title="Sync settings")] = True
     """Whether settings follow the source after creation, unset ones included."""
@@ -287,7 +276,7 @@ class TopicsConfig(_Frozen):
         return self.naming.format if isinstance(self.naming, FormatNaming) else "${topic}"
 
 
-class RecordsConfig(_Frozen):
+class RecordsConfig(Frozen):
     """How batches of records cross."""
 
     compression: Annotated[
@@ -310,7 +299,7 @@ class RecordsConfig(_Frozen):
     """Produce requests under way to one broker."""
 
 
-class LanesConfig(_Frozen):
+class LanesConfig(Frozen):
     """How partitions are spread over Spark tasks."""
 
     count: Annotated[
@@ -324,7 +313,7 @@ class LanesConfig(_Frozen):
     """Seconds that one Spark job of a lane lasts at most."""
 
 
-class StateConfig(_Frozen):
+class StateConfig(Frozen):
     """The link's own topics at the target."""
 
     replication_factor: Annotated[
@@ -333,7 +322,7 @@ class StateConfig(_Frozen):
     """Null = 3, but not more than the target has brokers."""
 
 
-class LinkSettings(_Frozen):
+class LinkSettings(Frozen):
     """What a link may set and `defaults` may set for all links."""
 
     topics: Annotated[TopicsConfig, Field(title="Topics")] = TopicsConfig()
@@ -359,7 +348,7 @@ class LinkConfig(LinkSettings):
     """Alias of the cluster to copy to."""
 
 
-class Config(_Frozen):
+class Config(Frozen):
     """Clusters and the links between them."""
 
     clusters: Annotated[dict[AliasName, ClusterConfig], Field(title="Clusters", min_length=1)]

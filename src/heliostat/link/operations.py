@@ -66,7 +66,7 @@ def _previews(config: Config, link: LinkConfig) -> Iterator[TopicPreview]:
 
 
 def _topic_names(config: Config, alias: Alias) -> list[TopicName]:
-    with ClusterAdmin(config.clusters[alias].bootstrap) as admin:
+    with ClusterAdmin(config.clusters[alias].access()) as admin:
         return sorted(admin.describe_topics())
 
 
@@ -81,8 +81,8 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         One of the clusters does not answer.
     """
     with (
-        ClusterAdmin(config.clusters[link.source].bootstrap) as source_admin,
-        ClusterAdmin(config.clusters[link.target].bootstrap) as target_admin,
+        ClusterAdmin(config.clusters[link.source].access()) as source_admin,
+        ClusterAdmin(config.clusters[link.target].access()) as target_admin,
     ):
         check_distinct_clusters(link, source_admin.cluster_id(), target_admin.cluster_id())
         source = observe_source(source_admin, link)
@@ -122,7 +122,7 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
     statuses: list[LinkStatus] = []
     for link in links_of(config, link_name):
         name = LinkName(link.name)
-        progress = RecentRecords(config.clusters[link.target].bootstrap, progress_topic(name))
+        progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
         with closing(progress):
             reader = StatusReader(name, progress)
             if progress.exists():

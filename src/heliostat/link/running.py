@@ -119,9 +119,9 @@ class Running:
 
     def _follow(self, service: LinkService) -> None:
         """Feed a link's board from its progress topic, as `heliostat status` does from afar."""
-        bootstrap = self._config.clusters[service.link.target].bootstrap
+        target = self._config.clusters[service.link.target].access()
         name = LinkName(service.link.name)
-        progress = RecentRecords(bootstrap, progress_topic(name))
+        progress = RecentRecords(target, progress_topic(name))
         reader = StatusReader(name, progress, service.board)
         try:
             reader.begin(self._clock.wall_ms())

@@ -88,9 +88,9 @@ class LinkService:
         HeliostatError
             A cluster can't be reached or refuses, or both clusters are one and the same.
         """
-        source = ClusterAdmin(self._source_config.bootstrap)
+        source = ClusterAdmin(self._source_config.access())
         self._admins.append(source)
-        target = ClusterAdmin(self._target_config.bootstrap)
+        target = ClusterAdmin(self._target_config.access())
         self._admins.append(target)
         check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
         self._state.ensure()
@@ -178,8 +178,8 @@ class LinkService:
             round_number=0,
             round_s=self.link.lanes.round_s,
             expires_at_ms=0,
-            source_bootstrap=",".join(self._source_config.bootstrap),
-            target_bootstrap=",".join(self._target_config.bootstrap),
+            source_access=self._source_config.access(),
+            target_access=self._target_config.access(),
             producer_id=producer_id,
             partitions=(),
             control_topic=control_topic(LinkName(self.link.name)),

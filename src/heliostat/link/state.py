@@ -97,11 +97,12 @@ class LinkState:
     """
 
     def __init__(self, link: LinkConfig, target: ClusterConfig) -> None:
+        access = target.access()
         self._replicas = link.state.replication_factor
-        self._state = KeyedTopic(target.bootstrap, state_topic(link.name))
-        self._control = KeyedTopic(target.bootstrap, control_topic(link.name))
-        self._progress = RecentRecords(target.bootstrap, progress_topic(link.name))
-        self._progress_writer = KeyedTopic(target.bootstrap, progress_topic(link.name))
+        self._state = KeyedTopic(access, state_topic(link.name))
+        self._control = KeyedTopic(access, control_topic(link.name))
+        self._progress = RecentRecords(access, progress_topic(link.name))
+        self._progress_writer = KeyedTopic(access, progress_topic(link.name))
 
     def ensure(self) -> None:
         """Create the state topics where they are missing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from heliostat.access import ClusterAccess
 from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
 
 
@@ -92,8 +93,8 @@ class LaneSpec:
     """The round ends after this many seconds of the task's own monotonic clock (I10) ..."""
     expires_at_ms: int
     """... and not later than this wall clock time, which the driver has announced."""
-    source_bootstrap: str
-    target_bootstrap: str
+    source_access: ClusterAccess
+    target_access: ClusterAccess
     producer_id: ProducerId
     partitions: tuple[PartitionSpec, ...]
     control_topic: str

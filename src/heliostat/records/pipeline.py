@@ -126,13 +126,13 @@ def copy_round(lane: LaneSpec) -> RoundReport:
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
     network = WireNetwork(
         lane.partitions,
-        WireCluster(lane.source_bootstrap, dial),
-        WireCluster(lane.target_bootstrap, dial),
+        WireCluster(lane.source_access, dial),
+        WireCluster(lane.target_access, dial),
         lane.settings,
         clock.monotonic_s,
     )
     state = StateChannel(
-        lane, WireCluster(lane.target_bootstrap, dial), clock.monotonic_s, clock.wall_ms
+        lane, WireCluster(lane.target_access, dial), clock.monotonic_s, clock.wall_ms
     )
     try:
         copier = Copier(lane, network, clock)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from heliostat.access import ClusterAccess, Reachable, access_of
 from heliostat.errors import ConnectionLost, HeliostatError
 from heliostat.names import TopicPartition
 from heliostat.verify.ranges import (
@@ -28,7 +29,7 @@ from heliostat.verify.ranges import (
     pack,
     plan,
 )
-from heliostat.verify.reader import Bounds, ClusterAccess, Isolation, LogReader
+from heliostat.verify.reader import Bounds, Isolation, LogReader
 from heliostat.verify.report import PartitionResult, VerifyReport
 from heliostat.verify.work import (
     ChunkResult,
@@ -46,8 +47,8 @@ HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
 
 def verify_pair(
     spark: SparkSession | str,
-    source: ClusterAccess | str,
-    target: ClusterAccess | str,
+    source: Reachable,
+    target: Reachable,
     pairs: Sequence[TopicPair],
     *,
     ranges: RangeSpec | None = None,
@@ -63,7 +64,7 @@ def verify_pair(
     spark
         A session, or a master such as `local[*]` for a session of our own.
     source, target
-        How to reach the clusters, or just their bootstrap servers.
+        How the clusters are reached.
     pairs
         Source topics and their mirrors.
     ranges
@@ -85,7 +86,7 @@ def verify_pair(
         A cluster does not answer.
     """
     began_s = time.monotonic()
-    sides = Sides(_access(source), _access(target), decode_all)
+    sides = Sides(access_of(source), access_of(target), decode_all)
     names = [pair.source for pair in pairs], [pair.target for pair in pairs]
     target_view = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
     source_view = _view(sides.source, Isolation.READ_COMMITTED, names[0])
@@ -102,10 +103,6 @@ def verify_pair(
         behind_records=planned.behind_records,
         elapsed_s=time.monotonic() - began_s,
     )
-
-
-def _access(side: ClusterAccess | str) -> ClusterAccess:
-    return ClusterAccess(side) if isinstance(side, str) else side
 
 
 def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> SideView:

@@ -10,7 +10,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +23,8 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from typing_extensions import override
 
+from heliostat.access import ClusterAccess
+from heliostat.clusters.credentials import client_settings
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
 
@@ -47,22 +49,6 @@ class Isolation(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """How to reach a cluster; travels to Spark's workers.
-
-    Parameters
-    ----------
-    bootstrap
-        `host:port` of one or more brokers, separated by commas.
-    client
-        kafka-python's connection settings, such as `security_protocol` or `ssl_cafile`.
-    """
-
-    bootstrap: str
-    client: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +117,10 @@ class LogReader:
         self._leaders: dict[TopicPartition, int] = {}
         self._net = NetworkSelector()
         settings = {
-            "bootstrap_servers": [part.strip() for part in access.bootstrap.split(",")],
             "client_id": "heliostat-verify",
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
-            **access.client,
+            **client_settings(access),
         }
         self._manager = _Manager(self._net, **settings)
         try:
@@ -143,7 +128,7 @@ class LogReader:
             self.topics(())
         except kafka.errors.KafkaError as error:
             self.close()
-            raise ConnectionLost(f"no broker answers: {error}", at=access.bootstrap) from error
+            raise ConnectionLost(f"no broker answers: {error}", at=access.addresses) from error
         except BaseException:
             self.close()
             raise
@@ -307,7 +292,7 @@ class LogReader:
                 return
             time.sleep(RETRY_WAIT_S)
         raise ConnectionLost(
-            "partitions have no leader that answers", at=self.access.bootstrap, first=str(left[0])
+            "partitions have no leader that answers", at=self.access.addresses, first=str(left[0])
         )
 
     def _by_leader(self, wanted: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
@@ -339,7 +324,7 @@ class LogReader:
                     raise BrokerError(str(error), kafka_code=error.errno, at=node) from error
                 last = error
                 time.sleep(RETRY_WAIT_S)
-        raise ConnectionLost(f"no answer: {last}", at=self.access.bootstrap, node=node)
+        raise ConnectionLost(f"no answer: {last}", at=self.access.addresses, node=node)
 
 
 def _tp(topic: str, partition: int) -> TopicPartition:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from heliostat.access import ClusterAccess
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import TopicPartition
 from heliostat.verify.align import Content, Findings, explain, placed
@@ -18,7 +19,6 @@ from heliostat.verify.compare import compare
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import (
     OFFSET_OUT_OF_RANGE,
-    ClusterAccess,
     Fetched,
     Isolation,
     LogReader,

@@ -38,7 +38,7 @@ def test_the_example_is_accepted_and_has_the_documented_values():
     assert link.topics.refresh_interval_s == 10
     assert link.records.compression == "keep"
     assert link.lanes.count == "auto"
-    assert config.clusters[link.source].endpoints == (Endpoint("127.0.0.1", 9092),)
+    assert config.clusters[link.source].access().endpoints == (Endpoint("127.0.0.1", 9092),)
     assert config.spark.task_cpus == 0.25
 
 
@@ -206,9 +206,12 @@ CASES = {
     ),
     "security": (
         LINK.replace(
-            "links", "  x: {bootstrap: ['127.0.0.1:1'], security: {protocol: SSL}}\nlinks"
+            "links", "  x: {bootstrap: ['127.0.0.1:1'], security: {protocol: TLS}}\nlinks"
         ),
-        'clusters.x.security.protocol: not supported yet, only PLAINTEXT is (got "SSL")',
+        (
+            "clusters.x.security.protocol: input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' "
+            "or 'SASL_SSL' (got \"TLS\")"
+        ),
     ),
     "shared bootstrap": (
         LINK.replace("usdf", "x").replace("links", "  x: {bootstrap: '127.0.0.1:9092'}\nlinks"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
@@ -70,8 +71,8 @@ def lanes(rounds: Rounds):
         round_number=0,
         round_s=5,
         expires_at_ms=0,
-        source_bootstrap="",
-        target_bootstrap="",
+        source_access=ClusterAccess(()),
+        target_access=ClusterAccess(()),
         producer_id=ProducerId(1),
         partitions=(),
         control_topic="c",

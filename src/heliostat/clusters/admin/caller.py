@@ -13,6 +13,8 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import BrokerResponseError, KafkaError
 from kafka.protocol.metadata import MetadataRequest
 
+from heliostat.access import Reachable, access_of
+from heliostat.clusters.credentials import client_settings
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
 from heliostat.names import BrokerId
 
@@ -31,18 +33,18 @@ class Caller:
 
     def __init__(
         self,
-        bootstrap: Sequence[str],
+        cluster: Reachable,
         client_id: str,
         *,
         connect_timeout_s: float,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
-        self.bootstrap = tuple(bootstrap)
+        self.access = access_of(cluster)
         self.timeout_ms = request_timeout_ms
         self._controller: int | None = None
         try:
             self._client = KafkaAdminClient(
-                bootstrap_servers=list(bootstrap),
+                **client_settings(self.access),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 bootstrap_timeout_ms=round(connect_timeout_s * 1000),
@@ -89,7 +91,7 @@ class Caller:
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(
-            f"cannot talk to the cluster at {', '.join(self.bootstrap)}: "
+            f"cannot talk to the cluster at {self.access.addresses}: "
             f"{type(error).__name__}: {error}",
             hint="check the bootstrap addresses and that the brokers run",
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from heliostat.access import Reachable
 from heliostat.clusters.admin import config_calls, offset_calls, topic_calls
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
 from heliostat.clusters.admin.values import (
@@ -38,8 +39,8 @@ class ClusterAdmin:
 
     Parameters
     ----------
-    bootstrap
-        Addresses `host:port` of some of its brokers.
+    cluster
+        How it is reached.
     client_id
         Seen in the brokers' logs and quotas.
     connect_timeout_s
@@ -53,14 +54,14 @@ class ClusterAdmin:
 
     def __init__(
         self,
-        bootstrap: Sequence[str],
+        cluster: Reachable,
         client_id: str = "heliostat-admin",
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
         self._caller = Caller(
-            bootstrap,
+            cluster,
             client_id,
             connect_timeout_s=connect_timeout_s,
             request_timeout_ms=request_timeout_ms,
@@ -86,7 +87,7 @@ class ClusterAdmin:
         """The id the cluster got when it was formatted."""
         cluster_id = self._caller.metadata([]).cluster_id
         if not cluster_id:
-            raise ProtocolError("the cluster has no id", bootstrap=self._caller.bootstrap)
+            raise ProtocolError("the cluster has no id", at=self._caller.access.addresses)
         return ClusterId(cluster_id)
 
     def brokers(self) -> tuple[BrokerInfo, ...]:

@@ -7,7 +7,7 @@ that a Spark task needs no second client with threads of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
@@ -19,6 +19,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
+from heliostat.access import Reachable, access_of
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
@@ -71,15 +72,16 @@ class WireCluster:
 
     Parameters
     ----------
-    bootstrap
-        Comma separated `host:port` of brokers to begin with.
+    cluster
+        How it is reached.
     settings
-        How connections are opened.
+        How connections are opened; their security is the cluster's.
     """
 
-    def __init__(self, bootstrap: str, settings: DialSettings) -> None:
-        self.settings = settings
-        self._bootstrap = [parse_endpoint(item) for item in bootstrap.split(",")]
+    def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
+        access = access_of(cluster)
+        self.settings = replace(settings, security=access.security)
+        self._bootstrap = access.endpoints
         self._brokers: dict[BrokerId, _Broker] = {}
         self._seed: _Broker | None = None
 
@@ -314,12 +316,6 @@ class WireCluster:
         if flexible and request.API_KEY != ApiVersionsRequest.API_KEY:
             at = skip_tagged_fields(frame.buffer, at)
         return response.decode(memoryview(frame.buffer)[at:], version=version)
-
-
-def parse_endpoint(text: str) -> Endpoint:
-    """`host:port` or `[v6]:port` as an endpoint."""
-    host, _, port = text.strip().rpartition(":")
-    return Endpoint(host.strip("[]"), int(port))
 
 
 def _topic_id(value: Any) -> TopicId | None:

@@ -14,6 +14,7 @@ import struct
 import time
 from dataclasses import dataclass
 
+from heliostat.access import PLAINTEXT, Security
 from heliostat.clusters.wire.primitives import INT32
 from heliostat.errors import ConnectionLost, ProtocolError
 from heliostat.names import Endpoint
@@ -32,12 +33,13 @@ SEND_PARTS_MAX = 512
 class DialSettings:
     """How connections to one cluster are opened.
 
-    TLS and SASL settings join here; secrets are named, never carried in it.
+    Secrets are named, never carried in it.
     """
 
     client_id: str = "heliostat"
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     request_timeout_s: float = 30.0
+    security: Security = PLAINTEXT
 
 
 def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket:

@@ -1,0 +1,120 @@
+"""How a cluster is reached: addresses, protocol, and where the secrets are - never the secrets.
+
+These values travel in Spark's jobs, are printed and compared. A secret is named by its file or its
+environment variable and read when a connection is dialed, in the process that dials
+(`heliostat.clusters.credentials`), so that no value can land in a job, a log or a state topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from heliostat.names import Endpoint
+
+ProtocolName: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+MechanismName: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """Where a secret is: exactly one of a file and an environment variable."""
+
+    file: str = ""
+    env: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.file) == bool(self.env):
+            raise ValueError("a secret is named by its file or by an environment variable")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where OAUTHBEARER tokens come from (client credentials grant, RFC 6749 section 4.4)."""
+
+    url: str
+    client_id: str
+    client_secret: SecretRef
+    scope: str = ""
+    ca_file: str = ""
+    """Authority of an `https` endpoint; empty: those the machine trusts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """Who we are to a broker: user and password, or a token."""
+
+    mechanism: MechanismName
+    username: str = ""
+    password: SecretRef | None = None
+    token: SecretRef | None = None
+    """OAUTHBEARER: a ready token, read anew for each connection."""
+    token_endpoint: TokenEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Protocol of a listener and what it needs; files are named, not read."""
+
+    protocol: ProtocolName = "PLAINTEXT"
+    ca_file: str = ""
+    """Authorities that sign brokers' certificates; empty: those the machine trusts."""
+    certificate_file: str = ""
+    """Our own certificate, for mutual TLS."""
+    key_file: str = ""
+    key_password: SecretRef | None = None
+    verify_hostname: bool = True
+    sasl: Sasl | None = None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether connections speak TLS."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+
+PLAINTEXT = Security()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """A cluster as a client reaches it.
+
+    Parameters
+    ----------
+    bootstrap
+        Addresses `host:port` of some brokers; the rest is learned from them.
+    security
+        Protocol and credentials, by reference.
+    """
+
+    bootstrap: tuple[str, ...]
+    security: Security = PLAINTEXT
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The bootstrap addresses as hosts and ports, IPv6 without its brackets."""
+        return tuple(parse_endpoint(address) for address in self.bootstrap)
+
+    @property
+    def addresses(self) -> str:
+        """The bootstrap addresses as one text, for messages."""
+        return ",".join(self.bootstrap)
+
+
+Reachable: TypeAlias = ClusterAccess | str | Iterable[str]
+"""An access, or addresses alone (comma separated or several), which mean PLAINTEXT."""
+
+
+def access_of(cluster: Reachable) -> ClusterAccess:
+    """The access; one without security where only addresses are given."""
+    if isinstance(cluster, ClusterAccess):
+        return cluster
+    parts = cluster.split(",") if isinstance(cluster, str) else cluster
+    return ClusterAccess(tuple(part.strip() for part in parts if part.strip()))
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """`host:port` or `[v6]:port` as an endpoint."""
+    host, _, port = text.strip().rpartition(":")
+    return Endpoint(host.strip("[]"), int(port))

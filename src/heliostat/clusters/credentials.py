@@ -1,0 +1,160 @@
+"""Turns security by reference into TLS contexts and SASL mechanisms, at the moment of dialing.
+
+The only place that reads secrets. Nothing here is kept beyond the connection it is for, and none
+of it is put into messages. The mechanisms are kafka-python's own, for the hot path as well.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.abc import SaslMechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
+from kafka.net.sasl.plain import SaslMechanismPlain
+from kafka.net.sasl.scram import SaslMechanismScram
+from typing_extensions import override
+
+from heliostat.access import ClusterAccess, Sasl, SecretRef, Security
+from heliostat.clusters import tokens
+from heliostat.errors import CredentialsUnreadable
+
+SECRET_BYTES_MAX = 64 * 1024
+"""A token has some KiB; what is larger is another file."""
+
+
+def reveal(secret: SecretRef) -> str:
+    """Read a secret where it is now.
+
+    Raises
+    ------
+    CredentialsUnreadable
+        No such file or variable, no right to read it, or nothing in it.
+    """
+    if secret.env:
+        value = os.environ.get(secret.env, "")
+        where = f"environment variable {secret.env}"
+    else:
+        where = f"file {secret.file}"
+        try:
+            with Path(secret.file).open("rb") as file:
+                value = file.read(SECRET_BYTES_MAX + 1).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise CredentialsUnreadable(f"the secret in {where} can't be read: {why}") from None
+    value = value.strip()
+    if not value or len(value) > SECRET_BYTES_MAX:
+        raise CredentialsUnreadable(f"no secret in {where}: it is empty, missing or too long")
+    return value
+
+
+def tls_context(security: Security) -> ssl.SSLContext:
+    """A fresh context with the files as they are now: renewed certificates need no restart.
+
+    Raises
+    ------
+    CredentialsUnreadable
+        A file can't be read or holds nothing usable.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = security.verify_hostname
+    password = reveal(security.key_password) if security.key_password else None
+    at = security.ca_file
+    try:
+        if security.ca_file:
+            context.load_verify_locations(security.ca_file)
+        else:
+            context.load_default_certs()
+        if security.certificate_file:
+            at = security.key_file
+            # Never let OpenSSL ask for a missing password on a terminal.
+            context.load_cert_chain(
+                security.certificate_file, security.key_file, password or (lambda: b"")
+            )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unusable"
+        raise CredentialsUnreadable(f"a file for TLS can't be used: {why}", file=at) from None
+    return context
+
+
+def sasl_mechanism(sasl: Sasl, host: str) -> SaslMechanism:
+    """One authentication: `auth_bytes`, `receive`, until `is_done`.
+
+    Raises
+    ------
+    CredentialsUnreadable, TokenRefused
+        The secret can't be read or the token endpoint gives none.
+    """
+    return _MECHANISMS[sasl.mechanism](host=host, **_sasl_settings(sasl))
+
+
+def client_settings(access: ClusterAccess) -> dict[str, Any]:
+    """The same access for kafka-python's clients; secrets are read when they connect."""
+    security = access.security
+    settings: dict[str, Any] = {
+        "bootstrap_servers": list(access.bootstrap),
+        "security_protocol": security.protocol,
+    }
+    if security.is_encrypted:
+        settings["ssl_context"] = tls_context(security)
+    if security.sasl is not None:
+        settings |= _sasl_settings(security.sasl)
+    return settings
+
+
+def _sasl_settings(sasl: Sasl) -> dict[str, Any]:
+    settings: dict[str, Any] = {"sasl_mechanism": sasl.mechanism}
+    if sasl.mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = _Tokens(sasl)
+    else:
+        settings["sasl_plain_username"] = sasl.username
+        settings["sasl_plain_password"] = sasl.password
+    return settings
+
+
+class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
+    """A token for each authentication: from its file, or from the endpoint while it is fresh."""
+
+    def __init__(self, sasl: Sasl) -> None:
+        self._sasl = sasl
+
+    @override
+    def token(self) -> str:
+        if self._sasl.token is not None:
+            return reveal(self._sasl.token)
+        assert self._sasl.token_endpoint is not None
+        endpoint = self._sasl.token_endpoint
+        return tokens.fetch(endpoint, lambda: reveal(endpoint.client_secret))
+
+
+class _Plain(SaslMechanismPlain):  # type: ignore[misc]  # kafka-python carries no types
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**_revealed(config))
+
+
+class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries no types
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**_revealed(config))
+
+
+def _revealed(config: dict[str, Any]) -> dict[str, Any]:
+    # Without the protocol: kafka-python would warn on every connection of what the operator chose.
+    password = config["sasl_plain_password"]
+    value = reveal(password) if isinstance(password, SecretRef) else password
+    return {**config, "sasl_plain_password": value, "security_protocol": ""}
+
+
+_MECHANISMS: dict[str, type[SaslMechanism]] = {
+    "PLAIN": _Plain,
+    "SCRAM-SHA-256": _Scram,
+    "SCRAM-SHA-512": _Scram,
+    "OAUTHBEARER": SaslMechanismOAuth,
+}
+for _name, _kind in _MECHANISMS.items():
+    # kafka-python keeps a client's settings for its life and prints them in its debug log; with a
+    # reference in the password's place there is nothing to print, and a new password is seen.
+    register_sasl_mechanism(_name, _kind, overwrite=True)

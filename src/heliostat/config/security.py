@@ -1,0 +1,201 @@
+"""Protocol and credentials of a cluster. Secrets are named here, never written.
+
+A value that stands in this section is never shown in a message: it might be a secret that somebody
+put where it does not belong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Self, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from heliostat.access import (
+    MechanismName,
+    ProtocolName,
+    Sasl,
+    SecretRef,
+    Security,
+    TokenEndpoint,
+)
+from heliostat.config.frozen import Frozen
+
+SECRET_KEYS = frozenset({"password", "key_password", "token", "client_secret"})
+"""Keys whose value is a reference; `${env:NAME}` would put the secret itself into the object."""
+SHOWN_KEYS = frozenset({"protocol", "mechanism", "verify_hostname"})
+"""Keys of this section whose values messages may show."""
+_NAME_IT = "a secret is never written here: say where it is, {file: /path} or {env: NAME}"
+_PASSWORD_MECHANISMS: tuple[MechanismName, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password", "verify_hostname")
+_SASL_KEYS = ("mechanism", "username", "password", "token", "token_endpoint")
+
+
+def _check_reference(value: Any) -> Any:
+    if isinstance(value, str | int | float):
+        raise ValueError(_NAME_IT)  # noqa: TRY004  # pydantic words ValueError only
+    return value
+
+
+def _check_path(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError("must be an absolute path: tasks run in folders of their own")
+    return path
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http or https address")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must hold no user and password: client_id and client_secret say them")
+    return url
+
+
+FilePath: TypeAlias = Annotated[str, AfterValidator(_check_path)]
+
+
+class SecretConfig(Frozen):
+    """Where a secret is: `{file: /path}` or `{env: NAME}`; read whenever a connection is made."""
+
+    file: Annotated[FilePath | None, Field(title="File")] = None
+    """A file that holds nothing but the secret; white space around it is ignored."""
+    env: Annotated[str | None, Field(title="Variable", min_length=1)] = None
+    """An environment variable of the process that connects, Spark's workers included."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.file is None) == (self.env is None):
+            raise ValueError("must have exactly one of file and env")
+        return self
+
+    def reference(self) -> SecretRef:
+        """The same as a plain value."""
+        return SecretRef(self.file or "", self.env or "")
+
+
+Secret: TypeAlias = Annotated[SecretConfig, BeforeValidator(_check_reference)]
+
+
+class TokenEndpointConfig(Frozen):
+    """Where OAUTHBEARER tokens are fetched (client credentials)."""
+
+    url: Annotated[str, Field(title="Address"), AfterValidator(_check_url)]
+    """The token endpoint, such as `https://login.example.org/token`."""
+    client_id: Annotated[str, Field(title="Client", min_length=1)]
+    """Who asks."""
+    client_secret: Annotated[Secret, Field(title="Client secret")]
+    """Its secret, by reference."""
+    scope: Annotated[str, Field(title="Scope")] = ""
+    """Scopes to ask for, separated by blanks."""
+    ca_file: Annotated[FilePath | None, Field(title="Authorities")] = None
+    """PEM file of the authorities that sign the endpoint's certificate; null = the machine's."""
+
+    def value(self) -> TokenEndpoint:
+        """The same as a plain value."""
+        secret = self.client_secret.reference()
+        return TokenEndpoint(self.url, self.client_id, secret, self.scope, self.ca_file or "")
+
+
+class SecurityConfig(Frozen):
+    """Protocol of the listener, and credentials by reference."""
+
+    protocol: Annotated[ProtocolName, Field(title="Protocol")] = "PLAINTEXT"
+    """What the brokers' listener speaks."""
+    ca_file: Annotated[FilePath | None, Field(title="Authorities")] = None
+    """PEM file of the authorities that sign the brokers' certificates; null = the machine's."""
+    certificate_file: Annotated[FilePath | None, Field(title="Certificate")] = None
+    """PEM file of our own certificate with its chain, for mutual TLS."""
+    key_file: Annotated[FilePath | None, Field(title="Key")] = None
+    """PEM file of that certificate's private key."""
+    key_password: Annotated[Secret | None, Field(title="Password of the key")] = None
+    """Where the key's password is, if it has one."""
+    verify_hostname: Annotated[bool, Field(title="Verify host name")] = True
+    """Whether a broker's certificate must name the host that was dialed."""
+    mechanism: Annotated[MechanismName | None, Field(title="Mechanism")] = None
+    """How to authenticate with SASL."""
+    username: Annotated[str | None, Field(title="User", min_length=1)] = None
+    """For PLAIN and SCRAM."""
+    password: Annotated[Secret | None, Field(title="Password")] = None
+    """Where the password is, for PLAIN and SCRAM."""
+    token: Annotated[Secret | None, Field(title="Token")] = None
+    """Where a token is, for OAUTHBEARER; read anew for each connection, so that it may be renewed
+    beside us."""
+    token_endpoint: Annotated[TokenEndpointConfig | None, Field(title="Token endpoint")] = None
+    """Where tokens are fetched, for OAUTHBEARER."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        problems = [*self._tls_problems(), *self._sasl_problems()]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def _tls_problems(self) -> Iterator[str]:
+        if self.protocol not in ("SSL", "SASL_SSL"):
+            yield from self._foreign(_TLS_KEYS, "TLS: protocol SSL or SASL_SSL")
+        if (self.certificate_file is None) != (self.key_file is None):
+            yield "certificate_file and key_file belong together"
+        if self.key_password is not None and self.key_file is None:
+            yield "key_password needs key_file"
+
+    def _sasl_problems(self) -> Iterator[str]:
+        if not self.protocol.startswith("SASL_"):
+            yield from self._foreign(_SASL_KEYS, "SASL: protocol SASL_PLAINTEXT or SASL_SSL")
+        elif self.mechanism is None:
+            known = ", ".join(get_args(MechanismName))
+            yield f"{self.protocol} needs mechanism, one of {known}"
+        elif self.mechanism in _PASSWORD_MECHANISMS:
+            yield from self._foreign(("token", "token_endpoint"), "OAUTHBEARER")
+            missing = [key for key in ("username", "password") if getattr(self, key) is None]
+            if missing:
+                yield f"{self.mechanism} needs {' and '.join(missing)}"
+        else:
+            yield from self._foreign(("username", "password"), "PLAIN and SCRAM")
+            if (self.token is None) == (self.token_endpoint is None):
+                yield "OAUTHBEARER needs exactly one of token and token_endpoint"
+
+    def _foreign(self, keys: tuple[str, ...], where: str) -> Iterator[str]:
+        given = [key for key in keys if key in self.model_fields_set]
+        if given:
+            yield f"{', '.join(given)} only with {where}"
+
+    def access(self) -> Security:
+        """The same as a plain value that travels to Spark's workers."""
+        sasl = None
+        if self.mechanism is not None:
+            sasl = Sasl(
+                self.mechanism,
+                self.username or "",
+                self.password.reference() if self.password else None,
+                self.token.reference() if self.token else None,
+                self.token_endpoint.value() if self.token_endpoint else None,
+            )
+        return Security(
+            protocol=self.protocol,
+            ca_file=self.ca_file or "",
+            certificate_file=self.certificate_file or "",
+            key_file=self.key_file or "",
+            key_password=self.key_password.reference() if self.key_password else None,
+            verify_hostname=self.verify_hostname,
+            sasl=sasl,
+        )
+
+
+def is_secret(where: tuple[str | int, ...]) -> bool:
+    """Whether a value at this path of the file is, or should only name, a secret."""
+    return (
+        where[:1] == ("clusters",)
+        and where[2:3] == ("security",)
+        and bool(SECRET_KEYS & set(where[3:]))
+    )
+
+
+def may_be_shown(where: tuple[str | int, ...]) -> bool:
+    """Whether a message may quote the value at this path of the file."""
+    if where[:1] != ("clusters",):
+        return True
+    if where[2:3] == ("security",):
+        return len(where) > 3 and where[-1] in SHOWN_KEYS
+    return len(where) > 2  # a whole cluster would show its security
