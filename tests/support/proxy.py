@@ -33,6 +33,8 @@ CHUNK_BYTES = 64 * 1024
 QUEUED_CHUNKS_MAX = 64
 """On their way in one direction of a connection: 4 MiB, as a long link holds."""
 START_WITHIN_S = 10.0
+CLIENT_ID_AT = 8
+"""Behind API key, version and correlation id."""
 _SIZE = struct.Struct(">i")
 _API_KEY = struct.Struct(">h")
 
@@ -105,9 +107,11 @@ class FaultProxy:
         self._cuts: list[Cut] = []
         self._lock = threading.Lock()
         self._is_refusing = False
+        self._held_client = b""
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
         self._connections: set[_Connection] = set()
+        self._serving: set[Any] = set()
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 
@@ -157,8 +161,12 @@ class FaultProxy:
         """Accept connections again."""
         self._is_refusing = False
 
-    def hold(self) -> None:
-        """Swallow everything: connections stay open, nothing passes, until `release`."""
+    def hold(self, client: str = "") -> None:
+        """Swallow everything: connections stay open, nothing passes, until `release`.
+
+        Only of clients whose id begins so; the others notice nothing.
+        """
+        self._held_client = client.encode()
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def release(self) -> None:
@@ -186,21 +194,29 @@ class FaultProxy:
         if self._server is not None:
             self._server.close()
         await self._sever_all()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _sever_all(self) -> None:
         for connection in list(self._connections):
             connection.sever()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._serving.add(task)
+        try:
+            await self._pass_on(reader, writer)
+        finally:
+            writer.transport.abort()
+            self._serving.discard(task)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_refusing or self._broker is None:
             self.counts["refused"] += 1
-            writer.transport.abort()
             return
         try:
             to_broker = await asyncio.open_connection(self._broker.host, self._broker.port)
         except OSError:
             self.counts["broker away"] += 1
-            writer.transport.abort()
             return
         self.counts["connections"] += 1
         connection = _Connection(self, (reader, writer), to_broker)
@@ -219,9 +235,10 @@ class FaultProxy:
                     return cut
         return None
 
-    async def until_flowing(self) -> None:
-        """Wait while everything is held back."""
-        await self._flowing.wait()
+    async def until_flowing(self, client: bytes) -> None:
+        """Wait while what this client asks, or is answered, is held back."""
+        if client.startswith(self._held_client):
+            await self._flowing.wait()
 
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -235,6 +252,7 @@ class _Connection:
         self._client, self._broker = client, broker
         self._asked: deque[Cut | None] = deque()
         """For each request without an answer yet: how its answer is to be cut."""
+        self._client_id = b""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
@@ -263,6 +281,7 @@ class _Connection:
     async def _requests(self, queue: asyncio.Queue[tuple[float, bytes]]) -> None:
         async for size, head in _frames(self._client[0]):
             self._proxy.counts[f"requests {_API_KEY.unpack_from(head)[0]}"] += 1
+            self._client_id = _client_id(head)
             cut = self._proxy.take_cut(head)
             self._asked.append(None if cut is None or cut.where.is_request else cut)
             rest = _chunks(self._client[0], size - len(head))
@@ -319,10 +338,16 @@ class _Connection:
             pause_s = due_s - time.monotonic()
             if pause_s > 0:
                 await asyncio.sleep(pause_s)
-            await self._proxy.until_flowing()
+            await self._proxy.until_flowing(self._client_id)
             writer.write(data)
             await writer.drain()
             queue.task_done()
+
+
+def _client_id(head: bytes) -> bytes:
+    """Of a request that begins so, behind its size (request header v1 and v2); empty for null."""
+    [length] = _API_KEY.unpack_from(head, CLIENT_ID_AT) if len(head) >= CLIENT_ID_AT + 2 else (0,)
+    return head[CLIENT_ID_AT + 2 : CLIENT_ID_AT + 2 + max(0, length)]
 
 
 async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, bytes]]:

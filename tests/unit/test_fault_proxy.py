@@ -54,8 +54,8 @@ def proxy(broker: _Server) -> Iterator[FaultProxy]:
         yield made
 
 
-def request(api_key: int, body: bytes = b"x" * 20_000) -> bytes:
-    frame = struct.pack(">hhi", api_key, 12, 7) + body
+def request(api_key: int, body: bytes = b"x" * 19_994) -> bytes:
+    frame = struct.pack(">hhih", api_key, 12, 7, 4) + b"me-1" + body
     return struct.pack(">i", len(frame)) + frame
 
 
@@ -135,7 +135,9 @@ def test_refusing_and_holding_end_when_taken_back(proxy: FaultProxy) -> None:
     assert ask(proxy, request(FETCH)) == b""
     assert proxy.counts["refused"] == 1
     proxy.accept()
-    proxy.hold()
+    proxy.hold("somebody else")
+    assert len(ask(proxy, request(FETCH))) == 4 + len(ANSWER)
+    proxy.hold("me")
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as sock:
         sock.sendall(request(FETCH))
         sock.settimeout(0.3)

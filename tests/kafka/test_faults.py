@@ -1,0 +1,91 @@
+"""Faults of the network and of single brokers: load before, during, after; verified each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from support.faults import Stage, Trial, stage_of
+from support.links import wait_for
+from support.proxy import FETCH, PRODUCE, Where
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import TopicId, TopicName
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+CUT_WITHIN_S = 30.0
+LINK_CLIENTS = "heliostat-east-to-west"
+"""Client ids of the lanes' connections begin so."""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
+    with stage_of(tmp_path_factory.mktemp("faults"), spark, proxied=True) as made:
+        yield made
+
+
+def names_of(bootstrap: str, topic: TopicName) -> tuple[bytes, bytes]:
+    """How requests name a topic: by its name, or by its id (KIP-516)."""
+    with ClusterAdmin([bootstrap]) as admin:
+        topic_id = admin.describe_topics([topic])[topic].topic_id
+    assert isinstance(topic_id, TopicId)
+    return topic.encode(), topic_id.bytes
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_connection_cut_at_every_byte_of_request_and_answer(stage: Stage, side: str) -> None:
+    """Given fetches and appends / when cut at each kind of byte / then copied on, each once."""
+    proxy = stage.at_source if side == "source" else stage.at_target
+    api_key = FETCH if side == "source" else PRODUCE
+    assert proxy is not None
+    with Trial(stage) as trial:
+        cluster = stage.source if side == "source" else stage.target
+        about = names_of(cluster.bootstrap, trial.topic)
+        for where in Where:
+            cut = proxy.cut_next(api_key, where, *about)
+            assert cut.done.wait(CUT_WITHIN_S), f"no connection was cut {where.value}"
+            trial.wait_copied(20)
+
+
+def test_slow_and_throttled_links(stage: Stage) -> None:
+    """Given 100 ms and 2 MB/s on both sides / when copied / then it goes on, and recovers."""
+    assert stage.at_source is not None
+    assert stage.at_target is not None
+    with Trial(stage) as trial:
+        for proxy in (stage.at_source, stage.at_target):
+            proxy.latency_s, proxy.bytes_per_s = 0.1, 2e6
+        trial.wait_copied(600)
+        for proxy in (stage.at_source, stage.at_target):
+            proxy.heal()
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_refused_and_held_back_connections(stage: Stage, side: str) -> None:
+    """Given a side that refuses, then swallows / when it serves again / then nothing is missing."""
+    proxy = stage.at_source if side == "source" else stage.at_target
+    assert proxy is not None
+    with Trial(stage) as trial:
+        refused = proxy.counts["refused"]
+        proxy.refuse()
+        wait_for("three attempts refused", lambda: proxy.counts["refused"] >= refused + 3)
+        proxy.accept()
+        trial.wait_normal()
+        proxy.hold(LINK_CLIENTS)
+        trial.wait_sent(600)
+        proxy.release()
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_source_broker_restarted(stage: Stage, how: str) -> None:
+    """Given a link under load / when the source's broker goes and comes back / then exact."""
+    broker = stage.source.brokers[0]
+    with Trial(stage) as trial:
+        trial.wait_copied(100)
+        if how == "restart":
+            broker.restart()
+        else:
+            broker.kill()
+            broker.start()
+        trial.wait_copied(100)

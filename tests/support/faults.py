@@ -1,0 +1,243 @@
+"""What fault tests have in common: a link under load, and what must hold when a fault is over.
+
+A `Stage` is two clusters and a running link; a `Trial` puts load on topics of its own before,
+during and after a fault, and ends with everything verified by content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+from support.clusters import HEAP_MB, fresh_name
+from support.links import RunningLink, ends, wait_for, write_config
+from support.proxy import FaultProxy
+
+from heliostat.config import load_config
+from heliostat.link.operations import link_statuses
+from heliostat.link.status import LinkStatus
+from heliostat.names import TopicName
+from heliostat.sandbox import Cluster, ClusterSpec, start_many
+from heliostat.sandbox.load import LoadGenerator
+from heliostat.sandbox.shapes import GenericShape, TopicLoad
+from heliostat.verify.pipeline import verify_pair
+from heliostat.verify.ranges import RangeSpec, TopicPair
+from heliostat.verify.report import VerifyReport
+
+LAG_NORMAL_S = 1.5
+"""A link under small load is level again within it: a fetch and an append, and our own looks."""
+RECOVERED_WITHIN_S = 60.0
+"""A broker's restart, the longest pause between retries, and a busy machine."""
+DAY_MS = 86_400_000
+
+
+def small_load(topic: str, **options: Any) -> TopicLoad:
+    """Some hundred records a second over three partitions, in small batches."""
+    settings = {"partitions": 3, "rate_hz": 300.0, "batch_records": 3, **options}
+    return TopicLoad(TopicName(topic), **{"shape": GenericShape(value_bytes=200), **settings})
+
+
+@dataclass
+class Stage:
+    """Two clusters, a link between them that copies all topics named `fault-...`, Spark to verify.
+
+    `at_source` and `at_target` stand before the brokers of one-broker clusters.
+    """
+
+    source: Cluster
+    target: Cluster
+    config: Path
+    spark: SparkSession
+    link: RunningLink | None = None
+    at_source: FaultProxy | None = None
+    at_target: FaultProxy | None = None
+
+    def start_link(self) -> RunningLink:
+        """Start `heliostat run`; the one before must have ended."""
+        if self.link is not None:
+            self.link.kill_all()
+        self.link = RunningLink(self.config)
+        return self.link
+
+    def status(self) -> LinkStatus:
+        """What `heliostat status` says."""
+        config = load_config(self.config)
+        return link_statuses(config, config.links[0].name)[0]
+
+    def text(self) -> str:
+        """The end of what the link has said."""
+        return self.link.text()[-4000:] if self.link is not None else ""
+
+    def verify(self, topics: Sequence[TopicName]) -> VerifyReport:
+        """What `heliostat verify --complete` finds."""
+        return verify_pair(
+            self.spark,
+            self.source.bootstrap,
+            self.target.bootstrap,
+            [TopicPair(topic, topic) for topic in topics],
+            ranges=RangeSpec(is_complete=True),
+        )
+
+
+@contextlib.contextmanager
+def stage_of(
+    folder: Path,
+    spark: SparkSession,
+    *,
+    brokers: int = 1,
+    proxied: bool = False,
+    source: Mapping[str, str] | None = None,
+    target: Mapping[str, str] | None = None,
+    link: Mapping[str, Any] | None = None,
+) -> Iterator[Stage]:
+    """Two clusters with these broker settings and a running link with these keys."""
+    proxies = [FaultProxy(), FaultProxy()] if proxied else []
+    settings = [dict(source or {}), dict(target or {})]
+    for own, proxy in zip(settings, proxies, strict=False):
+        own.update(proxy.settings)
+    clusters = start_many(
+        [
+            ClusterSpec(name, brokers=brokers, settings=own, heap_mb=HEAP_MB)
+            for name, own in zip(("source", "target"), settings, strict=True)
+        ]
+    )
+    with contextlib.ExitStack() as stack:
+        for cluster in clusters:
+            stack.enter_context(cluster)
+        for cluster, proxy in zip(clusters, proxies, strict=False):
+            stack.enter_context(proxy.serving(cluster.brokers[0].endpoint))
+        addresses = [proxy.address for proxy in proxies] or [each.bootstrap for each in clusters]
+        keys = {"topics": {"include": ["fault-.*"], "refresh_interval_s": 1}, **(link or {})}
+        config = write_config(folder, addresses[0], addresses[1], **keys)
+        stage = Stage(clusters[0], clusters[1], config, spark, None, *proxies)
+        stack.callback(lambda: stage.link.kill_all() if stage.link is not None else None)
+        stage.start_link()
+        yield stage
+
+
+class Trial:
+    """Load on topics of one test; as a context manager the load runs during the block.
+
+    Parameters
+    ----------
+    stage
+        Where.
+    loads
+        Small load on one fresh topic by default.
+    """
+
+    def __init__(self, stage: Stage, *loads: TopicLoad, acks: int = 1) -> None:
+        self.stage = stage
+        self.loads = loads or (small_load(fresh_name("fault")),)
+        self.topics = {load.topic: load.partitions for load in self.loads}
+        self._generator = LoadGenerator(stage.source.bootstrap, self.loads, acks=acks)
+
+    @property
+    def topic(self) -> TopicName:
+        """The first topic."""
+        return self.loads[0].topic
+
+    def __enter__(self) -> Self:
+        self._generator.start()
+        try:
+            self.wait_normal()
+        except BaseException:
+            self._generator.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.settle()
+        else:
+            with contextlib.suppress(Exception):  # the first failure is the one to be seen
+                self._generator.stop()
+
+    def source_ends(self) -> dict[str, list[int]]:
+        """Ends of the topics' partitions at the source."""
+        return ends(self.stage.source.bootstrap, self.topics)
+
+    def target_ends(self) -> dict[str, list[int]]:
+        """Ends of the topics' partitions at the target."""
+        return ends(self.stage.target.bootstrap, self.topics)
+
+    def copied(self) -> int:
+        """Records at the target."""
+        return sum(max(0, end) for ends_of in self.target_ends().values() for end in ends_of)
+
+    def wait_copied(self, more: int = 1, within_s: float = RECOVERED_WITHIN_S) -> None:
+        """Wait until so many more records are at the target."""
+        least = self.copied() + more
+        self._wait(f"{more} more records copied", lambda: self.copied() >= least, within_s)
+
+    def wait_sent(self, more: int, within_s: float = RECOVERED_WITHIN_S) -> None:
+        """Wait until so many more records were sent to the source, whatever became of them."""
+        least = self._generator.counts.sent + more
+        self._wait(f"{more} more sent", lambda: self._generator.counts.sent >= least, within_s)
+
+    def wait_normal(self, within_s: float = RECOVERED_WITHIN_S) -> None:
+        """Wait until the lag is normal, load on: what the source has now arrives at once."""
+        seen: list[Any] = []
+
+        def is_normal() -> bool:
+            wanted = self.source_ends()
+            deadline_s = time.monotonic() + LAG_NORMAL_S
+            while time.monotonic() < deadline_s:
+                got = self.target_ends()
+                seen[:] = [wanted, got]
+                if any(any(row) for row in wanted.values()) and _reaches(got, wanted):
+                    return True
+            return False
+
+        try:
+            self._wait("the lag to be normal", is_normal, within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{seen}\n{error}") from None
+
+    def settle(self) -> None:
+        """Lag normal under load; then, the load stopped: level, verified, nothing to complain."""
+        self.wait_normal()
+        self._generator.stop()
+        self._wait("both sides level", lambda: self.source_ends() == self.target_ends())
+        total = sum(sum(row) for row in self.source_ends().values())
+        report = self.stage.verify(list(self.topics))
+        assert report.is_clean, "\n".join([*report.lines(), self.stage.text()])
+        assert report.offsets_equal
+        assert (report.lost, report.doubled, report.reordered, report.different) == (0, 0, 0, 0)
+        assert report.records == total > 0
+        self._wait("a status without lag and problems", self._is_status_calm)
+
+    def _is_status_calm(self) -> bool:
+        status = self.stage.status()
+        rows = [row for row in status.topics if row.source in self.topics]
+        return (
+            status.state == "running"
+            and {row.source for row in rows} == set(self.topics)
+            and not any(row.lag_records for row in rows)
+            and not any(item.source in self.topics for item in status.problems)
+        )
+
+    def _wait(self, what: str, condition: Any, within_s: float = RECOVERED_WITHIN_S) -> None:
+        try:
+            wait_for(what, condition, within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.stage.text()}") from None
+
+
+def _reaches(got: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> bool:
+    return all(
+        have >= want
+        for topic in wanted
+        for have, want in zip(got[topic], wanted[topic], strict=True)
+    )
