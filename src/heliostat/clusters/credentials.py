@@ -138,7 +138,9 @@ class _Plain(SaslMechanismPlain):  # type: ignore[misc]  # kafka-python carries 
 
 class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries no types
     def __init__(self, **config: Any) -> None:
-        super().__init__(**_revealed(config))
+        # RFC 5802 section 5.1 escapes what its messages are made of; kafka-python does not.
+        name = config["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
+        super().__init__(**_revealed({**config, "sasl_plain_username": name}))
 
 
 def _revealed(config: dict[str, Any]) -> dict[str, Any]:

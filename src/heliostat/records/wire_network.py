@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heliostat.access import PLAINTEXT
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.cluster import (
     CONSUMER,
@@ -98,6 +99,7 @@ class WireNetwork:
         self._appending: dict[BrokerId, _Appending] = {}
         self._leaders = Leaders({}, {}, {})
         self._lost: list[Event] = []
+        self._secured: dict[tuple[str, BrokerId], Connection] = {}
 
     def close(self) -> None:
         """Close all connections; what is in flight stays ambiguous."""
@@ -278,14 +280,14 @@ class WireNetwork:
         version = self._source.fetch_version(broker)
         item = _Fetching(self._source.open_data(broker), version)
         self._fetching[broker] = item
-        self._selector.register(item.connection, selectors.EVENT_READ, ("fetch", broker))
+        self._watch(item.connection, "fetch", broker)
         return item
 
     def _open_appending(self, broker: BrokerId) -> _Appending:
         version = self._target.produce_version(broker)
         item = _Appending(self._target.open_data(broker), version)
         self._appending[broker] = item
-        self._selector.register(item.connection, selectors.EVENT_READ, ("append", broker))
+        self._watch(item.connection, "append", broker)
         return item
 
     def _source_key(self, index: int, *, by_id: bool) -> tuple[str | TopicId, int]:
@@ -308,8 +310,7 @@ class WireNetwork:
             if not events:
                 self._selector.select(timeout_s)
             return events
-        for key, _ in self._selector.select(0.0 if events else timeout_s):
-            side, broker = key.data
+        for side, broker in self._readable(0.0 if events else timeout_s):
             try:
                 if side == "fetch":
                     frame = self._fetching[broker].connection.pump()
@@ -328,6 +329,24 @@ class WireNetwork:
         events.extend(self._lost)
         self._lost = []
         return events
+
+    def _readable(self, timeout_s: float) -> Iterable[tuple[str, BrokerId]]:
+        """Whom to read from; secured connections may hold what no selector sees."""
+        held = [data for data, item in self._secured.items() if item.has_held()]
+        found = self._selector.select(0.0 if held else timeout_s)
+        if not held:
+            return (key.data for key, _ in found)
+        return dict.fromkeys([*held, *(key.data for key, _ in found)])
+
+    def _watch(self, connection: Connection, side: str, broker: BrokerId) -> None:
+        self._selector.register(connection, selectors.EVENT_READ, (side, broker))
+        if connection.settings.security != PLAINTEXT:
+            self._secured[side, broker] = connection
+
+    def _unwatch(self, connection: Connection, side: str, broker: BrokerId) -> None:
+        self._secured.pop((side, broker), None)
+        self._selector.unregister(connection)
+        connection.close()
 
     def _drop_overdue(self) -> None:
         """Give up connections on which an answer is overdue: a broker that hangs closes nothing."""
@@ -386,14 +405,12 @@ class WireNetwork:
         item = self._fetching.pop(broker, None)
         if item is None:
             return []
-        self._selector.unregister(item.connection)
-        item.connection.close()
+        self._unwatch(item.connection, "fetch", broker)
         return list(item.wants.values())
 
     def _drop_appending(self, broker: BrokerId, reason: str) -> None:
         item = self._appending.pop(broker)
-        self._selector.unregister(item.connection)
-        item.connection.close()
+        self._unwatch(item.connection, "append", broker)
         sends = [send for _, _, request in item.requests for send in request]
         self._lost.append(AppendLost(sends, reason))
 

@@ -1,8 +1,8 @@
 """One connection to one broker: frames out, frames in, over a blocking socket.
 
 Why our own: `recv_into` a frame's buffer moves 2.9 GB a second and core where kafka-python's
-transport moves 0.26 (design, section 5). Opening a connection, and with it TLS and SASL, has one
-place: `dial`.
+transport moves 0.26 (design, section 5). Opening one, and with it TLS and SASL, has one place:
+`dial` and what `Connection` does first.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 import struct
 import time
+from collections import deque
 from dataclasses import dataclass
 
 from heliostat.access import PLAINTEXT, Security
-from heliostat.clusters.wire.primitives import INT32
-from heliostat.errors import ConnectionLost, ProtocolError
+from heliostat.clusters.wire.primitives import INT32, request_header
+from heliostat.clusters.wire.sasl import authenticate
+from heliostat.clusters.wire.tls import TlsStream, explained, is_alert, wrap
+from heliostat.errors import ConnectionLost, ProtocolError, TlsFailed
 from heliostat.names import Endpoint
 
 CONNECT_TIMEOUT_S = 5.0
@@ -27,6 +31,14 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 """A frame above this is no answer to what we ask: the largest fetch is far below it."""
 SEND_PARTS_MAX = 512
 """`sendmsg` takes at most IOV_MAX (1024 on Linux) buffers a call."""
+
+SESSION_USED_PART = 0.85
+"""A session of SASL is renewed after this part of its life (KIP-368), as Java's clients do."""
+SESSION_S_MIN = 1.0
+"""Brokers take no second authentication within a second (`KafkaChannel`)."""
+
+FIRST_REQUESTS = 2
+"""A listener that wants SASL answers ApiVersions to anybody, and closes at the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +54,15 @@ class DialSettings:
     security: Security = PLAINTEXT
 
 
-def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket:
-    """Open a socket to `endpoint`, ready for Kafka frames.
+def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStream:
+    """Open a socket to `endpoint`, encrypted where its listener is, ready for Kafka frames.
 
     Raises
     ------
     ConnectionLost
         The broker can't be reached within `settings.connect_timeout_s`.
+    TlsFailed, CredentialsUnreadable
+        No TLS with it.
     """
     try:
         sock = socket.create_connection(
@@ -65,6 +79,14 @@ def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket:
     limit = struct.pack("ll", int(settings.request_timeout_s), 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    if settings.security.is_encrypted:
+        return wrap(
+            sock,
+            endpoint,
+            settings.security,
+            connect_timeout_s=settings.connect_timeout_s,
+            request_timeout_s=settings.request_timeout_s,
+        )
     sock.settimeout(None)
     return sock
 
@@ -86,6 +108,13 @@ class Connection:
         The broker's listener.
     settings
         How to open it.
+
+    Raises
+    ------
+    ConnectionLost
+        The broker can't be reached.
+    TlsFailed, AuthenticationRefused, CredentialsUnreadable, TokenRefused
+        It can, but TLS or SASL fail.
     """
 
     def __init__(self, endpoint: Endpoint, settings: DialSettings) -> None:
@@ -98,6 +127,22 @@ class Connection:
         self._view = memoryview(b"")
         self._filled = 0
         self._correlation_id = 0
+        # Over TLS nothing blocks: "nothing there" is an answer for the size field too.
+        is_encrypted = settings.security.is_encrypted
+        self._receive_size = self._receive_now if is_encrypted else self._receive_into
+        self._held: deque[Frame] = deque()
+        self._renew_at_s = 0.0
+        if settings.security.sasl is not None:
+            try:
+                self._authenticate()
+            except BaseException:
+                self.close()
+                raise
+
+    def has_held(self) -> bool:
+        """Whether something can be read that a selector does not see, of a secured connection."""
+        stream = self._socket
+        return bool(self._held) or (isinstance(stream, TlsStream) and stream.pending() > 0)
 
     def fileno(self) -> int:
         """File descriptor, for a selector."""
@@ -115,7 +160,11 @@ class Connection:
         ------
         ConnectionLost
             The broker closed the connection or takes nothing for `request_timeout_s`.
+        AuthenticationRefused, CredentialsUnreadable, TokenRefused
+            The session had to be renewed, and could not be.
         """
+        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
+            self._authenticate()
         total = sum(len(part) for part in parts)
         pending: list[bytes | bytearray | memoryview] = [INT32.pack(total), *parts]
         total += 4
@@ -138,12 +187,20 @@ class Connection:
         ProtocolError
             The size field is no size of an answer.
         """
+        if self._held:
+            return self._held.popleft()
         if self._frame is None:
-            got = self._receive_into(memoryview(self._size)[self._size_filled :])
+            got = self._receive_size(memoryview(self._size)[self._size_filled :])
             self._size_filled += got
             if self._size_filled < 4:
                 return None
             size = INT32.unpack(self._size)[0]
+            if is_alert(self._size):
+                raise TlsFailed(
+                    "the listener speaks TLS and was asked without",
+                    hint="set security.protocol to SSL or SASL_SSL, or use another port",
+                    broker=str(self.endpoint),
+                )
             if not 4 <= size <= FRAME_BYTES_MAX:
                 raise ProtocolError(
                     "a frame has an impossible size", broker=str(self.endpoint), size_bytes=size
@@ -183,6 +240,33 @@ class Connection:
         with contextlib.suppress(OSError):
             self._socket.close()
 
+    def _authenticate(self) -> None:
+        """Say who we are, at first and when the session is about to end.
+
+        What is in flight is answered before the broker looks at us again: its requests are served
+        in order. Those answers are held for `pump`.
+        """
+        sasl = self.settings.security.sasl
+        assert sasl is not None
+        self._renew_at_s = 0.0
+        early, self._held = self._held, deque()
+        began_s = time.monotonic()
+
+        def exchange(api_key: int, version: int, body: bytes, *, flexible: bool) -> memoryview:
+            number = self.next_correlation_id()
+            client = self.settings.client_id
+            self.send([request_header(api_key, version, number, client, flexible=flexible), body])
+            while True:  # ends: the answer comes, or `receive` raises in time
+                frame = self.receive(self.settings.request_timeout_s)
+                if frame.correlation_id == number:
+                    return memoryview(frame.buffer)[4:]
+                early.append(frame)
+
+        lasts_s = authenticate(exchange, self.endpoint, sasl)
+        if lasts_s:
+            self._renew_at_s = began_s + max(SESSION_S_MIN, lasts_s * SESSION_USED_PART)
+        self._held = early
+
     def _wait_readable(self, timeout_s: float) -> None:
         poller = select.poll()  # takes any descriptor, `select` none above 1023
         poller.register(self._socket, select.POLLIN)
@@ -210,6 +294,13 @@ class Connection:
         return got
 
     def _lost(self, text: str, error: OSError | None) -> ConnectionLost:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return explained(error, self.endpoint)
+        if self._correlation_id <= FIRST_REQUESTS:
+            # What brokers do, without a word, to clients that come in by the wrong door.
+            hint = "if it repeats, check security.protocol, the port and certificate_file"
+            why = str(error) if error else ""
+            return ConnectionLost(text, hint=hint, broker=str(self.endpoint), why=why)
         return ConnectionLost(text, broker=str(self.endpoint), why=str(error) if error else "")
 
 

@@ -1,0 +1,154 @@
+"""TLS under a connection: what `socket.socket` offers the hot path, over an `SSLSocket`.
+
+The socket never blocks: OpenSSL answers "want read" where the kernel would wait, and what it has
+decrypted already is seen by no selector (`TlsStream.pending`).
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Sequence
+
+from heliostat.access import Security
+from heliostat.clusters.credentials import tls_context
+from heliostat.errors import TlsFailed
+from heliostat.names import Endpoint
+
+JOINED_BYTES = 64 * 1024
+"""Small parts are sent together, since each call makes at least one record of TLS (16 KiB)."""
+_OTHER_NAME = frozenset({62, 63, 64})
+"""OpenSSL's X509_V_ERR_HOSTNAME_, EMAIL_ and IP_ADDRESS_MISMATCH."""
+_NO_TLS = frozenset(
+    {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"}
+)
+_WANTS_CERTIFICATE = (
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "UNKNOWN_CA",
+    "HANDSHAKE_FAILURE",
+    "CERTIFICATE_UNKNOWN",
+    "CERTIFICATE_EXPIRED",
+)
+
+
+class TlsStream:
+    """An encrypted socket with the three calls of a plain one that the hot path makes.
+
+    Parameters
+    ----------
+    sock
+        After the handshake.
+    timeout_s
+        How long the broker may take nothing.
+    """
+
+    def __init__(self, sock: ssl.SSLSocket, timeout_s: float) -> None:
+        self._socket = sock
+        self._timeout_s = timeout_s
+        sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """File descriptor, for a selector."""
+        return self._socket.fileno()
+
+    def pending(self) -> int:
+        """Decrypted bytes that wait to be received; no selector tells of them."""
+        return self._socket.pending()
+
+    def close(self) -> None:
+        """Close it without the farewell that TLS knows: Kafka's frames tell where they end."""
+        self._socket.close()
+
+    def recv_into(self, view: memoryview, _size: int = 0, _flags: int = 0) -> int:
+        """Receive what is there; `BlockingIOError` where there is nothing."""
+        try:
+            return self._socket.recv_into(view)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+        except ssl.SSLEOFError:
+            return 0  # closed without a farewell, as brokers do
+
+    def sendmsg(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
+        """Send at least the first of `parts`; `TimeoutError` where the broker takes nothing."""
+        first: bytes | bytearray | memoryview = parts[0]
+        if len(first) < JOINED_BYTES and len(parts) > 1:
+            joined = bytearray()
+            for part in parts:
+                if len(joined) + len(part) > JOINED_BYTES:
+                    break
+                joined += part
+            first = joined
+        self._send_all(memoryview(first))
+        return len(first)
+
+    def _send_all(self, left: memoryview) -> None:
+        while left:  # ends: every turn sends a byte, waits for a change, or raises
+            try:
+                left = left[self._socket.send(left) :]
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN)
+
+    def _wait(self, event: int) -> None:
+        poller = select.poll()
+        poller.register(self._socket, event)
+        if not poller.poll(self._timeout_s * 1000):
+            raise TimeoutError("the broker takes nothing")
+
+
+def wrap(
+    sock: socket.socket,
+    endpoint: Endpoint,
+    security: Security,
+    *,
+    connect_timeout_s: float,
+    request_timeout_s: float,
+) -> TlsStream:
+    """Shake hands over a connected socket; it is closed where that fails.
+
+    Raises
+    ------
+    TlsFailed
+        Either side refuses the other, or the listener speaks no TLS.
+    CredentialsUnreadable
+        Our certificate, key or authorities can't be read.
+    """
+    try:
+        context = tls_context(security)
+        sock.settimeout(connect_timeout_s)
+        name = endpoint.host.rstrip(".")
+        return TlsStream(context.wrap_socket(sock, server_hostname=name), request_timeout_s)
+    except OSError as error:
+        raise explained(error, endpoint) from error
+    finally:
+        sock.close()  # does nothing after a success: the encrypted one has the descriptor then
+
+
+def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
+    """What a failure of TLS means to an operator."""
+    at, reason = str(endpoint), getattr(error, "reason", None) or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OTHER_NAME:
+            text = "the broker's certificate is for another host"
+            hint = "dial a name that is in the certificate, or issue it for this one"
+        else:
+            text = "the broker's certificate is not trusted"
+            hint = "ca_file must hold the authority that signed it"
+        return TlsFailed(text, hint=hint, broker=at, why=error.verify_message)
+    if reason in _NO_TLS or isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+        hint = "check security.protocol and the port: a listener for TLS is needed"
+        return TlsFailed(
+            "the listener ended the handshake, as one without TLS does", hint=hint, broker=at
+        )
+    if any(word in reason for word in _WANTS_CERTIFICATE):
+        hint = "certificate_file must be one that the broker's trust store accepts"
+        return TlsFailed("the broker refuses our certificate", hint=hint, broker=at, why=reason)
+    return TlsFailed("no TLS connection", broker=at, why=reason or str(error))
+
+
+def is_alert(head: bytes | bytearray) -> bool:
+    """Whether an answer begins as TLS's alerts do: a listener for TLS was asked in plain."""
+    return head[0] == 0x15 and head[1] == 3  # RFC 8446 section 5.1

@@ -1,0 +1,306 @@
+"""The hot path's connection over real TLS and SASL on loopback: bytes, refusals, renewals."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pickle
+import random
+import selectors
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.scripted_broker import DIGEST_BYTES, ECHO, Script, ScriptedBroker, pattern
+
+from heliostat.access import Sasl, SecretRef, Security
+from heliostat.clusters.wire.connection import Connection, DialSettings, Frame
+from heliostat.clusters.wire.primitives import request_header
+from heliostat.errors import (
+    AuthenticationRefused,
+    ConnectionLost,
+    CredentialsUnreadable,
+    HeliostatError,
+    TlsFailed,
+    Verdict,
+)
+from heliostat.sandbox.certificates import KeyPair, issue, make_authority
+
+PASSWORD = "c4nary, of=words"  # noqa: S105  # a test's
+USER = "li,nk=1"
+SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+ANSWER_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of certificates, and a password."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority, stranger = make_authority(folder, "ca"), make_authority(folder, "stranger-ca")
+    issue(folder, "broker", authority, subject="broker", hosts=("IP:127.0.0.1",))
+    issue(folder, "elsewhere", authority, subject="x", hosts=("DNS:elsewhere.example",))
+    issue(folder, "client", authority, subject="client")
+    issue(folder, "stranger", stranger, subject="client")
+    (folder / "password").write_text(PASSWORD + "\n")
+    return folder
+
+
+def pair(folder: Path, name: str) -> KeyPair:
+    return KeyPair(folder / f"{name}.pem", folder / f"{name}.key")
+
+
+def tls(folder: Path, **options: object) -> Security:
+    options = {"protocol": "SSL", "ca_file": str(folder / "ca.pem"), **options}
+    return Security(**options)  # type: ignore[arg-type]  # a test's shorthand
+
+
+def with_client(folder: Path, name: str) -> Security:
+    shown = pair(folder, name)
+    return tls(folder, certificate_file=str(shown.certificate), key_file=str(shown.key))
+
+
+def sasl(folder: Path, mechanism: str, file: str = "password", user: str = USER) -> Security:
+    secret = SecretRef(str(folder / file))
+    by_token = mechanism == "OAUTHBEARER"
+    who = Sasl(mechanism, token=secret) if by_token else Sasl(mechanism, user, secret)
+    return tls(folder, protocol="SASL_SSL", sasl=who)
+
+
+@contextlib.contextmanager
+def connected(
+    script: Script, security: Security, *, timeout_s: float = ANSWER_S
+) -> Iterator[tuple[Connection, ScriptedBroker]]:
+    """One connection to a listener of its own."""
+    with ScriptedBroker(script) as broker:
+        settings = DialSettings("test", request_timeout_s=timeout_s, security=security)
+        with contextlib.closing(Connection(broker.endpoint, settings)) as connection:
+            yield connection, broker
+
+
+def ask(connection: Connection, wanted: int, parts: list[bytes]) -> tuple[int, bytes]:
+    """Send one request; its correlation id and the answer it must get."""
+    number = connection.next_correlation_id()
+    body = [struct.pack(">i", wanted), *parts]
+    header = request_header(ECHO, 0, number, "test", flexible=False)
+    connection.send([header, *body])
+    return number, hashlib.sha256(b"".join(body)).digest() + pattern(wanted)
+
+
+def check(frame: Frame, expected: tuple[int, bytes]) -> None:
+    assert frame.correlation_id == expected[0]
+    assert bytes(frame.buffer[4:]) == expected[1]
+
+
+def echo(connection: Connection, wanted: int, parts: list[bytes]) -> None:
+    """One request and its answer."""
+    expected = ask(connection, wanted, parts)
+    check(connection.receive(ANSWER_S), expected)
+
+
+def talk(script: Script, security: Security) -> None:
+    with connected(script, security) as (connection, _):
+        echo(connection, 0, [])
+
+
+def refused(script: Script, security: Security) -> HeliostatError:
+    with pytest.raises(ConnectionLost) as caught:
+        talk(script, security)
+    assert caught.value.verdict is Verdict.RETRY
+    assert PASSWORD not in str(caught.value)
+    assert caught.value.hint
+    return caught.value
+
+
+def test_frames_of_all_sizes_cross_tls_whole_and_none_waits_unseen(made: Path) -> None:
+    """Given pipelined answers / when read by selector and `has_held` / then all come, in order."""
+    rng = random.Random(7)
+    sizes = [
+        0,
+        1,
+        3,
+        16_379,
+        16_384,
+        16_385,
+        3_000_000,
+        *(rng.randrange(60_000) for _ in range(60)),
+    ]
+    with connected(Script(pair(made, "broker")), tls(made)) as (connection, _):
+        expected = [ask(connection, size, [b"x" * rng.randrange(9)]) for size in sizes]
+        selector = selectors.DefaultSelector()
+        selector.register(connection, selectors.EVENT_READ)
+        deadline_s = time.monotonic() + ANSWER_S
+        while expected:
+            assert time.monotonic() < deadline_s, f"{len(expected)} answers never came"
+            if not connection.has_held() and not selector.select(1.0):
+                continue
+            if (frame := connection.pump()) is not None:
+                check(frame, expected.pop(0))
+        assert not connection.has_held()
+        selector.close()
+
+
+def test_requests_of_many_parts_cross_tls_whole(made: Path) -> None:
+    """Given small and large parts mixed / when sent over TLS / then the broker read all of them."""
+    rng = random.Random(9)
+    with connected(Script(pair(made, "broker")), tls(made)) as (connection, _):
+        for _ in range(10):
+            parts = [rng.randbytes(rng.choice([0, 1, 61, 5000, 70_000])) for _ in range(900)]
+            echo(connection, DIGEST_BYTES, parts)
+
+
+def test_a_broker_that_takes_nothing_over_tls_is_given_up_in_time(made: Path) -> None:
+    """Given a listener that reads nothing / when more is sent than fits / then it is lost."""
+    script = Script(pair(made, "broker"), reads=False)
+    with (
+        connected(script, tls(made), timeout_s=0.5) as (connection, _),
+        pytest.raises(ConnectionLost, match="takes nothing"),
+    ):
+        ask(connection, 0, [bytes(64 << 20)])
+
+
+def test_a_broker_that_goes_away_over_tls_is_a_lost_connection(made: Path) -> None:
+    """Given a connection / when the other side ends / then receiving says so."""
+    with connected(Script(pair(made, "broker")), tls(made)) as (connection, broker):
+        echo(connection, 5, [])
+        broker.__exit__()
+        with pytest.raises(ConnectionLost, match="closed"):
+            connection.receive(ANSWER_S)
+
+
+REFUSALS: dict[str, tuple[Callable[[Path], tuple[Script, Security]], type, str]] = {
+    "certificate of another host": (
+        lambda at: (Script(pair(at, "elsewhere")), tls(at)),
+        TlsFailed,
+        "for another host",
+    ),
+    "authority that is not ours": (
+        lambda at: (Script(pair(at, "broker")), tls(at, ca_file=str(at / "stranger-ca.pem"))),
+        TlsFailed,
+        "not trusted",
+    ),
+    "no client certificate": (
+        lambda at: (Script(pair(at, "broker"), client_authority=at / "ca.pem"), tls(at)),
+        TlsFailed,
+        "refuses our certificate",
+    ),
+    "client certificate of a stranger": (
+        lambda at: (
+            Script(pair(at, "broker"), client_authority=at / "ca.pem"),
+            with_client(at, "stranger"),
+        ),
+        TlsFailed,
+        "refuses our certificate",
+    ),
+    "TLS asked of a plain listener": (
+        lambda at: (Script(), tls(at)),
+        TlsFailed,
+        "one without TLS",
+    ),
+    "plain asked of a TLS listener": (
+        lambda at: (Script(pair(at, "broker")), Security()),
+        ConnectionLost,  # OpenSSL closes in silence; brokers send an alert
+        "check security.protocol",
+    ),
+    "no such authority file": (
+        lambda at: (Script(pair(at, "broker")), tls(at, ca_file=str(at / "none.pem"))),
+        CredentialsUnreadable,
+        "none.pem",
+    ),
+    "authority file without a certificate": (
+        lambda at: (Script(pair(at, "broker")), tls(at, ca_file=str(at / "password"))),
+        CredentialsUnreadable,
+        "can't be used",
+    ),
+    "mechanism that is not offered": (
+        lambda at: (Script(pair(at, "broker"), mechanisms=SCRAMS), sasl(at, "PLAIN")),
+        AuthenticationRefused,
+        "SCRAM-SHA-256, SCRAM-SHA-512",
+    ),
+    "SASL asked of a listener without": (
+        lambda at: (Script(pair(at, "broker")), sasl(at, "PLAIN")),
+        AuthenticationRefused,
+        "speaks no SASL",
+    ),
+    "secret that is not there": (
+        lambda at: (
+            Script(pair(at, "broker"), mechanisms=("PLAIN",)),
+            sasl(at, "PLAIN", file="no-such-file"),
+        ),
+        CredentialsUnreadable,
+        "no-such-file",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_says_what_is_wrong_and_what_to_do(case: str, made: Path) -> None:
+    """Given a misfit of listener and settings / when dialed / then code, reason and hint fit."""
+    build, kind, text = REFUSALS[case]
+    error = refused(*build(made))
+    assert type(error) is kind, error
+    assert text in str(error)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS, "OAUTHBEARER"])
+def test_each_mechanism_lets_in_whom_it_should_and_nobody_else(mechanism: str, made: Path) -> None:
+    """Given users of a listener / when the secret fits / then in, and out when it does not."""
+    script = Script(pair(made, "broker"), mechanisms=(mechanism,), users={USER: PASSWORD})
+    with connected(script, sasl(made, mechanism)) as (connection, broker):
+        echo(connection, 70_000, [b"z" * 70_000])
+        assert broker.authenticated == [USER]
+    script.users = {USER: "another"}
+    error = refused(script, sasl(made, mechanism))
+    assert isinstance(error, AuthenticationRefused)
+    assert "refuses our credentials" in str(error)
+
+
+def test_mutual_tls_and_names_not_looked_at_work_when_asked_for(made: Path) -> None:
+    """Given a client's certificate, or no check of names / when dialed / then bytes cross."""
+    script = Script(pair(made, "broker"), client_authority=made / "ca.pem")
+    with connected(script, with_client(made, "client")) as (connection, _):
+        echo(connection, 10, [])
+    loose = tls(made, verify_hostname=False)
+    with connected(Script(pair(made, "elsewhere")), loose) as (connection, _):
+        echo(connection, 10, [])
+
+
+def test_a_secret_is_read_again_at_each_dial(made: Path, tmp_path: Path) -> None:
+    """Given a password that was changed on both sides / when dialed again / then it fits."""
+    (tmp_path / "ca.pem").write_bytes((made / "ca.pem").read_bytes())
+    security = sasl(tmp_path, "SCRAM-SHA-256")
+    script = Script(pair(made, "broker"), mechanisms=SCRAMS)
+    for word in ("first", "second"):
+        (tmp_path / "password").write_text(word)
+        script.users = {USER: word}
+        with connected(script, security) as (_, broker):
+            assert broker.authenticated == [USER]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_session_is_renewed_in_time_and_no_request_in_flight_is_lost(
+    mechanism: str, made: Path
+) -> None:
+    """Given sessions of a second and requests pipelined / when sent on / then all are answered."""
+    users = {USER: PASSWORD}
+    script = Script(pair(made, "broker"), mechanisms=(mechanism,), users=users, session_s=1.2)
+    with connected(script, sasl(made, mechanism)) as (connection, broker):
+        expected: list[tuple[int, bytes]] = []
+        deadline_s = time.monotonic() + ANSWER_S
+        while len(broker.authenticated) < 3 or expected:
+            assert time.monotonic() < deadline_s
+            if len(broker.authenticated) < 3:
+                expected.append(ask(connection, 3000, [b"y" * 100]))
+            if len(expected) > 4 or len(broker.authenticated) >= 3:
+                check(connection.receive(ANSWER_S), expected.pop(0))
+    assert set(broker.authenticated) == {USER}
+
+
+def test_security_travels_without_any_secret(made: Path) -> None:
+    """Given settings that name a secret / when pickled and printed / then it is not in them."""
+    security = sasl(made, "PLAIN")
+    again = pickle.loads(pickle.dumps(security))  # noqa: S301  # made a line above
+    assert again == security
+    assert PASSWORD.encode() not in pickle.dumps(security)
+    assert PASSWORD not in repr(security)
