@@ -4,14 +4,16 @@
       ConfigError            the configuration file is refused
       Refused                an operation is refused before anything was touched
       ConnectionLost         a broker went away or did not answer in time
-        CredentialsUnreadable  a secret or certificate file can't be read where it should be
-        TokenRefused           the token endpoint gives no token
-        AuthenticationRefused  a broker refuses who we say we are
-        TlsFailed              the broker is not proved to be who it should be, or speaks no TLS
+        AccessRefused          a secured cluster does not let us in
+          CredentialsUnreadable  a secret or certificate can't be read where it should be
+          TokenRefused           the token endpoint gives no token
+          AuthenticationRefused  a broker refuses who we say we are
+          TlsFailed              the broker is not who it should be, or speaks no TLS
       ProtocolError          a broker's answer makes no sense
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
       PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
+      SparkUnavailable       Spark has no executor to run rounds on
       SandboxError           the local brokers could not be run
 
 The code stands in the text: of a worker's exception Spark hands only the text to the driver.
@@ -123,28 +125,34 @@ class ConnectionLost(HeliostatError):
     verdict = Verdict.RETRY
 
 
-class CredentialsUnreadable(ConnectionLost):
+class AccessRefused(ConnectionLost):
+    """A secured cluster does not let us in; tried again, since what is wrong may be put right."""
+
+    code = "ACCESS_REFUSED"
+
+
+class CredentialsUnreadable(AccessRefused):
     """A secret, certificate or key can't be read where the configuration says it is."""
 
     code = "CREDENTIALS_UNREADABLE"
     hint = "put it there, readable for this user on each machine that copies; it is read again"
 
 
-class TokenRefused(ConnectionLost):
+class TokenRefused(AccessRefused):
     """The token endpoint gives no OAUTHBEARER token."""
 
     code = "TOKEN_REFUSED"
     hint = "check the endpoint, client_id and client_secret; it is asked again"
 
 
-class AuthenticationRefused(ConnectionLost):
+class AuthenticationRefused(AccessRefused):
     """A broker refuses our credentials, or they have expired; tried again, they may be renewed."""
 
     code = "AUTHENTICATION_REFUSED"
     hint = "check user, password or token, and the mechanism; they are read again at each try"
 
 
-class TlsFailed(ConnectionLost):
+class TlsFailed(AccessRefused):
     """No TLS connection: an untrusted certificate, another host's, or a listener without TLS."""
 
     code = "TLS_FAILED"
@@ -161,6 +169,14 @@ class BatchError(HeliostatError):
     """Bytes that are no whole, sound v2 record batch."""
 
     code = "BATCH_MALFORMED"
+
+
+class SparkUnavailable(HeliostatError):
+    """Spark has no executor for us: none was started, or all are gone."""
+
+    code = "SPARK_UNAVAILABLE"
+    verdict = Verdict.RETRY
+    hint = "look at the cluster's own page: it needs free cores and memory for an executor"
 
 
 class SandboxError(HeliostatError):

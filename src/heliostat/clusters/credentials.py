@@ -7,6 +7,7 @@ of it is put into messages. The mechanisms are kafka-python's own, for the hot p
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,21 @@ def client_settings(access: ClusterAccess) -> dict[str, Any]:
         "security_protocol": security.protocol,
     }
     if security.is_encrypted:
-        settings["ssl_context"] = tls_context(security)
+        settings["ssl_context"] = _FreshContexts(security)
     if security.sasl is not None:
         settings |= _sasl_settings(security.sasl)
     return settings
+
+
+class _FreshContexts:
+    """Stands for an `SSLContext`, of which kafka-python calls this one method."""
+
+    def __init__(self, security: Security) -> None:
+        self._security = security
+
+    def wrap_socket(self, sock: socket.socket, **options: Any) -> ssl.SSLSocket:
+        """Wrap with the files as they are now: a client lives longer than its certificate."""
+        return tls_context(self._security).wrap_socket(sock, **options)
 
 
 def _sasl_settings(sasl: Sasl) -> dict[str, Any]:

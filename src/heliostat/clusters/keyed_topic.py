@@ -12,11 +12,12 @@ from typing import Any, Self
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
-from kafka.errors import BrokerResponseError, KafkaError
+from kafka.errors import KafkaError
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.refusals import translated
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
 
@@ -209,15 +210,9 @@ class KeyedTopic:
     def _errors(self, what: str) -> Iterator[None]:
         try:
             yield
-        except BrokerResponseError as error:
-            raise BrokerError(
-                f"cannot {what} topic {self.topic}: {error}", kafka_code=error.errno or -1
-            ) from error
         except (KafkaError, OSError, RuntimeError) as error:
-            raise ConnectionLost(
-                f"cannot {what} topic {self.topic} at {self._access.addresses}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            text = f"cannot {what} topic {self.topic}"
+            raise translated(error, self._access, text) from error
 
 
 def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:

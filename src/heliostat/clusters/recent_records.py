@@ -9,7 +9,8 @@ from typing import Any
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.credentials import client_settings
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.clusters.refusals import translated
+from heliostat.errors import BrokerError
 from heliostat.names import TopicName
 
 RETENTION_MS = 3_600_000
@@ -81,9 +82,7 @@ class RecentRecords:
             else:
                 consumer.seek(partition, found.offset)
         except KafkaError as error:
-            raise ConnectionLost(
-                "a topic can't be read", topic=self.topic, why=repr(error)
-            ) from error
+            raise translated(error, self._access, f"cannot read topic {self.topic}") from error
 
     def poll(self, timeout_s: float) -> list[Recent]:
         """What has come since the last poll, waiting at most `timeout_s` for a first record."""
@@ -92,9 +91,7 @@ class RecentRecords:
         try:
             polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
         except KafkaError as error:
-            raise ConnectionLost(
-                "a topic can't be read", topic=self.topic, why=repr(error)
-            ) from error
+            raise translated(error, self._access, f"cannot read topic {self.topic}") from error
         return [
             Recent(record.key.decode(), json.loads(record.value), record.timestamp)
             for records in polled.values()

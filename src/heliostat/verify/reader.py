@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,13 +19,14 @@ from typing import Any, Self
 import kafka.errors
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaTCPTransport
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from typing_extensions import override
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
 
@@ -83,7 +85,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python ca
     @override
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
-        if type(transport) is KafkaTCPTransport:
+        if type(transport) in (KafkaTCPTransport, KafkaSSLTransport):
             sock = transport._sock  # noqa: SLF001  # no public way to set the size of a read
             transport._sock_recv = lambda: _receive(sock)  # noqa: SLF001  # as above
         return transport
@@ -94,7 +96,7 @@ def _receive(sock: socket.socket) -> tuple[bytes, Exception | None]:
     try:
         while part := sock.recv(RECEIVE_BYTES):
             parts.append(part)
-    except (BlockingIOError, InterruptedError):
+    except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
         return b"".join(parts), None
     except OSError as error:
         return b"".join(parts), kafka.errors.KafkaConnectionError(error)
@@ -113,6 +115,9 @@ class LogReader:
     def __init__(self, access: ClusterAccess, isolation: Isolation) -> None:
         self.access = access
         self.isolation = isolation
+        refusal = refusal_of(access)
+        if refusal is not None:
+            raise refusal
         self.cluster_id = ""
         self._leaders: dict[TopicPartition, int] = {}
         self._net = NetworkSelector()
@@ -128,7 +133,7 @@ class LogReader:
             self.topics(())
         except kafka.errors.KafkaError as error:
             self.close()
-            raise ConnectionLost(f"no broker answers: {error}", at=access.addresses) from error
+            raise translated(error, access, "no broker answers") from error
         except BaseException:
             self.close()
             raise

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import BrokerResponseError, KafkaError
+from kafka.errors import KafkaError
 from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
 from heliostat.names import BrokerId
 
@@ -42,6 +43,9 @@ class Caller:
         self.access = access_of(cluster)
         self.timeout_ms = request_timeout_ms
         self._controller: int | None = None
+        refusal = refusal_of(self.access)
+        if refusal is not None:
+            raise refusal
         try:
             self._client = KafkaAdminClient(
                 **client_settings(self.access),
@@ -67,8 +71,6 @@ class Caller:
         manager = self._client._manager  # noqa: SLF001 - its public methods lose answers, see above
         try:
             return manager.run(manager.send, request, broker)
-        except BrokerResponseError as error:
-            raise BrokerError(str(error), kafka_code=error.errno or -1) from error
         except (KafkaError, OSError, RuntimeError) as error:
             raise self._lost(error) from error
 
@@ -89,12 +91,9 @@ class Caller:
         rows = None if topics is None else [kind(name=name) for name in topics]
         return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
 
-    def _lost(self, error: Exception) -> ConnectionLost:
-        return ConnectionLost(
-            f"cannot talk to the cluster at {self.access.addresses}: "
-            f"{type(error).__name__}: {error}",
-            hint="check the bootstrap addresses and that the brokers run",
-        )
+    def _lost(self, error: Exception) -> BrokerError | ConnectionLost:
+        hint = "check the bootstrap addresses and that the brokers run"
+        return translated(error, self.access, "cannot talk to the cluster", hint=hint)
 
 
 def error_of(code: int, what: str, message: str | None = None) -> BrokerError | None:

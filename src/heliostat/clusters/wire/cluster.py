@@ -23,7 +23,7 @@ from heliostat.access import Reachable, access_of
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
-from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
+from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, Endpoint, Offset, PartitionId, TopicId, TopicName
 from heliostat.names import TopicPartition as Partition
 
@@ -241,25 +241,28 @@ class WireCluster:
             self._brokers[broker] = _Broker(endpoint)
 
     def _ask_any(self, request: Any, response: Any, version_max: int) -> Any:
-        reasons: list[str] = []
+        reasons: list[ConnectionLost] = []
         for broker in [*self._brokers.values(), *([self._seed] if self._seed else [])]:
             try:
                 return self._exchange(broker, request, response, version_max)
             except ConnectionLost as error:
-                reasons.append(str(error))
+                reasons.append(error)
         for endpoint in self._bootstrap:
             seed = _Broker(endpoint)
             try:
                 answer = self._exchange(seed, request, response, version_max)
             except ConnectionLost as error:
-                reasons.append(str(error))
+                reasons.append(error)
             else:
                 self._seed = seed
                 return answer
+        for reason in reversed(reasons):
+            if isinstance(reason, AccessRefused):
+                raise reason  # that a broker does not let us in says more than that others are gone
         raise ConnectionLost(
             "no broker of the cluster answers",
             hint="check the addresses in `bootstrap` and that the brokers run",
-            tried="; ".join(reasons[-3:]),
+            tried="; ".join(map(str, reasons[-3:])),
         )
 
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
@@ -275,6 +278,8 @@ class WireCluster:
             )
         try:
             return self._round_trip(broker, request, response, version)
+        except AccessRefused:
+            raise
         except ConnectionLost:
             # A connection that idled may have been closed by the broker: once more, afresh.
             # Safe: every request sent here may be repeated.
