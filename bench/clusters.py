@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from kafka.admin import KafkaAdminClient
 from measure import Brokers
 from wire import Connection
 
-from heliostat.sandbox import KAFKA, Cluster, ClusterSpec, start_many
+from heliostat.sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
 
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
@@ -24,6 +24,8 @@ SETTINGS = {
 TIMEOUT_S = 60.0
 """For topics to come or go, files included."""
 LOOK_S = 0.1
+CREATED_AT_ONCE = 200
+"""Topics in one request: well below what a controller takes at once (10,000 records)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,12 @@ class Pair:
 
 
 @contextlib.contextmanager
-def pair_of_clusters() -> Iterator[Pair]:
+def pair_of_clusters(*, storage: Storage = Storage.DISK, heap_mb: int = HEAP_MB) -> Iterator[Pair]:
     """Start both, stop both."""
     names = ("bench-a", "bench-b")
-    both = start_many([ClusterSpec(n, settings=SETTINGS, heap_mb=HEAP_MB) for n in names])
+    both = start_many(
+        [ClusterSpec(n, settings=SETTINGS, heap_mb=heap_mb, storage=storage) for n in names]
+    )
     with both[0] as a, both[1] as b:
         yield Pair(a, b)
 
@@ -101,6 +105,23 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
         until(
             lambda: len(broker.ends({topic: partitions}).get(topic, {})) == partitions,
             f"topic {topic} to have {partitions} partitions",
+        )
+
+
+def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
+    """Create topics by partition count and wait until all of them take records."""
+    names = list(topics)
+    with admin(bootstrap) as client, Connection(bootstrap) as broker:
+        for at in range(0, len(names), CREATED_AT_ONCE):
+            some = {
+                name: {"num_partitions": topics[name], "replication_factor": 1}
+                for name in names[at : at + CREATED_AT_ONCE]
+            }
+            client.create_topics(some)
+        due = sum(topics.values())
+        until(
+            lambda: sum(map(len, broker.ends(topics).values())) == due,
+            f"{len(names)} topics to have {due} partitions",
         )
 
 

@@ -1,8 +1,9 @@
-"""Compare Heliostat with MirrorMaker 2 on this machine: `bench/compare bulk|tiny`.
+"""Compare Heliostat with MirrorMaker 2 on this machine.
 
-Two brokers, one source topic per codec, and one part after another copies it to a fresh target
-topic: MirrorMaker 2 as it comes, MirrorMaker 2 tuned, Heliostat, and what the target can append at
-all. See bench/README.md for what each figure means.
+`latency`, `efd` and `catchup` are live scenarios, see `live.py`. `bulk` and `tiny` copy what is
+there: two brokers, one source topic per codec, and one part after another copies it to a fresh
+target topic: MirrorMaker 2 as it comes, MirrorMaker 2 tuned, Heliostat, and what the target can
+append at all. See bench/README.md for what each figure means.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import live_main
 import machine
 import peer
 import report
 from clusters import KAFKA_VERSION, pair_of_clusters
+from live_scenarios import LIVE
 from scenarios import PART_NAMES, SCENARIOS, Bench, Scenario
 
 from heliostat.sandbox import find_java
@@ -29,7 +32,7 @@ Results = dict[str, dict[str, dict[str, Any]]]
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/compare", description=__doc__)
-    parser.add_argument("scenario", choices=sorted(SCENARIOS))
+    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE}))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument("--small", action="store_true", help="a few thousand records: a test")
     parser.add_argument(
@@ -45,27 +48,35 @@ def arguments() -> argparse.Namespace:
         help="only try the settings of MirrorMaker 2 in bench/peer.py",
     )
     parser.add_argument("--codec", choices=("none", "lz4"), help="only this codec of the scenario")
+    parser.add_argument(
+        "--rate", type=int, nargs="+", help="only these records a second of a live scenario"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.scenario in LIVE and (given.tune or given.codec):
+        parser.error("--tune and --codec are for bulk and tiny")
+    if given.scenario not in LIVE and given.rate:
+        parser.error("--rate is for latency, efd and catchup")
+    return given
 
 
 def main() -> int:
     # So that a plain `kill` stops brokers and replicators too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     given = arguments()
+    with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
+        folder = (given.keep or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)
+
+
+def run(given: argparse.Namespace, folder: Path) -> int:
+    """Fill, measure every part for every codec, and report; the report grows part by part."""
     scenario = SCENARIOS[given.scenario]
     if given.small:
         scenario = scenario.shrunk()
     if given.codec:
         scenario = dataclasses.replace(scenario, codecs=(given.codec,))
-    with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
-        folder = (given.keep or Path(temporary)).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        return run(given, scenario, folder)
-
-
-def run(given: argparse.Namespace, scenario: Scenario, folder: Path) -> int:
-    """Fill, measure every part for every codec, and report; the report grows part by part."""
     shape = dataclasses.asdict(scenario)
     results: Results = report.earlier(given.json, shape) if given.json else {}
     java = find_java()

@@ -18,7 +18,7 @@ def target_topic(topic: str) -> str:
     return PREFIX + topic
 
 
-def config(source: str, target: str, topic: str) -> dict[str, Any]:
+def config(source: str, target: str, topics: Sequence[str]) -> dict[str, Any]:
     """What a user has to write down, and nothing else: no setting is tuned for the benchmark."""
     return {
         "clusters": {"A": {"bootstrap": [source]}, "B": {"bootstrap": [target]}},
@@ -28,7 +28,7 @@ def config(source: str, target: str, topic: str) -> dict[str, Any]:
                 "name": LINK,
                 "source": "A",
                 "target": "B",
-                "topics": {"include": [topic], "naming": {"prefix": PREFIX}},
+                "topics": {"include": list(topics), "naming": {"prefix": PREFIX}},
             }
         ],
     }

@@ -88,9 +88,22 @@ CANDIDATES: dict[str, dict[str, str]] = {
 }
 """What `--tune` tries, by name. Five in flight are with idempotence, so that order is kept."""
 
+QUICK: dict[str, dict[str, str]] = {
+    f"{tasks} tasks, 5 in flight, no linger": {
+        "tasks.max": str(tasks),
+        "B.producer.max.in.flight.requests.per.connection": "5",
+        "B.producer.enable.idempotence": "true",
+    }
+    for tasks in (2, 4)
+}
+"""For latency: more than one task, and sends that don't wait for the answer before."""
+
 TUNED: dict[str, str] = {
     "bulk": "2 tasks, 5 in flight",
     "tiny": "2 tasks, 5 in flight",
+    "catchup": "2 tasks, 5 in flight",
+    "latency": "2 tasks, 5 in flight, no linger",
+    "efd": "4 tasks, 5 in flight, no linger",
 }
 """The best candidate by scenario that still lets offsets be translated, which a mirror is for.
 

@@ -142,7 +142,7 @@ class Bench:
     def heliostat(self, codec: str) -> dict[str, Any]:
         """Heliostat as it comes; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
-        wanted = ours.config(self.pair.source, self.pair.target, topic)
+        wanted = ours.config(self.pair.source, self.pair.target, [topic])
         command = ours.command(self.folder / f"ours-{codec}", wanted)
         return self._run(
             "ours", codec, command, ours.target_topic(topic), ends=self._source_ends(codec)

@@ -7,9 +7,10 @@ for the end of a few partitions twenty times a second must cost next to nothing.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -131,29 +132,57 @@ class Connection:
                     found.setdefault(topic, {})[partition] = offset
         return found
 
+    def readable(self, timeout_s: float) -> bool:
+        """Whether an answer has begun to arrive; waits for one at most so long."""
+        return bool(select.select([self._socket], [], [], timeout_s)[0])
+
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
         """Raw record batches from `offset` on; the last one may be cut short."""
-        body = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1)
-        body += _text(topic) + struct.pack(">iiqi", 1, partition, offset, max_bytes)
-        self.send(FETCH, [body])
-        answer = self.receive()
-        answer.take("ii")  # throttle, one topic
-        answer.text()
-        _, _, error, _, _, aborted = answer.take("iihqqi")
+        self.send_fetch({topic: {partition: offset}}, wait_ms=500, min_bytes=0, max_bytes=max_bytes)
+        _, _, error, data = next(self.receive_fetch())
         if error != NO_ERROR:
             raise WireError(f"fetch of {topic}-{partition} at {offset}: error {error}")
-        answer.blob(16 * max(aborted, 0))
-        return answer.blob(answer.one("i"))
+        return data
+
+    def send_fetch(
+        self,
+        positions: Mapping[str, Mapping[int, int]],
+        *,
+        wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> None:
+        """Ask for what follows these offsets, without a session; don't wait."""
+        body = [struct.pack(">iiiibi", -1, wait_ms, min_bytes, max_bytes, 0, len(positions))]
+        for topic, partitions in positions.items():
+            body.append(_text(topic) + struct.pack(">i", len(partitions)))
+            body += [struct.pack(">iqi", *place, max_bytes) for place in partitions.items()]
+        self.send(FETCH, [b"".join(body)])
+
+    def receive_fetch(self) -> Iterator[tuple[str, int, int, bytes]]:
+        """Wait for the answer to a fetch: topic, partition, error, raw batches."""
+        answer = self.receive()
+        answer.one("i")  # throttle
+        for _ in range(answer.one("i")):
+            topic = answer.text()
+            for _ in range(answer.one("i")):
+                partition, error, _, _, aborted = answer.take("ihqqi")
+                answer.blob(16 * max(aborted, 0))
+                yield topic, partition, error, answer.blob(answer.one("i"))
 
     def send_produce(self, topic: str, batches: Iterable[tuple[int, Buffer]]) -> None:
         """Send one batch for each of some partitions of a topic, acks=all; don't wait."""
-        body: list[Buffer] = []
-        parts = list(batches)
-        body.append(struct.pack(">hhii", -1, -1, 30_000, 1) + _text(topic))
-        body.append(struct.pack(">i", len(parts)))
-        for partition, batch in parts:
-            body.append(struct.pack(">ii", partition, len(memoryview(batch))))
-            body.append(batch)
+        self.send_produce_many({topic: batches})
+
+    def send_produce_many(self, topics: Mapping[str, Iterable[tuple[int, Buffer]]]) -> None:
+        """Send one batch for each of some partitions of some topics, acks=all; don't wait."""
+        body: list[Buffer] = [struct.pack(">hhii", -1, -1, 30_000, len(topics))]
+        for topic, batches in topics.items():
+            parts = list(batches)
+            body.append(_text(topic) + struct.pack(">i", len(parts)))
+            for partition, batch in parts:
+                body.append(struct.pack(">ii", partition, len(memoryview(batch))))
+                body.append(batch)
         self.send(PRODUCE, body)
 
     def receive_produce(self) -> None:

@@ -1,0 +1,353 @@
+"""Runs one replicator under live load: start, warm up, measure at each rate, check, stop.
+
+Everybody goes through the same steps on brokers of their own, freshly started, so that the order of
+parts plays no role: topics are made and hold one record a partition, the replicator starts, all
+those records must arrive, then load begins. What is measured comes from the two processes `load.py`
+and `watch.py` and from the kernel, nothing from the replicator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import delays
+import load
+import psutil
+from clusters import Pair
+from delays import Window
+from live_scenarios import Live, sample
+from measure import Part, Tree, own_cpu_s, running
+from stamped import Stream, places, write_streams
+from wire import Connection
+
+HERE = Path(__file__).parent
+LOOK_S = 0.2
+SLOW_LOOK_S = 1.0
+"""Between looks at thousands of partitions, each of which costs the target some 30 ms."""
+MANY_PARTITIONS = 1_000
+DRAIN_S = 90.0
+"""After the load's end everything must have arrived within so long."""
+NUMBERS_APART = 100_000_000
+"""Between first numbers of two rates: more than any of them sends."""
+PROCESS_S = 30.0
+"""For a process of ours to begin or end."""
+
+
+class Unfinished(Exception):
+    """Why a part has no result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Seconds of processor time at one instant."""
+
+    at_ns: int
+    cpu_s: float
+    source_cpu_s: float
+    target_cpu_s: float
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """One replicator between two clusters; `prefix` is what it puts before topic names."""
+
+    live: Live
+    pair: Pair
+    streams: Sequence[Stream]
+    prefix: str
+    part: Part
+    process: subprocess.Popen[bytes]
+    target: Connection
+    started_ns: int
+    tree: Tree = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tree = Tree(self.process.pid)
+
+    @property
+    def folder(self) -> Path:
+        """For the files of this part."""
+        return self.part.folder
+
+    def topics(self) -> dict[str, int]:
+        """Partition counts of the live topics at the target."""
+        return {self.prefix + each.topic: each.partitions for each in self.streams}
+
+    def landed(self) -> int:
+        """Records in the target's live topics."""
+        ends = self.target.ends(self.topics())
+        return sum(sum(each.values()) for each in ends.values())
+
+    def count(self) -> Counted:
+        """Processor time of all so far."""
+        brokers = self.pair.brokers()
+        return Counted(
+            time.monotonic_ns(),
+            self.tree.look(),
+            own_cpu_s(brokers.source_pid),
+            own_cpu_s(brokers.target_pid),
+        )
+
+    def alive(self) -> None:
+        """Raise if the replicator ended."""
+        if self.process.poll() is not None:
+            raise Unfinished(f"the process ended with {self.process.returncode}")
+
+    def wait_started(self, seeds: int) -> dict[str, float]:
+        """Wait until the first record of every partition has arrived; seconds since the start."""
+        look_s = SLOW_LOOK_S if seeds > MANY_PARTITIONS else LOOK_S
+        first_s = 0.0
+        while True:
+            landed = self.landed()
+            now_s = (time.monotonic_ns() - self.started_ns) / 1e9
+            if landed and not first_s:
+                first_s = now_s
+            if landed >= seeds:
+                return {"start_to_first_s": round(first_s, 2), "start_to_all_s": round(now_s, 2)}
+            self.alive()
+            if now_s > self.live.start_deadline_s:
+                raise Unfinished(f"{landed} of {seeds} partitions had begun after {now_s:.0f} s")
+            time.sleep(look_s)
+
+    def wait_landed(self, sent: int) -> None:
+        """Wait until the target has as many records as the source; more are a failure."""
+        deadline_s = time.monotonic() + DRAIN_S
+        while (landed := self.landed()) < sent:
+            self.alive()
+            if time.monotonic() > deadline_s:
+                raise Unfinished(f"{landed} of {sent} records had arrived {DRAIN_S:.0f} s later")
+            time.sleep(LOOK_S)
+        if landed > sent:
+            raise Unfinished(f"{landed} records at the target, {sent} were due")
+
+    def watched(self) -> list[int]:
+        """Indices of the partitions that are watched."""
+        return sample(self.streams, self.live.sampled)
+
+    def wait_seen(self, window: Window, rows: Path) -> delays.Rows:
+        """Wait until the watcher has all of the window."""
+        deadline_s = time.monotonic() + DRAIN_S
+        while window.missing(seen := delays.read_rows(rows)):
+            if time.monotonic() > deadline_s:
+                raise Unfinished(f"{window.missing(seen)} records were never readable")
+            time.sleep(LOOK_S)
+        return seen
+
+    def memory_mb(self) -> dict[str, int]:
+        """Resident memory of the replicator; pages that processes share count in each of them."""
+        found = {"java": 0.0, "other": 0.0}
+        root = psutil.Process(self.process.pid)
+        for each in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                kind = "java" if "java" in each.name() else "other"
+                found[kind] += each.memory_info().rss / 1e6
+        return {
+            "memory_mb": round(sum(found.values())),
+            "memory_java_mb": round(found["java"]),
+            "memory_python_mb": round(found["other"]),
+        }
+
+
+def write_wanted(run: LiveRun) -> Path:
+    """For the watcher: the sampled partitions under their names at the target."""
+    every = places(run.streams)
+    rows = [(run.prefix + every[i][0], every[i][1], i) for i in run.watched()]
+    file = run.folder / "wanted.json"
+    file.write_text(json.dumps(rows))
+    return file
+
+
+@contextlib.contextmanager
+def watching(run: LiveRun) -> Iterator[Path]:
+    """The watcher; answers the file it writes to."""
+    rows = run.folder / "seen.rows"
+    words = ["--bootstrap", run.pair.target, "--wanted", str(write_wanted(run))]
+    with helper("watch.py", [*words, "--rows", str(rows)], run.folder):
+        yield rows
+
+
+@contextlib.contextmanager
+def loading(
+    run: LiveRun, rate: int, seconds: float, number: int
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The load; answers its process and the file it will have written when it ended."""
+    streams, rows = run.folder / "streams.json", run.folder / f"sent-{number}.rows"
+    write_streams(streams, run.streams)
+    words = ["--bootstrap", run.pair.source, "--streams", str(streams), "--rows", str(rows)]
+    words += ["--rate", str(rate), "--seconds", str(seconds), "--first-number", str(number)]
+    if run.live.single:
+        words.append("--single")
+    with helper("load.py", words, run.folder) as process:
+        yield process, rows
+
+
+@contextlib.contextmanager
+def helper(script: str, words: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One of our own processes, from when it says that it begins; ended at the end."""
+    with (folder / f"{script}.log").open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / script), *words], stdout=subprocess.PIPE, stderr=errors
+        )
+        try:
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                process.wait(PROCESS_S)
+                raise Unfinished(f"{script} ended: {(folder / f'{script}.log').read_text()[-500:]}")
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(PROCESS_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            process.communicate()
+
+
+@contextlib.contextmanager
+def replicating(
+    live: Live, pair: Pair, part: Part, streams: Sequence[Stream], prefix: str
+) -> Iterator[LiveRun]:
+    """Start the replicator, stop it at the end."""
+    started_ns = time.monotonic_ns()
+    with Connection(pair.target) as target, running(part) as process:
+        yield LiveRun(live, pair, streams, prefix, part, process, target, started_ns)
+
+
+def used(begin: Counted, end: Counted) -> dict[str, Any]:
+    """Cores that were busy between two instants."""
+    seconds = (end.at_ns - begin.at_ns) / 1e9
+    return {
+        "cpu_cores": round((end.cpu_s - begin.cpu_s) / seconds, 3),
+        "broker_cpu_cores": {
+            "source": round((end.source_cpu_s - begin.source_cpu_s) / seconds, 3),
+            "target": round((end.target_cpu_s - begin.target_cpu_s) / seconds, 3),
+        },
+    }
+
+
+def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measure at each rate, one after another; answer rate and block."""
+    started = run.wait_started(seeds)
+    sent = seeds
+    with watching(run) as seen_file:
+        for number, rate in enumerate(run.live.rates):
+            window, counted = _at_rate(run, rate, number * NUMBERS_APART)
+            sent += len(window.sent)
+            seen = run.wait_seen(window, seen_file)
+            run.wait_landed(sent)
+            yield (
+                str(rate),
+                {
+                    "finished": True,
+                    **window.figures(seen),
+                    "records_per_s": delays.rate_per_s(window.sent, window.begin_ns, window.end_ns),
+                    **used(*counted),
+                    **run.memory_mb(),
+                    **started,
+                },
+            )
+
+
+def _at_rate(run: LiveRun, rate: int, number: int) -> tuple[Window, tuple[Counted, Counted]]:
+    """Load at one rate: what was sent in the window, and what was counted at its two ends."""
+    live = run.live
+    with loading(run, rate, live.warm_s + live.window_s, number) as (process, file):
+        begin_ns = time.monotonic_ns() + round(live.warm_s * 1e9)
+        _sleep_until(run, begin_ns)
+        begin = run.count()
+        _sleep_until(run, begin_ns + round(live.window_s * 1e9))
+        end = run.count()
+        process.wait(PROCESS_S)
+    return Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched()), (begin, end)
+
+
+def _sleep_until(run: LiveRun, at_ns: int) -> None:
+    while (left_s := (at_ns - time.monotonic_ns()) / 1e9) > 0:
+        run.alive()
+        run.tree.look()  # so that processes that come and go are counted
+        time.sleep(min(left_s, 1.0))
+
+
+def catch_up(
+    run: LiveRun, seeds: int, backlog: Mapping[str, Mapping[int, int]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Live load from the first backlog record at the target to the last one, and its latency.
+
+    Without a backlog the load begins with the first live record and lasts `window_s`.
+    """
+    live, rate = run.live, run.live.rates[0]
+    due = sum(sum(each.values()) for each in backlog.values())
+    prefixed = {run.prefix + topic: len(ends) for topic, ends in backlog.items()}
+    first, start_s = _first(run, prefixed)
+    with watching(run) as seen_file:
+        with loading(run, rate, live.start_deadline_s * 10, 0) as (process, file):
+            begin = run.count()
+            if due:
+                last = _until_all(run, prefixed, due)
+            else:
+                _sleep_until(run, begin.at_ns + round(live.window_s * 1e9))
+                last = first
+            end = run.count()
+            process.send_signal(signal.SIGTERM)
+            process.wait(PROCESS_S)
+        window = Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched())
+        seen = run.wait_seen(window, seen_file)
+    run.wait_landed(seeds + len(window.sent))
+    block = {"finished": True, **window.figures(seen), **used(begin, end), **run.memory_mb()}
+    block["records_per_s"] = delays.rate_per_s(window.sent, window.begin_ns, window.end_ns)
+    block["start_to_first_s"] = start_s
+    if due:
+        seconds = (last[0] - first[0]) / 1e9
+        block["backlog_seconds"] = round(seconds, 2)
+        block["backlog_records_per_s"] = round((last[1] - first[1]) / seconds)
+    yield ("with_backlog" if due else "without_backlog"), block
+
+
+def _landed(run: LiveRun, topics: Mapping[str, int]) -> tuple[int, int]:
+    """Clock and records in these topics of the target."""
+    ends = run.target.ends(topics)
+    return time.monotonic_ns(), sum(sum(each.values()) for each in ends.values())
+
+
+def _first(run: LiveRun, backlog: Mapping[str, int]) -> tuple[tuple[int, int], float]:
+    """First look that sees records of the backlog, or of the live topics if there is none."""
+    topics = backlog or run.topics()
+    while not (look := _landed(run, topics))[1]:
+        run.alive()
+        if look[0] - run.started_ns > run.live.start_deadline_s * 1e9:
+            raise Unfinished("no record arrived")
+        time.sleep(LOOK_S / 4)
+    return look, round((look[0] - run.started_ns) / 1e9, 2)
+
+
+def _until_all(run: LiveRun, topics: Mapping[str, int], due: int) -> tuple[int, int]:
+    """First look that sees all of the backlog."""
+    moved = _landed(run, topics)
+    while (look := _landed(run, topics))[1] < due:
+        run.alive()
+        run.tree.look()
+        if look[1] > moved[1]:
+            moved = look
+        if look[0] - moved[0] > DRAIN_S * 1e9:
+            raise Unfinished(
+                f"no new record of the backlog for {DRAIN_S:.0f} s, {look[1]} of {due}"
+            )
+        time.sleep(LOOK_S / 4)
+    if look[1] > due:
+        raise Unfinished(f"{look[1]} records of the backlog at the target, {due} were due")
+    return look
+
+
+def seed_all(pair: Pair, streams: Sequence[Stream]) -> int:
+    """One record into each partition of the source."""
+    return load.seed(pair.source, streams)

@@ -1,0 +1,174 @@
+"""`bench/compare latency|efd|catchup`: part after part, each on brokers of its own."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import fill
+import live
+import live_report
+import machine
+import ours
+import peer
+import report
+from clusters import KAFKA_VERSION, Pair, create_topics, log_ends, pair_of_clusters
+from live import Unfinished
+from live_scenarios import (
+    BACKLOG_BATCH_RECORDS,
+    BACKLOG_PARTITIONS,
+    BACKLOG_RECORD_BYTES,
+    BACKLOG_TOPIC,
+    LIVE,
+    SMALL,
+    Live,
+)
+from measure import Part
+
+from heliostat.sandbox import find_java
+
+PARTS = ("mm2_default", "mm2_tuned", "ours")
+EXIT_UNFINISHED = 1
+OUTPUT_TAIL = 2_000
+Results = dict[str, dict[str, dict[str, Any]]]
+Measured = Iterator[tuple[str, dict[str, Any]]]
+
+
+def run(given: argparse.Namespace, folder: Path) -> int:
+    """Measure the parts that were asked for and report; the report grows case by case."""
+    scenario = (SMALL if given.small else LIVE)[given.scenario]
+    shape = scenario.shape()
+    results: Results = live_report.earlier(given.json, shape) if given.json else {}
+    if given.rate:
+        scenario = dataclasses.replace(scenario, rates=tuple(sorted(given.rate)))
+    names = [name for name in PARTS if name in given.part]
+    about: dict[str, Any] = {}
+    failed = False
+    for name in names:
+        for case, block, where in part(name, scenario, folder):
+            about = about or where
+            results.setdefault(name, {})[case] = block
+            failed = failed or not block["finished"]
+            note(f"{name} {case}: {words(block)}")
+            if given.json:
+                report.write(given.json, live_report.document(shape, about, results))
+    live_report.show(live_report.document(shape, about, results))
+    return EXIT_UNFINISHED if failed else 0
+
+
+def part(
+    name: str, scenario: Live, folder: Path
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """All cases of one part: name, block, machine. Ours catches up with and without a backlog."""
+    variants = [scenario]
+    if scenario.backlog_records and name == "ours":
+        variants.append(dataclasses.replace(scenario, backlog_records=0))
+    for variant in variants:
+        label = name if variant is scenario else f"{name}-without"
+        with pair_of_clusters(storage=variant.storage, heap_mb=variant.heap_mb) as pair:
+            about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
+            for case, block in measured(name, variant, pair, folder / label):
+                yield case, block, about
+
+
+def measured(name: str, scenario: Live, pair: Pair, folder: Path) -> Measured:
+    """One replicator on a fresh pair of clusters: its cases, the last one with why it stopped."""
+    streams = scenario.streams()
+    create_topics(pair.source, {each.topic: each.partitions for each in streams})
+    seeds = live.seed_all(pair, streams)
+    backlog = fill_backlog(pair, scenario)
+    folder.mkdir(parents=True, exist_ok=True)
+    replicator, prefix, settings = replicator_of(name, scenario, pair, folder)
+    cases = expected_cases(scenario)
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        with live.replicating(scenario, pair, replicator, streams, prefix) as running:
+            steps = (
+                live.catch_up(running, seeds, backlog)
+                if scenario.name == "catchup"
+                else live.steady(running, seeds)
+            )
+            for case, block in steps:
+                found[case] = {**block, **settings}
+                yield case, found[case]
+    except Unfinished as error:
+        tail = (folder / "output.log").read_text(errors="replace")[-OUTPUT_TAIL:]
+        for case in cases[len(found) :]:
+            yield case, {"finished": False, "reason": str(error), "output_tail": tail, **settings}
+
+
+def expected_cases(scenario: Live) -> list[str]:
+    """Names of the cases of one run."""
+    if scenario.name == "catchup":
+        return ["with_backlog" if scenario.backlog_records else "without_backlog"]
+    return [str(rate) for rate in scenario.rates]
+
+
+def fill_backlog(pair: Pair, scenario: Live) -> dict[str, dict[int, int]]:
+    """Fill the backlog's topic; answer its end offsets."""
+    if not scenario.backlog_records:
+        return {}
+    create_topics(pair.source, {BACKLOG_TOPIC: BACKLOG_PARTITIONS})
+    fill.fill(
+        pair.source,
+        BACKLOG_TOPIC,
+        partitions=BACKLOG_PARTITIONS,
+        records=scenario.backlog_records,
+        record_bytes=BACKLOG_RECORD_BYTES,
+        batch_records=BACKLOG_BATCH_RECORDS,
+        codec="none",
+    )
+    return {BACKLOG_TOPIC: log_ends(pair.source, BACKLOG_TOPIC, BACKLOG_PARTITIONS)}
+
+
+def replicator_of(
+    name: str, scenario: Live, pair: Pair, folder: Path
+) -> tuple[Part, str, Mapping[str, Any]]:
+    """What to start, its prefix at the target, and its settings for the report."""
+    if name == "ours":
+        wanted = ours.config(pair.source, pair.target, scenario.patterns())
+        part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
+        return part, ours.PREFIX, {}
+    best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None
+    settings = {**peer.CANDIDATES, **peer.QUICK}[best] if best else {}
+    topics = ",".join(scenario.patterns())
+    wanted_mm2 = peer.properties(pair.source, pair.target, topics, "none", settings)
+    part = live_part(name, peer.command(find_java(), folder, wanted_mm2), folder, signal.SIGKILL)
+    said = {"settings": best, "properties": settings} if best else {}
+    return part, f"{peer.ALIAS}.", said
+
+
+def live_part(name: str, command: Any, folder: Path, stop: signal.Signals) -> Part:
+    """A part of which only the process matters; what it copies is looked at elsewhere."""
+    return Part(
+        name=name,
+        command=command,
+        environment={},
+        folder=folder,
+        topic="",
+        partitions=0,
+        records_total=0,
+        record_bytes=0,
+        deadline_s=0.0,
+        stop=stop,
+    )
+
+
+def words(block: Mapping[str, Any]) -> str:
+    """One line about a case."""
+    if not block["finished"]:
+        return f"did not finish: {block['reason']}\n{block['output_tail']}"
+    said = f"p50 {block['p50_ms']} ms, p99 {block['p99_ms']} ms, {block['cpu_cores']} cores"
+    if "backlog_records_per_s" in block:
+        said += f", backlog {block['backlog_records_per_s']:,} records/s"
+    return said
+
+
+def note(said: str) -> None:
+    """Say how far we are, apart from the table."""
+    print(said, file=sys.stderr, flush=True)

@@ -1,0 +1,173 @@
+"""What is live in `latency`, `efd` and `catchup`: topics, rates, windows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stamped import Stream
+
+from heliostat.sandbox import Storage, efd_topics
+
+EFD_PREFIX = "lsst."
+EFD_SINGLE_TOPICS = 3_000
+EFD_SPREAD_TOPICS = 71
+EFD_SPREAD_PARTITIONS = 26
+BACKLOG_TOPIC = "back-log"
+BACKLOG_PARTITIONS = 4
+BACKLOG_RECORD_BYTES = 500
+BACKLOG_BATCH_RECORDS = 128
+"""The shape of `bulk`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One live scenario.
+
+    Parameters
+    ----------
+    name
+        Of the scenario.
+    rates
+        Records a second over all topics, one after another.
+    warm_s
+        Load before the window opens, at each rate.
+    window_s
+        How long the window is open, at each rate.
+    topics, partitions, value_bytes
+        Of the source, where it is not the EFD's catalogue.
+    sampled
+        How many partitions are watched.
+    single
+        Whether each record is a batch of its own whatever is due.
+    storage
+        Where the brokers' logs are.
+    heap_mb
+        Of each broker.
+    backlog_records
+        Of 500 bytes, in topics of their own, before the replicator starts; 0 is none.
+    start_deadline_s
+        From the replicator's start until something of every partition has arrived.
+    """
+
+    name: str
+    rates: tuple[int, ...]
+    warm_s: float
+    window_s: float
+    topics: int
+    partitions: int
+    value_bytes: int
+    sampled: int
+    single: bool = False
+    storage: Storage = Storage.DISK
+    heap_mb: int = 1024
+    backlog_records: int = 0
+    start_deadline_s: float = 120.0
+    small: bool = False
+
+    def shape(self) -> dict[str, object]:
+        """What two reports must have in common to be one; which rates ran is not in it."""
+        found = dataclasses.asdict(self)
+        del found["rates"]
+        return {**found, "storage": self.storage.value}
+
+    def streams(self) -> list[Stream]:
+        """The topics under load."""
+        if self.name == "efd":
+            return efd_streams(self.topics, self.partitions)
+        share = 1 / self.topics
+        return [
+            Stream(f"live-{n}", self.partitions, share, self.value_bytes)
+            for n in range(self.topics)
+        ]
+
+    def patterns(self) -> list[str]:
+        """What a configuration includes."""
+        live = r"lsst\..*" if self.name == "efd" else "live-.*"
+        return [live, "back-.*"] if self.backlog_records else [live]
+
+
+def efd_streams(singles: int, spread_partitions: int) -> list[Stream]:
+    """The EFD's skew: `singles` topics of one partition, and the busiest telemetry spread by hand.
+
+    A smaller number of single topics makes the number of spread ones smaller, too.
+    """
+    spread = max(1, EFD_SPREAD_TOPICS * singles // EFD_SINGLE_TOPICS)
+    rows = efd_topics(singles + spread, hot_partitions=spread_partitions)
+    by_rate = sorted((row for row in rows if row.partitions > 1), key=lambda row: -row.rate_hz)
+    chosen = {row.name for row in by_rate[:spread]}
+    total = sum(row.rate_hz for row in rows)
+    return [
+        Stream(
+            str(row.name),
+            spread_partitions if row.name in chosen else 1,
+            row.rate_hz / total,
+            row.value_bytes,
+        )
+        for row in rows
+    ]
+
+
+def sample(streams: Sequence[Stream], count: int) -> list[int]:
+    """Indices of every n-th partition by falling rate: as much of the busy as of the silent ones.
+
+    So each record has the same chance to be in the sample, and quantiles over the sample's records
+    are quantiles over all records.
+    """
+    rates = [each.share / each.partitions for each in streams for _ in range(each.partitions)]
+    by_rate = sorted(range(len(rates)), key=lambda index: -rates[index])
+    count = min(count, len(by_rate))
+    return sorted(by_rate[(2 * n + 1) * len(by_rate) // (2 * count)] for n in range(count))
+
+
+LIVE = {
+    # Rounds last 30 s by default: the window sees at least four changes of every lane.
+    "latency": Live(
+        name="latency",
+        rates=(500, 5_000),
+        warm_s=20,
+        window_s=150,
+        topics=1,
+        partitions=8,
+        value_bytes=300,
+        sampled=8,
+    ),
+    # 4,846 partitions. Log folders in memory: with so many open files the disk stalls a second.
+    "efd": Live(
+        name="efd",
+        rates=(300, 2_200),
+        warm_s=30,
+        window_s=90,
+        topics=EFD_SINGLE_TOPICS,
+        partitions=EFD_SPREAD_PARTITIONS,
+        value_bytes=0,
+        sampled=100,
+        single=True,
+        storage=Storage.TMPFS,
+        heap_mb=1536,
+        start_deadline_s=300,
+    ),
+    "catchup": Live(
+        name="catchup",
+        rates=(200,),
+        warm_s=0,
+        window_s=60,
+        topics=20,
+        partitions=1,
+        value_bytes=300,
+        sampled=20,
+        backlog_records=6_000_000,
+    ),
+}
+
+SMALL = {
+    "latency": dataclasses.replace(LIVE["latency"], warm_s=2, window_s=5, small=True),
+    "efd": dataclasses.replace(
+        LIVE["efd"], warm_s=2, window_s=6, topics=60, partitions=5, sampled=30, small=True
+    ),
+    "catchup": dataclasses.replace(
+        LIVE["catchup"], window_s=5, backlog_records=100_000, small=True
+    ),
+}
+"""The same with little of everything: shows that it works."""

@@ -1,0 +1,178 @@
+"""The live scenarios of the benchmark: their arithmetic, and runs that show that they work."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from aiokafka.record.memory_records import MemoryRecords
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "bench"
+DEADLINE_S = 240
+STOP_S = 60
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+
+    def module(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    return module
+
+
+def rows(*each: tuple[int, int, int, int]) -> Any:
+    return np.array([[a * 1_000_000, b * 1_000_000, i, n] for a, b, i, n in each], dtype=np.int64)
+
+
+def test_a_window_takes_sampled_partitions_by_when_a_record_was_sent(bench: Any) -> None:
+    # Sent at 9, 10, 11, 19 and 20 ms; the third is in a partition that nobody watches.
+    sent = rows((9, 10, 0, 1), (10, 12, 0, 2), (11, 13, 7, 3), (19, 20, 1, 4), (20, 21, 1, 5))
+    window = bench("delays").Window(sent, 10_000_000, 20_000_000, {0, 1})
+    # In the order of arrival; record 4 a second time, later, and 1 and 5 from outside.
+    seen = rows((11, 9, 0, 1), (15, 10, 0, 2), (49, 19, 1, 4), (60, 19, 1, 4), (70, 20, 1, 5))
+
+    found = window.figures(seen)
+
+    assert window.missing(seen) == 0
+    assert window.missing(seen[:2]) == 1
+    assert found["records"] == 2
+    assert found["seen_twice"] == 1
+    assert found["max_ms"] == 30.0
+    assert found["p50_ms"] == 17.5  # between 5 and 30
+    assert found["after_ack"]["max_ms"] == 29.0
+    assert found["append"]["max_ms"] == 2.0
+
+
+def test_stamps_are_found_in_whole_batches_that_others_can_read(bench: Any) -> None:
+    stamped = bench("stamped")
+    first = stamped.batch([stamped.value(5, 1, b"x" * 100), stamped.value(5, 2, b"")], 1_700)
+    second = stamped.batch([stamped.value(6, 3, b"y" * 300)], 1_701)
+    second = (2).to_bytes(8, "big") + second[8:]  # as a broker would have stored it
+    read = MemoryRecords(first + second)
+    records = []
+    while (batch := read.next_batch()) is not None:
+        assert batch.validate_crc()
+        records += list(batch)
+
+    assert [record.offset for record in records] == [0, 1, 2]
+    assert [len(record.value) for record in records] == [124, 24, 324]
+    cut_short = first + second[:-1]
+    size, following = stamped.whole(cut_short)
+    assert (size, following) == (len(first), 2)
+    assert list(stamped.found_in(cut_short[:size])) == [(5, 1), (5, 2)]
+    assert stamped.whole(first + second) == (len(first + second), 3)
+
+
+def test_the_catalogue_is_as_large_and_the_sample_as_fair_as_they_say(bench: Any) -> None:
+    scenarios = bench("live_scenarios")
+    streams = scenarios.LIVE["efd"].streams()
+    partitions = [each.partitions for each in streams]
+
+    assert (partitions.count(1), partitions.count(26), len(partitions)) == (3_000, 71, 3_071)
+    assert sum(each.share for each in streams) == pytest.approx(1)
+    chosen = scenarios.sample(streams, 100)
+    rates = [each.share / each.partitions for each in streams for _ in range(each.partitions)]
+    assert len(set(chosen)) == 100
+    mean = sum(rates[index] for index in chosen) / 100
+    assert mean == pytest.approx(sum(rates) / len(rates), rel=0.1)
+
+
+def block(p50_ms: float, p99_ms: float, **more: Any) -> dict[str, Any]:
+    cores = {"source": 0.1, "target": 0.3}
+    figures = {"p50_ms": p50_ms, "p99_ms": p99_ms, "cpu_cores": 0.5, "broker_cpu_cores": cores}
+    return {"finished": True, **figures, **more}
+
+
+def test_ratios_are_ours_by_theirs_with_the_rate_behind(bench: Any) -> None:
+    late = {"finished": False, "reason": "2 records were never readable"}
+    results = {
+        "ours": {"300": block(10, 100), "2200": block(20, 200)},
+        "mm2_default": {"300": block(40, 200), "2200": late},
+    }
+
+    found = bench("live_report").ratios(results)
+
+    assert found["p50_vs_default_300"] == 0.25
+    assert found["p99_vs_default_300"] == 0.5
+    assert found["broker_cpu_vs_default_300"] == 1.0
+    assert found["p50_vs_default_2200"] is None
+    assert "p50_vs_tuned_300" not in found
+
+
+def test_catching_up_is_also_compared_with_ours_without_a_backlog(bench: Any) -> None:
+    results = {
+        "ours": {
+            "with_backlog": block(2, 30, backlog_records_per_s=600),
+            "without_backlog": block(1, 10),
+        },
+        "mm2_default": {"with_backlog": block(20, 300, backlog_records_per_s=100)},
+    }
+
+    found = bench("live_report").ratios(results)
+
+    assert found["p99_vs_no_backlog"] == 3.0
+    assert found["p99_vs_default"] == 0.1
+    assert found["backlog_vs_default"] == 6.0
+    assert not any("without" in name for name in found)
+
+
+def run(command: list[str], log: Path) -> tuple[int, str]:
+    """Run to its end; one that is late is asked to stop, so that it stops what it started."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        process.wait(DEADLINE_S)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(STOP_S)
+    return process.returncode, log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "more", "cases", "suffix"),
+    [
+        ("latency", ["--rate", "500"], {"ours": {"500"}, "mm2_default": {"500"}}, "_500"),
+        ("efd", ["--rate", "300"], {"ours": {"300"}, "mm2_default": {"300"}}, "_300"),
+        (
+            "catchup",
+            [],
+            {"ours": {"with_backlog", "without_backlog"}, "mm2_default": {"with_backlog"}},
+            "",
+        ),
+    ],
+)
+def test_small_live_comparison_reports_every_case_and_ratio(
+    scenario: str, more: list[str], cases: dict[str, set[str]], suffix: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.json"
+    command = [str(BENCH / "compare"), scenario, "--small", *more, "--part", *cases]
+    returncode, output = run([*command, "--json", str(file)], tmp_path / "output.log")
+
+    assert returncode == 0, output
+    found = json.loads(file.read_text())
+    assert found["scenario"] == scenario
+    assert found["machine"]["cores"] >= 1
+    for part, names in cases.items():
+        assert set(found[part]["cases"]) == names
+        for measured in found[part]["cases"].values():
+            assert measured["finished"], measured
+            assert measured["records"] > 0
+            assert measured["seen_twice"] == 0
+            assert 0 < measured["p50_ms"] <= measured["p99_ms"] <= measured["max_ms"]
+            assert measured["memory_mb"] > 0
+    for name in ("p50", "p99", "p999"):
+        ratio = f"{name}_vs_default{suffix}"
+        assert found["ratios"][ratio] > 0
+        assert ratio in output
