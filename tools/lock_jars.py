@@ -18,8 +18,13 @@ LOGGING = (
 )
 """Kafka's modules bring no binding of slf4j; without one a broker logs nothing."""
 
+BRIDGE = "org.apache.logging.log4j:log4j-1.2-api:2.25.4"
+"""Before 4.0 brokers call log4j 1 themselves; this hands its calls to log4j 2."""
+
 SETS = {
     KAFKA: ("org.apache.kafka:kafka_2.13:4.3.0", *LOGGING),
+    "kafka-3.9.1": ("org.apache.kafka:kafka_2.13:3.9.1", *LOGGING, BRIDGE),
+    "kafka-2.8.2": ("org.apache.kafka:kafka_2.13:2.8.2", *LOGGING, BRIDGE),
     MIRROR: (
         "org.apache.kafka:connect-mirror:4.3.0",
         "org.apache.kafka:connect-runtime:4.3.0",

@@ -14,12 +14,31 @@ from typing import Self
 
 from heliostat.errors import SandboxError
 from heliostat.names import BrokerId, ClusterId, Endpoint
+from heliostat.sandbox.accounts import Accounts
 from heliostat.sandbox.broker import MAIN_CLASS, READY_TIMEOUT_S, Broker, BrokerPlan
-from heliostat.sandbox.jars import KAFKA, ensure_jars
+from heliostat.sandbox.jars import ensure_jars
 from heliostat.sandbox.java import find_java
 from heliostat.sandbox.ports import LOOPBACK, free_ports
+from heliostat.sandbox.process import OwnProcess
+from heliostat.sandbox.security import (
+    SECURED,
+    Credentials,
+    Mechanism,
+    SandboxSecurity,
+    bootstraps_of,
+    make_credentials,
+    security_java_options,
+    security_properties,
+)
 from heliostat.sandbox.settings import Ports, java_options, server_properties, write_settings
-from heliostat.sandbox.storage import bootstrap_checkpoint, format_folder, new_cluster_id
+from heliostat.sandbox.storage import (
+    META,
+    bootstrap_checkpoint,
+    format_folder,
+    new_cluster_id,
+)
+from heliostat.sandbox.versions import KAFKA_4_3, KafkaVersion, kafka_version
+from heliostat.sandbox.zookeeper import end_zookeeper, start_zookeeper
 
 HEAP_MB = 512
 BROKER_COUNTS = (1, 3)
@@ -50,6 +69,8 @@ class ClusterSpec:
     storage: Storage = Storage.DISK
     heap_mb: int = HEAP_MB
     parent: Path | None = None
+    version: str = KAFKA_4_3
+    security: SandboxSecurity | None = None
 
 
 class Cluster:
@@ -65,15 +86,28 @@ class Cluster:
         Holds a folder for each broker.
     brokers
         Its brokers, by rising id.
+    credentials
+        Files and settings for clients of its secured listeners, if it has any.
+    zookeeper
+        The process that brokers before KRaft need.
     """
 
     def __init__(
-        self, name: str, cluster_id: ClusterId, folder: Path, brokers: Sequence[Broker]
+        self,
+        name: str,
+        cluster_id: ClusterId,
+        folder: Path,
+        brokers: Sequence[Broker],
+        *,
+        credentials: Credentials | None = None,
+        zookeeper: OwnProcess | None = None,
     ) -> None:
         self.name = name
         self.cluster_id = cluster_id
         self.folder = folder
         self.brokers = tuple(brokers)
+        self._credentials = credentials
+        self._zookeeper = zookeeper
 
     @classmethod
     def start(
@@ -85,6 +119,8 @@ class Cluster:
         storage: Storage = Storage.DISK,
         heap_mb: int = HEAP_MB,
         parent: Path | None = None,
+        version: str = KAFKA_4_3,
+        security: SandboxSecurity | None = None,
     ) -> Cluster:
         """Start a cluster of 1 or 3 brokers and wait until all of them serve.
 
@@ -104,19 +140,42 @@ class Cluster:
             `-Xmx` of each broker.
         parent
             Folder to put the cluster's folder in; a temporary one by default.
+        version
+            Of Kafka, one of `sandbox.versions`.
+        security
+            Secured listeners beside the open one, users, rights.
 
         Raises
         ------
         SandboxError
             It did not start; the text holds the end of broker.log. Nothing is left running.
         """
-        spec = ClusterSpec(name, brokers, dict(settings or {}), storage, heap_mb, parent)
+        own = dict(settings or {})
+        spec = ClusterSpec(name, brokers, own, storage, heap_mb, parent, version, security)
         return start_many([spec])[0]
 
     @property
     def bootstrap(self) -> str:
         """Addresses of all brokers, `host:port` with commas between."""
         return ",".join(str(broker.endpoint) for broker in self.brokers)
+
+    @property
+    def credentials(self) -> Credentials:
+        """Addresses, files and settings for clients of the secured listeners.
+
+        Raises
+        ------
+        SandboxError
+            It was started without `security`.
+        """
+        if self._credentials is None:
+            raise SandboxError("the cluster has no secured listeners", name=self.name)
+        return self._credentials
+
+    @property
+    def accounts(self) -> Accounts:
+        """Gives and takes passwords and rights while it runs."""
+        return Accounts(self.bootstrap)
 
     def stop(self) -> None:
         """End all brokers at once and delete the cluster's folder.
@@ -126,6 +185,8 @@ class Cluster:
         """
         try:
             with contextlib.ExitStack() as each:  # a failure of one does not spare the others
+                if self._zookeeper is not None:
+                    each.callback(end_zookeeper, self._zookeeper)
                 for broker in self.brokers:
                     each.callback(broker.kill)
         finally:
@@ -141,6 +202,23 @@ class Cluster:
         """
         for broker in self.brokers:
             broker.wait_ready(timeout_s)
+
+    def settle(self) -> None:
+        """Once, when all serve: learn the id that ZooKeeper gave, make users known.
+
+        Raises
+        ------
+        SandboxError
+            A user is refused.
+        """
+        if self._zookeeper is not None:
+            text = (self.brokers[0].log_folder / META).read_text(encoding="utf-8")
+            lines = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+            self.cluster_id = ClusterId(lines["cluster.id"])
+        if self._credentials is not None:
+            security = self._credentials.security
+            if {Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512} & set(security.mechanisms):
+                self.accounts.set_passwords(security.passwords)
 
     def __enter__(self) -> Self:
         return self
@@ -189,41 +267,49 @@ def _await(started: list[Cluster], index: int, spec: ClusterSpec) -> None:
             except SandboxError as later:
                 raise later from error
         else:
+            started[index].settle()
             return
 
 
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What all brokers of one cluster share while their files are written."""
+
+    spec: ClusterSpec
+    version: KafkaVersion
+    cluster_id: ClusterId
+    ports: Mapping[BrokerId, Ports]
+    zookeeper_port: int | None
+    folder: Path
+    credentials: Credentials | None
+
+    def home(self, broker: BrokerId) -> Path:
+        return self.folder / f"broker-{broker}"
+
+
 def _launch(spec: ClusterSpec) -> Cluster:
-    """Write a cluster's files and start its processes; does not wait for them."""
-    if spec.brokers not in BROKER_COUNTS:
-        raise SandboxError(
-            "a sandbox cluster has 1 or 3 brokers", name=spec.name, brokers=spec.brokers
-        )
+    """Write a cluster's files and start its processes; does not wait for brokers."""
+    version = kafka_version(spec.version)
+    _check(spec, version)
     java = find_java()
-    jars = ensure_jars(KAFKA)
-    checkpoint = bootstrap_checkpoint(java, jars)
+    jars = ensure_jars(version.jars)
+    zookeeper_port, ports = _ports(spec, version)
     folder = _new_folder(spec)
-    cluster_id = new_cluster_id()
-    numbers = free_ports(2 * spec.brokers)
-    ports = {
-        BrokerId(1 + index): Ports(numbers[2 * index], numbers[2 * index + 1])
-        for index in range(spec.brokers)
-    }
-    brokers = []
-    for broker_id, own in ports.items():
-        home = folder / f"broker-{broker_id}"
-        home.mkdir()
-        properties = server_properties(broker_id, ports, home / "data", spec.settings)
-        write_settings(home, properties)
-        format_folder(home / "data", cluster_id, broker_id, checkpoint)
-        command = (
-            str(java),
-            *java_options(home, spec.heap_mb),
-            *("-cp", ":".join(map(str, jars)), MAIN_CLASS, str(home / "server.properties")),
-        )
-        endpoint = Endpoint(LOOPBACK, own.clients)
-        plan = BrokerPlan(broker_id, endpoint, home, command, dies_with_owner=True)
-        brokers.append(Broker(plan))
-    cluster = Cluster(spec.name, cluster_id, folder, brokers)
+    for broker_id in ports:
+        (folder / f"broker-{broker_id}").mkdir()
+    credentials = None
+    if spec.security is not None:  # in a broker's folder, which goes when its owner is killed
+        addresses = bootstraps_of({each: own.by_listener for each, own in ports.items()})
+        place = folder / f"broker-{next(iter(ports))}" / "security"
+        credentials = make_credentials(spec.security, place, addresses)
+    site = _Site(spec, version, new_cluster_id(), ports, zookeeper_port, folder, credentials)
+    brokers = [_prepare(site, broker_id, java, jars) for broker_id in ports]
+    zookeeper = None
+    if zookeeper_port is not None:
+        zookeeper = start_zookeeper(java, jars, folder / "zookeeper", zookeeper_port)
+    cluster = Cluster(
+        spec.name, site.cluster_id, folder, brokers, credentials=credentials, zookeeper=zookeeper
+    )
     try:
         for broker in brokers:
             broker.launch()
@@ -231,6 +317,59 @@ def _launch(spec: ClusterSpec) -> Cluster:
         cluster.stop()
         raise
     return cluster
+
+
+def _check(spec: ClusterSpec, version: KafkaVersion) -> None:
+    if spec.brokers not in BROKER_COUNTS:
+        raise SandboxError(
+            "a sandbox cluster has 1 or 3 brokers", name=spec.name, brokers=spec.brokers
+        )
+    wants_tokens = spec.security is not None and Mechanism.OAUTHBEARER in spec.security.mechanisms
+    if wants_tokens and not version.has_signed_tokens:
+        raise SandboxError(
+            "this version of Kafka takes no signed tokens",
+            hint="name the other mechanisms only",
+            version=version.name,
+        )
+
+
+def _ports(spec: ClusterSpec, version: KafkaVersion) -> tuple[int | None, dict[BrokerId, Ports]]:
+    """Free ports: of a ZooKeeper if there is to be one, and of each broker."""
+    listeners = SECURED if spec.security is not None else ()
+    each = 2 + len(listeners)
+    numbers = iter(free_ports(each * spec.brokers + version.has_zookeeper))
+    ports = {
+        BrokerId(1 + index): Ports(
+            next(numbers), next(numbers), {listener: next(numbers) for listener in listeners}
+        )
+        for index in range(spec.brokers)
+    }
+    return next(numbers) if version.has_zookeeper else None, ports
+
+
+def _prepare(site: _Site, broker_id: BrokerId, java: Path, jars: Sequence[Path]) -> Broker:
+    """Write one broker's files."""
+    home, own = site.home(broker_id), site.ports[broker_id]
+    overrides, options = dict(site.spec.settings), java_options(home, site.spec.heap_mb)
+    if site.credentials is not None:
+        authorizer = site.version.authorizer
+        secured = security_properties(site.credentials, own.secured, authorizer=authorizer)
+        overrides = {**secured, **overrides}
+        options = (*options, *security_java_options(site.credentials))
+    data = home / "data"
+    properties = server_properties(
+        broker_id, site.ports, data, overrides, zookeeper=site.zookeeper_port
+    )
+    write_settings(home, properties)
+    if not site.version.has_zookeeper:
+        checkpoint = bootstrap_checkpoint(java, jars, site.version.jars)
+        format_folder(data, site.cluster_id, broker_id, checkpoint)
+    command = (
+        *(str(java), *options, "-cp", ":".join(map(str, jars))),
+        *(MAIN_CLASS, str(home / "server.properties")),
+    )
+    endpoint = Endpoint(LOOPBACK, own.clients)
+    return Broker(BrokerPlan(broker_id, endpoint, home, command, dies_with_owner=True))
 
 
 def _new_folder(spec: ClusterSpec) -> Path:

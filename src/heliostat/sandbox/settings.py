@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from heliostat.names import BrokerId
 from heliostat.sandbox.ports import LOOPBACK
+from heliostat.sandbox.security import Listener
 
 REPLICAS_MAX = 3
 """Of the cluster's own topics: as many as there are brokers, three at most."""
@@ -59,10 +60,16 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Of one broker: for clients and brokers, for controllers."""
+    """Of one broker: for clients and brokers, for controllers, for secured listeners."""
 
     clients: int
     controllers: int
+    secured: Mapping[Listener, int] = field(default_factory=dict)
+
+    @property
+    def by_listener(self) -> Mapping[Listener, int]:
+        """All that clients may use."""
+        return {Listener.PLAINTEXT: self.clients, **self.secured}
 
 
 def server_properties(
@@ -70,26 +77,26 @@ def server_properties(
     ports: Mapping[BrokerId, Ports],
     data: Path,
     overrides: Mapping[str, str],
+    *,
+    zookeeper: int | None = None,
 ) -> dict[str, str]:
     """All settings of one broker; `overrides` win.
 
-    Every broker is a controller too (combined mode), with a fixed list of voters.
+    Every broker is a controller too (combined mode), with a fixed list of voters; with the port of
+    a `zookeeper` it is a broker only, as before KRaft.
     """
     own = ports[broker]
     replicas = str(min(len(ports), REPLICAS_MAX))
-    voters = ",".join(f"{each}@{LOOPBACK}:{item.controllers}" for each, item in ports.items())
-    return {
+    offered = {
+        each.value: f"{each.value}://{LOOPBACK}:{port}" for each, port in own.by_listener.items()
+    }
+    protocols = [f"{each.value}:{each.protocol}" for each in own.by_listener]
+    settings = {
         **DEFAULTS,
         **(SEVERAL_BROKERS if len(ports) > 1 else {}),
-        "node.id": str(broker),
-        "process.roles": "broker,controller",
-        "controller.quorum.voters": voters,
-        "listeners": (
-            f"PLAINTEXT://{LOOPBACK}:{own.clients},CONTROLLER://{LOOPBACK}:{own.controllers}"
-        ),
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{own.clients}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(offered.values()),
+        "advertised.listeners": ",".join(offered.values()),
+        "listener.security.protocol.map": ",".join(protocols),
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(data),
         "default.replication.factor": replicas,
@@ -98,16 +105,38 @@ def server_properties(
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": "1",
+    }
+    if zookeeper is not None:
+        return {
+            **settings,
+            "broker.id": str(broker),
+            "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
+            **overrides,
+        }
+    voters = ",".join(f"{each}@{LOOPBACK}:{item.controllers}" for each, item in ports.items())
+    settings["listeners"] += f",CONTROLLER://{LOOPBACK}:{own.controllers}"
+    settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
+    return {
+        **settings,
+        "node.id": str(broker),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
         **overrides,
     }
 
 
 def write_settings(folder: Path, properties: Mapping[str, str]) -> None:
     """Write server.properties and the settings of broker.log into a broker's folder."""
-    lines = [f"{key}={value}\n" for key, value in properties.items()]
+    lines = [f"{key}={_escaped(value)}\n" for key, value in properties.items()]
     (folder / "server.properties").write_text("".join(lines), encoding="utf-8")
     text = LOG4J2.format(folder=folder)
     (folder / "log4j2.properties").write_text(text, encoding="utf-8")
+
+
+def _escaped(value: str) -> str:
+    """A value as Java's `Properties` read it back."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def java_options(folder: Path, heap_mb: int) -> Sequence[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from heliostat.errors import SandboxError
 from heliostat.names import BrokerId, ClusterId
-from heliostat.sandbox.jars import KAFKA, cache_folder
+from heliostat.sandbox.jars import cache_folder
 from heliostat.sandbox.settings import Ports, server_properties
 
 FORMAT_TIMEOUT_S = 120.0
@@ -46,15 +46,15 @@ def format_folder(data: Path, cluster_id: ClusterId, broker: BrokerId, checkpoin
     shutil.copyfile(checkpoint, data / CHECKPOINT)
 
 
-def bootstrap_checkpoint(java: Path, jars: Sequence[Path]) -> Path:
-    """The first records of a cluster, made by Kafka's StorageTool, once.
+def bootstrap_checkpoint(java: Path, jars: Sequence[Path], set_name: str) -> Path:
+    """The first records of a cluster, made by Kafka's StorageTool, once for each set of jars.
 
     Raises
     ------
     SandboxError
         The tool failed.
     """
-    kept = cache_folder() / f"{KAFKA}.{CHECKPOINT}"
+    kept = cache_folder() / f"{set_name}.{CHECKPOINT}"
     if kept.is_file():
         return kept
     with tempfile.TemporaryDirectory() as work:
