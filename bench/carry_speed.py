@@ -2,11 +2,9 @@
 
 Times are the process's CPU time, the best of several passes. Batches come from aiokafka's codec.
 
-2026-11-21, CPython 3.11, two cores of an AMD EPYC with other work on them: one-record batches
-joined 0.79 to 0.88 M/s, their CRC checks included (also compressed with zstd: 0.66 to 0.74 M/s),
-ten-record batches joined 0.47 to 0.56 M records/s, raw batches of 64 KB 5.1 to 5.6 us each.
-Tried and not kept: one loop per step over lists of fields (1.19 us a batch against 1.19 then).
-numpy was looked at only for gathering headers: 0.23 us each for 20,000 against 0.27 by struct.
+2026-11-21, CPython 3.11, two cores with other work on them: one-record batches joined 8.1 M/s,
+their CRC checks included (also compressed with zstd: 3.1 M/s), ten-record batches joined 13.4 M
+records/s. In plain Python, before the loop was compiled: 0.85, 0.7 and 0.5 M/s.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ PROJECT = "heliostat"
 ALLOWED: Mapping[str, str] = {
     "0BSD": "permissive",
     "Apache-2.0": "permissive, our own",
+    "Apache-2.0 WITH LLVM-exception": "permissive, with a patent clause eased for object code",
     "BSD": "permissive; the package does not say which of the BSD licences",
     "BSD-2-Clause": "permissive",
     "BSD-3-Clause": "permissive",

@@ -284,7 +284,7 @@ class RecordsConfig(Frozen):
     ] = "keep"
     """Of batches that are joined; whole batches always keep theirs."""
     join_below_bytes: Annotated[int, Field(title="Join below", ge=0, le=REQUEST_BYTES_LIMIT)] = (
-        16_384
+        262_144
     )
     """Batches smaller than this are joined with what the same fetch returned; 0 = never."""
     join_bytes_max: Annotated[MegaBytes, Field(title="Joined batch")] = 1_048_576

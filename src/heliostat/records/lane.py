@@ -69,7 +69,7 @@ class CopySettings:
     """Per partition: fetched and not yet acknowledged."""
     lane_queued_bytes_max: int = 192 * 1024 * 1024
     """Of a whole lane, so that its memory is bounded."""
-    join_below_bytes: int = 16 * 1024
+    join_below_bytes: int = 256 * 1024
     join_bytes_max: int = 1024 * 1024
     compression: str | None = None
     """Codec of joined batches; None leaves them as they came."""

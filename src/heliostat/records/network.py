@@ -42,7 +42,7 @@ class Fetched:
     want: Want
     error: int
     high_watermark: int
-    buffer: bytearray
+    buffer: bytearray | memoryview
     start: int
     end: int
 

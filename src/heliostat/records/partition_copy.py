@@ -216,7 +216,7 @@ class PartitionCopy:
 
     def fetched(
         self,
-        buffer: bytearray,
+        buffer: bytearray | memoryview,
         start: int,
         end: int,
         *,

@@ -182,7 +182,7 @@ class StateChannel:
         api_key: int,
         version: int,
         body: list[bytes | bytearray | memoryview] | list[bytes],
-    ) -> bytearray:
+    ) -> memoryview:
         correlation_id = connection.next_correlation_id()
         client_id = connection.settings.client_id
         header = request_header(api_key, version, correlation_id, client_id, flexible=True)

@@ -106,7 +106,7 @@ def encode_produce(
     return parts
 
 
-def decode_produce(buffer: bytearray) -> list[Appended]:
+def decode_produce(buffer: Part) -> list[Appended]:
     """Answers for all batches of one request.
 
     Raises
@@ -155,7 +155,7 @@ class _Reader:
 
     __slots__ = ("at", "buffer")
 
-    def __init__(self, buffer: bytearray, at: int) -> None:
+    def __init__(self, buffer: Part, at: int) -> None:
         self.buffer = buffer
         self.at = at
 
@@ -178,7 +178,7 @@ class _Reader:
         if size < 0:
             return None
         self.at += size
-        return self.buffer[self.at - size : self.at].decode()
+        return bytes(self.buffer[self.at - size : self.at]).decode()
 
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")

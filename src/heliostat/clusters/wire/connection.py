@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from heliostat.access import PLAINTEXT, Security
+from heliostat.clusters.wire.buffers import ReusedBuffers
 from heliostat.clusters.wire.primitives import INT32, request_header
 from heliostat.clusters.wire.sasl import authenticate
 from heliostat.clusters.wire.tls import TlsStream, explained, is_alert, wrap
@@ -96,7 +97,7 @@ class Frame:
     """One answer: `buffer` holds all behind the size field, the correlation id first."""
 
     correlation_id: int
-    buffer: bytearray
+    buffer: memoryview
 
 
 class Connection:
@@ -121,9 +122,10 @@ class Connection:
         self.endpoint = endpoint
         self.settings = settings
         self._socket = dial(endpoint, settings)
+        self._buffers = ReusedBuffers()
         self._size = bytearray(4)
         self._size_filled = 0
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._view = memoryview(b"")
         self._filled = 0
         self._correlation_id = 0
@@ -205,8 +207,8 @@ class Connection:
                 raise ProtocolError(
                     "a frame has an impossible size", broker=str(self.endpoint), size_bytes=size
                 )
-            self._frame = bytearray(size)
-            self._view = memoryview(self._frame)
+            self._view = memoryview(self._buffers.take(size))[:size]
+            self._frame = self._view
             self._filled = 0
             self._size_filled = 0
         # A socket's buffer holds a fraction of a large answer: go on while more is there, since

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from heliostat.clusters.wire.primitives import (
+    Buffer,
     compact_string,
     read_topic,
     read_uvarint,
@@ -109,7 +110,7 @@ class FetchAnswer:
     partitions: Iterator[FetchedPartition]
 
 
-def decode_fetch(version: int, buffer: bytearray, at: int) -> FetchAnswer:
+def decode_fetch(version: int, buffer: Buffer, at: int) -> FetchAnswer:
     """Read the answer in `buffer` from `at`, the position behind the correlation id.
 
     Raises
@@ -122,7 +123,7 @@ def decode_fetch(version: int, buffer: bytearray, at: int) -> FetchAnswer:
     return FetchAnswer(throttle_ms, error, _partitions(version, buffer, at + 10))
 
 
-def _partitions(version: int, buffer: bytearray, at: int) -> Iterator[FetchedPartition]:
+def _partitions(version: int, buffer: Buffer, at: int) -> Iterator[FetchedPartition]:
     try:
         topics, at = read_uvarint(buffer, at)
         for _ in range(topics - 1):
@@ -136,7 +137,7 @@ def _partitions(version: int, buffer: bytearray, at: int) -> Iterator[FetchedPar
         raise ProtocolError("a fetch answer is malformed", why=str(error), position=at) from error
 
 
-def _partition(topic: str | TopicId, buffer: bytearray, at: int) -> tuple[FetchedPartition, int]:
+def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPartition, int]:
     partition, error, high, stable, log_start = _ANSWER.unpack_from(buffer, at)
     at += _ANSWER.size
     aborted, at = read_uvarint(buffer, at)

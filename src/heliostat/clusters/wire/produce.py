@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heliostat.clusters.wire.primitives import (
+    Buffer,
     compact_string,
     read_compact_string,
     read_topic,
@@ -85,7 +86,7 @@ def encode_produce(
     return out
 
 
-def decode_produce(version: int, buffer: bytearray, at: int) -> tuple[list[ProducedPartition], int]:
+def decode_produce(version: int, buffer: Buffer, at: int) -> tuple[list[ProducedPartition], int]:
     """Answers of all partitions, and the throttle time in ms; `at` is behind the correlation id.
 
     Raises
@@ -110,7 +111,7 @@ def decode_produce(version: int, buffer: bytearray, at: int) -> tuple[list[Produ
     return answers, throttle_ms
 
 
-def _partition(topic: str | TopicId, buffer: bytearray, at: int) -> tuple[ProducedPartition, int]:
+def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[ProducedPartition, int]:
     partition, error, base, append_time, _start = _PARTITION_ANSWER.unpack_from(buffer, at)
     at += _PARTITION_ANSWER.size
     messages: list[str] = []

@@ -1,0 +1,173 @@
+"""What compiled loops need of bytes: copies, and CRC-32C by the processor's own instruction.
+
+`crc` calls a library once for each batch; a loop over thousands of one-record batches can't. The
+instruction handles 8 bytes in 3 cycles (9 GB/s measured), the tables that stand in for it on other
+processors 1.8 GB/s. Numba's own copy of a slice takes 0.1 us, a copy of memory 5 ns.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+CASTAGNOLI = 0x82F63B78
+"""The polynomial, bits reversed."""
+if not config.CACHE_DIR and not any(
+    os.access(folder, os.W_OK) for folder in (Path(__file__).parent, Path.home())
+):
+    # Compiled code is kept beside the source or at home; an executor may write to neither.
+    config.CACHE_DIR = str(Path(tempfile.gettempdir()) / f"heliostat-compiled-{os.getuid()}")
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+"""Numba's type of what is only read; arrays that may be written to are taken too."""
+_SIGNATURE = types.uint32(BYTES, types.int64, types.int64)
+_ALL_ONES = np.uint32(0xFFFFFFFF)
+_LLVM_NAMES = {
+    # machine: of 8 bytes, of one byte (LLVM's own names for the two instructions)
+    "x86_64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"),
+    "AMD64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"),
+}
+
+
+def _has_instruction() -> bool:
+    """Whether the code that Numba makes for this machine may use it."""
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    return platform.machine() in _LLVM_NAMES and bool(features.get("sse4.2"))
+
+
+def _tables() -> Any:
+    tables = np.zeros((8, 256), np.uint32)
+    for first in range(256):
+        value = first
+        for _ in range(8):
+            value = value >> 1 ^ (CASTAGNOLI if value & 1 else 0)
+        tables[0, first] = value
+    for place in range(1, 8):
+        for first in range(256):
+            before = int(tables[place - 1, first])
+            tables[place, first] = before >> 8 ^ int(tables[0, before & 255])
+    return tables
+
+
+_TABLES = _tables()
+
+
+def _copy_slices(out: Any, out_at: int, data: Any, at: int, count: int) -> None:
+    out[out_at : out_at + count] = data[at : at + count]
+
+
+@intrinsic
+def _copy_memory(_typing: Any, out: Any, out_at: Any, data: Any, at: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = context.make_array(signature.args[0])(context, builder, arguments[0])
+        source = context.make_array(signature.args[2])(context, builder, arguments[2])
+        cgutils.raw_memcpy(
+            builder,
+            builder.gep(target.data, [arguments[1]]),
+            builder.gep(source.data, [arguments[3]]),
+            arguments[4],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64, types.int64), generate
+
+
+copy_bytes: Any = njit(_copy_slices) if config.BOUNDSCHECK else _copy_memory
+"""`(out, out_at, data, at, count)`: copy bytes between two arrays that do not overlap."""
+
+
+@intrinsic
+def _load64(_typing: Any, array: Any, at: Any) -> Any:
+    """Eight bytes at any place, as the processor reads them (little-endian on both kinds)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.gep(held.data, [arguments[1]])
+        loaded = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
+        loaded.align = 1
+        return loaded
+
+    return types.uint64(array, at), generate
+
+
+@intrinsic
+def _step64(_typing: Any, _crc: Any, _value: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(64)
+        kind = ir.FunctionType(wide, [wide, wide])
+        name = _LLVM_NAMES[platform.machine()][0]
+        return builder.call(builder.module.declare_intrinsic(name, (), kind), arguments)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def _step8(_typing: Any, _crc: Any, _value: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        narrow = ir.IntType(32)
+        kind = ir.FunctionType(narrow, [narrow, ir.IntType(8)])
+        name = _LLVM_NAMES[platform.machine()][1]
+        return builder.call(builder.module.declare_intrinsic(name, (), kind), arguments)
+
+    return types.uint32(types.uint32, types.uint8), generate
+
+
+@njit(_SIGNATURE, cache=True, nogil=True)
+def crc32c_by_tables(data: Any, at: int, end: int) -> Any:
+    """CRC-32C of `data[at:end]`, eight bytes at a time by eight tables."""
+    crc = _ALL_ONES
+    while at + 8 <= end:
+        crc ^= (
+            np.uint32(data[at])
+            | np.uint32(data[at + 1]) << np.uint32(8)
+            | np.uint32(data[at + 2]) << np.uint32(16)
+            | np.uint32(data[at + 3]) << np.uint32(24)
+        )
+        crc = (
+            _TABLES[7, crc & np.uint32(255)]
+            ^ _TABLES[6, crc >> np.uint32(8) & np.uint32(255)]
+            ^ _TABLES[5, crc >> np.uint32(16) & np.uint32(255)]
+            ^ _TABLES[4, crc >> np.uint32(24)]
+            ^ _TABLES[3, data[at + 4]]
+            ^ _TABLES[2, data[at + 5]]
+            ^ _TABLES[1, data[at + 6]]
+            ^ _TABLES[0, data[at + 7]]
+        )
+        at += 8
+    while at < end:
+        crc = crc >> np.uint32(8) ^ _TABLES[0, (crc ^ np.uint32(data[at])) & np.uint32(255)]
+        at += 1
+    return crc ^ _ALL_ONES
+
+
+def _by_instruction(data: Any, at: int, end: int) -> Any:
+    """CRC-32C of `data[at:end]`."""
+    wide = np.uint64(0xFFFFFFFF)
+    while at + 8 <= end:
+        wide = _step64(wide, _load64(data, at))
+        at += 8
+    crc = np.uint32(wide)
+    while at < end:
+        crc = _step8(crc, data[at])
+        at += 1
+    return crc ^ _ALL_ONES
+
+
+crc32c_compiled: Any = (
+    njit(_SIGNATURE, cache=True, nogil=True)(_by_instruction)
+    if _has_instruction() and not config.BOUNDSCHECK
+    else crc32c_by_tables
+)
+"""`(data: uint8[::1], at, end)`: CRC-32C of `data[at:end]`, for compiled loops."""

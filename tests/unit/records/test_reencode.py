@@ -1,0 +1,104 @@
+"""The compiled loop over records: never outside its arrays, whatever the bytes say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import batches as ref
+
+from heliostat.records import reencode
+from heliostat.records.carry import CarrySettings, carry
+from heliostat.records.compiled_bytes import crc32c_by_tables, crc32c_compiled
+from heliostat.records.crc import crc32c
+from heliostat.records.varints import varint
+
+IS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+SETTINGS = CarrySettings(producer_id=7, batch_bytes_max=2**20)
+
+
+def array(data: bytes) -> np.ndarray:
+    return np.frombuffer(bytearray(data), np.uint8) if data else np.empty(0, np.uint8)
+
+
+@given(st.binary(max_size=70), st.integers(0, 9), st.integers(0, 9))
+def test_both_ways_of_the_crc_are_the_library_s(data, skip_front, skip_back):
+    at, end = min(skip_front, len(data)), max(min(skip_front, len(data)), len(data) - skip_back)
+    expected = crc32c(data[at:end])
+    assert crc32c_compiled(array(data), at, end) == expected
+    assert crc32c_by_tables(array(data), at, end) == expected
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_varints_are_read_and_written_as_the_slow_ones(value):
+    out = np.full(12, 0xAA, np.uint8)
+    end = reencode.write_varint(out, 1, value)
+    assert bytes(out[1:end]) == varint(value)
+    assert end == 1 + reencode.varint_bytes(value)
+    assert reencode.read_varint_compiled(out, 1, end) == (value, end)
+    assert reencode.read_varint_compiled(out, 1, end - 1)[1] == -1
+
+
+@given(st.binary(min_size=10, max_size=12))
+def test_a_number_of_more_than_64_bits_is_none(data):
+    long = array(bytes(byte | 0x80 for byte in data[:9]) + b"\x02" + data)
+    assert reencode.read_varint_compiled(long, 0, len(long))[1] == -1
+
+
+byte_soup = st.lists(
+    st.sampled_from(
+        [b"\x0c\0\0\0\1\1\0", b"\x0c\0\0\2\1\1\0", b"\xff", b"\x80\x01", b"\x0e", b"\0"]
+    )
+    | st.binary(max_size=4),
+    max_size=12,
+).map(b"".join)
+
+
+@settings(max_examples=400)
+@given(byte_soup, st.integers(1, 4), st.integers(0, 2**63 - 1), st.booleans())
+def test_records_that_are_anything_are_encoded_or_refused(body, count, timestamp, is_appended):
+    """Their CRC fits, so that nothing but the loop itself sees what is wrong with them."""
+    sound = ref.StoredBatch(0, (ref.Record(5, None, b"v", ()),)).encode()
+    odd = ref.changed(
+        sound[:61] + body,
+        length=49 + len(body),
+        records_count=count,
+        last_offset_delta=count - 1,
+        base_offset=1,
+        base_timestamp=timestamp,
+        attributes=ref.LOG_APPEND_TIME if is_appended else 0,
+    )
+    answer = bytearray(sound + odd)
+    outcome = carry(answer, 0, len(answer), 0, SETTINGS)
+    assert outcome.next_offset in (1, 1 + count)
+    assert (outcome.stop is None) == (outcome.next_offset == 1 + count)
+
+
+if IS_CHECKED:
+
+    def test_the_checks_are_on():
+        with pytest.raises(IndexError):
+            reencode.write_varint(np.empty(1, np.uint8), 1, 5)
+
+else:
+
+    def test_no_index_is_ever_wrong(tmp_path):
+        """The tests of this file and of damaged batches again, with each index checked."""
+        folder = Path(__file__).parent
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *(f"{folder}/test_reencode.py", f"{folder}/test_carry.py"),
+            ],
+            env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:]
