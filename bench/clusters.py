@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafka.admin import KafkaAdminClient
 from measure import Brokers
+from reach import Way, offered, way
 from wire import Connection
 
 from heliostat.sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
@@ -34,6 +35,11 @@ class Pair:
 
     a: Cluster
     b: Cluster
+    secure: bool = False
+
+    def ways(self) -> tuple[Way, Way]:
+        """How a replicator reaches A and B."""
+        return way(self.a, secure=self.secure), way(self.b, secure=self.secure)
 
     @property
     def source(self) -> str:
@@ -67,14 +73,20 @@ class Pair:
 
 
 @contextlib.contextmanager
-def pair_of_clusters(*, storage: Storage = Storage.DISK, heap_mb: int = HEAP_MB) -> Iterator[Pair]:
-    """Start both, stop both."""
+def pair_of_clusters(
+    *, storage: Storage = Storage.DISK, heap_mb: int = HEAP_MB, secure: bool = False
+) -> Iterator[Pair]:
+    """Start both, stop both; `secure` adds listeners for the replicators."""
     names = ("bench-a", "bench-b")
+    also = {"security": offered()} if secure else {}
     both = start_many(
-        [ClusterSpec(n, settings=SETTINGS, heap_mb=heap_mb, storage=storage) for n in names]
+        [
+            ClusterSpec(name, settings=SETTINGS, heap_mb=heap_mb, storage=storage, **also)
+            for name in names
+        ]
     )
     with both[0] as a, both[1] as b:
-        yield Pair(a, b)
+        yield Pair(a, b, secure)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from typing import Any
 
 import delays
 import load
-import psutil
 from clusters import Pair
 from delays import Window
 from live_scenarios import Live, sample
@@ -142,20 +141,6 @@ class LiveRun:
             time.sleep(LOOK_S)
         return seen
 
-    def memory_mb(self) -> dict[str, int]:
-        """Resident memory of the replicator; pages that processes share count in each of them."""
-        found = {"java": 0.0, "other": 0.0}
-        root = psutil.Process(self.process.pid)
-        for each in (root, *root.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                kind = "java" if "java" in each.name() else "other"
-                found[kind] += each.memory_info().rss / 1e6
-        return {
-            "memory_mb": round(sum(found.values())),
-            "memory_java_mb": round(found["java"]),
-            "memory_python_mb": round(found["other"]),
-        }
-
 
 def write_wanted(run: LiveRun) -> Path:
     """For the watcher: the sampled partitions under their names at the target."""
@@ -252,7 +237,7 @@ def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
                     **window.figures(seen),
                     "records_per_s": delays.rate_per_s(window.sent, window.begin_ns, window.end_ns),
                     **used(*counted),
-                    **run.memory_mb(),
+                    **run.tree.memory_mb(),
                     **started,
                 },
             )
@@ -303,7 +288,7 @@ def catch_up(
         window = Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched())
         seen = run.wait_seen(window, seen_file)
     run.wait_landed(seeds + len(window.sent))
-    block = {"finished": True, **window.figures(seen), **used(begin, end), **run.memory_mb()}
+    block = {"finished": True, **window.figures(seen), **used(begin, end), **run.tree.memory_mb()}
     block["records_per_s"] = delays.rate_per_s(window.sent, window.begin_ns, window.end_ns)
     block["start_to_first_s"] = start_s
     if due:

@@ -131,13 +131,13 @@ def replicator_of(
 ) -> tuple[Part, str, Mapping[str, Any]]:
     """What to start, its prefix at the target, and its settings for the report."""
     if name == "ours":
-        wanted = ours.config(pair.source, pair.target, scenario.patterns())
+        wanted = ours.config(*pair.ways(), scenario.patterns())
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
         return part, ours.PREFIX, {}
     best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None
     settings = {**peer.CANDIDATES, **peer.QUICK}[best] if best else {}
     topics = ",".join(scenario.patterns())
-    wanted_mm2 = peer.properties(pair.source, pair.target, topics, "none", settings)
+    wanted_mm2 = peer.properties(*pair.ways(), topics, "none", settings)
     part = live_part(name, peer.command(find_java(), folder, wanted_mm2), folder, signal.SIGKILL)
     said = {"settings": best, "properties": settings} if best else {}
     return part, f"{peer.ALIAS}.", said

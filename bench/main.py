@@ -22,7 +22,7 @@ import peer
 import report
 from clusters import KAFKA_VERSION, pair_of_clusters
 from live_scenarios import LIVE
-from scenarios import PART_NAMES, SCENARIOS, Bench, Scenario
+from scenarios import PART_NAMES, SCENARIOS, WORKERS, Bench, Scenario
 
 from heliostat.sandbox import find_java
 
@@ -38,8 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--part",
         nargs="+",
-        choices=PART_NAMES,
-        default=list(PART_NAMES),
+        choices=(*PART_NAMES, *WORKERS),
         help="only these; with --json, the other parts of an existing FILE are kept",
     )
     parser.add_argument(
@@ -47,14 +46,24 @@ def arguments() -> argparse.Namespace:
         action="store_true",
         help="only try the settings of MirrorMaker 2 in bench/peer.py",
     )
+    parser.add_argument(
+        "--secure", action="store_true", help="bulk and tiny: replicators come by TLS with SCRAM"
+    )
+    parser.add_argument(
+        "--spark",
+        choices=("standalone",),
+        help="bulk and tiny: ours also on a Spark cluster of its own, with one and two workers",
+    )
     parser.add_argument("--codec", choices=("none", "lz4"), help="only this codec of the scenario")
     parser.add_argument(
         "--rate", type=int, nargs="+", help="only these records a second of a live scenario"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
-    if given.scenario in LIVE and (given.tune or given.codec):
-        parser.error("--tune and --codec are for bulk and tiny")
+    if given.part is None:
+        given.part = [*PART_NAMES, *(WORKERS if given.spark else ())]
+    if given.scenario in LIVE and (given.tune or given.codec or given.secure or given.spark):
+        parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
     if given.scenario not in LIVE and given.rate:
         parser.error("--rate is for latency, efd and catchup")
     return given
@@ -77,10 +86,11 @@ def run(given: argparse.Namespace, folder: Path) -> int:
         scenario = scenario.shrunk()
     if given.codec:
         scenario = dataclasses.replace(scenario, codecs=(given.codec,))
+    scenario = dataclasses.replace(scenario, secure=given.secure)
     shape = dataclasses.asdict(scenario)
     results: Results = report.earlier(given.json, shape) if given.json else {}
     java = find_java()
-    with pair_of_clusters() as pair:
+    with pair_of_clusters(secure=given.secure) as pair:
         about = machine.describe(java, KAFKA_VERSION, pair.logs)
         bench = Bench(scenario=scenario, pair=pair, folder=folder, java=java)
         for codec in scenario.codecs:

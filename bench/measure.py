@@ -8,6 +8,7 @@ is left out of the main figures in the same way; it is reported beside them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -36,7 +37,8 @@ class Part:
 
     `records_total` is reached when the part is done. `partitions` are those of the target topic.
     `ends` are the source's, where the part promises equal ones. `stop` is the signal that ends it:
-    nothing is read from it any more by then.
+    nothing is read from it any more by then. `helpers` are processes that were started before and
+    work for the part (Spark's workers): they and what they start are counted, but not ended.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Part:
     deadline_s: float
     ends: Mapping[int, int] | None = None
     stop: signal.Signals = signal.SIGTERM
+    helpers: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Sample:
     cpu_s: float
     source_cpu_s: float
     target_cpu_s: float
+    memory_mb: int = 0
 
 
 class Tree:
@@ -80,16 +84,17 @@ class Tree:
     that ended stays counted. Members are remembered: one whose parent died is still ours.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
-        self._known: dict[int, psutil.Process] = {pid: self._root}
+    def __init__(self, pid: int, helpers: Sequence[int] = ()) -> None:
+        self._roots = [psutil.Process(each) for each in (pid, *helpers)]
+        self._known: dict[int, psutil.Process] = {each.pid: each for each in self._roots}
         self._highest_s = 0.0
 
     def look(self) -> float:
         """User and system seconds of the whole tree so far."""
-        with contextlib.suppress(psutil.Error):
-            for child in self._root.children(recursive=True):
-                self._known.setdefault(child.pid, child)
+        for root in self._roots:
+            with contextlib.suppress(psutil.Error):
+                for child in root.children(recursive=True):
+                    self._known.setdefault(child.pid, child)
         total = 0.0
         for pid, process in list(self._known.items()):
             try:
@@ -101,6 +106,19 @@ class Tree:
         # A child can vanish between two looks before its parent has its time: never go back.
         self._highest_s = max(self._highest_s, total)
         return self._highest_s
+
+    def memory_mb(self) -> dict[str, int]:
+        """Resident memory now; pages that processes share count in each of them."""
+        found = {"java": 0.0, "other": 0.0}
+        for process in self._known.values():
+            with contextlib.suppress(psutil.Error):
+                kind = "java" if "java" in process.name() else "other"
+                found[kind] += process.memory_info().rss / 1e6
+        return {
+            "memory_mb": round(sum(found.values())),
+            "memory_java_mb": round(found["java"]),
+            "memory_python_mb": round(found["other"]),
+        }
 
     def end(self) -> None:
         """Kill what is left of the tree."""
@@ -170,7 +188,7 @@ def _watch(
     started_s: float,
 ) -> tuple[list[Sample], str]:
     """First and last sample (the same one if nothing came) and why it stopped early, if it did."""
-    tree = Tree(process.pid)
+    tree = Tree(process.pid, part.helpers)
     first: Sample | None = None
     previous = Sample(at_s=started_s, records=0, cpu_s=0.0, source_cpu_s=0.0, target_cpu_s=0.0)
     moved_s = started_s
@@ -194,6 +212,7 @@ def _watch(
             seen, moved_s = records, now_s
         samples = [first or sample, sample]
         if records >= part.records_total:
+            samples[1] = dataclasses.replace(sample, memory_mb=tree.memory_mb()["memory_mb"])
             return samples, ""
         if process.poll() is not None and records == seen and now_s - moved_s > SETTLE_S:
             return samples, f"the process ended with {process.returncode} before all had landed"
@@ -232,6 +251,7 @@ def _figures(part: Part, first: Sample, last: Sample, started_s: float) -> dict[
         "records_at_first_look": first.records,
         "cpu_s": round(cpu_s, 2),
         "cpu_s_with_start": round(last.cpu_s, 2),
+        "memory_mb": last.memory_mb,
         "broker_cpu_s": {
             "source": round(last.source_cpu_s - first.source_cpu_s, 2),
             "target": round(last.target_cpu_s - first.target_cpu_s, 2),

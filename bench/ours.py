@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from reach import Way
 
 PREFIX = "ours."
 LINK = "bench"
@@ -18,11 +19,13 @@ def target_topic(topic: str) -> str:
     return PREFIX + topic
 
 
-def config(source: str, target: str, topics: Sequence[str]) -> dict[str, Any]:
+def config(
+    source: Way, target: Way, topics: Sequence[str], master: str = "local[*]"
+) -> dict[str, Any]:
     """What a user has to write down, and nothing else: no setting is tuned for the benchmark."""
     return {
-        "clusters": {"A": {"bootstrap": [source]}, "B": {"bootstrap": [target]}},
-        "spark": {"master": "local[*]"},
+        "clusters": {"A": _cluster(source), "B": _cluster(target)},
+        "spark": {"master": master},
         "links": [
             {
                 "name": LINK,
@@ -32,6 +35,11 @@ def config(source: str, target: str, topics: Sequence[str]) -> dict[str, Any]:
             }
         ],
     }
+
+
+def _cluster(way: Way) -> dict[str, Any]:
+    security = {"security": dict(way.security)} if way.security else {}
+    return {"bootstrap": [way.bootstrap], **security}
 
 
 def command(folder: Path, wanted: dict[str, Any]) -> Sequence[str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
+from reach import Way
 
 from heliostat.sandbox.jars import MIRROR, ensure_jars
 
@@ -118,13 +119,15 @@ def target_topic(topic: str) -> str:
 
 
 def properties(
-    source: str, target: str, topic: str, codec: str, settings: Mapping[str, str]
+    source: Way, target: Way, topic: str, codec: str, settings: Mapping[str, str]
 ) -> dict[str, str]:
     """All of `mm2.properties`: what is necessary, then `settings`."""
     necessary = {
         "clusters": f"{ALIAS}, B",
-        "A.bootstrap.servers": source,
-        "B.bootstrap.servers": target,
+        "A.bootstrap.servers": source.bootstrap,
+        "B.bootstrap.servers": target.bootstrap,
+        **{f"A.{key}": value for key, value in source.properties.items()},
+        **{f"B.{key}": value for key, value in target.properties.items()},
         "A->B.enabled": "true",
         "A->B.topics": topic,
         "B->A.enabled": "false",

@@ -10,17 +10,37 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("mm2_default", "mm2_tuned", "ours", "append_limit")
+PARTS = (
+    *("mm2_default", "mm2_tuned", "ours", "append_limit"),
+    *("ours_1_worker", "ours_2_workers"),
+)
 RATIOS = {
     # name: (part to divide ours by, figure, which of several codecs is the worse one)
     "throughput_vs_tuned": ("mm2_tuned", "records_per_s", min),
     "cpu_vs_tuned": ("mm2_tuned", "cpu_s_per_million_records", max),
     "of_append_limit": ("append_limit", "records_per_s", min),
 }
+ON_WORKERS = {
+    # name: (part on Spark's standalone cluster, figure, worse); divided by `ours`
+    "throughput_1_worker_vs_local": ("ours_1_worker", "records_per_s", min),
+    "throughput_2_workers_vs_local": ("ours_2_workers", "records_per_s", min),
+    "cpu_1_worker_vs_local": ("ours_1_worker", "cpu_s_per_million_records", max),
+    "cpu_2_workers_vs_local": ("ours_2_workers", "cpu_s_per_million_records", max),
+}
+"""Only in the report where such a part ran."""
 WORSE = {"records_per_s": min, "mb_per_s": min, "cpu_s_per_million_records": max}
 """A part's own figure over several codecs: the worse one."""
 DIGITS = 3
-HEADINGS = ("records/s", "MB/s", "CPU s/M", "CPU s all", "seconds", "first s", "broker CPU s")
+HEADINGS = (
+    "records/s",
+    "MB/s",
+    "CPU s/M",
+    "CPU s all",
+    "memory MB",
+    "seconds",
+    "first s",
+    "broker CPU s",
+)
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Measured blocks by part and codec."""
@@ -31,15 +51,20 @@ def ratios(results: Results, codecs: tuple[str, ...]) -> dict[str, Any]:
 
     A ratio is null unless both parts finished, and null on top unless it is known for every codec.
     """
+    wanted = {name: ("ours", *rest) for name, rest in RATIOS.items()}
+    for name, (part, figure, worse) in ON_WORKERS.items():
+        if part in results:
+            wanted[name] = (part, "ours", figure, worse)
     by_codec: dict[str, dict[str, float | None]] = {}
     for codec in codecs:
-        mine = results.get("ours", {}).get(codec, {})
         by_codec[codec] = {
-            name: _quotient(mine, results.get(other, {}).get(codec, {}), figure)
-            for name, (other, figure, _) in RATIOS.items()
+            name: _quotient(
+                results.get(part, {}).get(codec, {}), results.get(other, {}).get(codec, {}), figure
+            )
+            for name, (part, other, figure, _) in wanted.items()
         }
     top: dict[str, Any] = {}
-    for name, (_, _, worse) in RATIOS.items():
+    for name, (_, _, _, worse) in wanted.items():
         values = [by_codec[codec][name] for codec in codecs]
         known = [value for value in values if value is not None]
         top[name] = worse(known) if len(known) == len(codecs) else None
@@ -77,6 +102,7 @@ def document(
         "mm2_default": parts["mm2_default"],
         "mm2_tuned": parts["mm2_tuned"],
         "append_limit": parts["append_limit"],
+        **{name: parts[name] for name in PARTS if name.startswith("ours_") and parts[name]},
         "ratios": ratios(results, codecs),
     }
 
@@ -114,7 +140,7 @@ def show(report: Mapping[str, Any], codecs: tuple[str, ...]) -> None:
             console.print(f"{codec} {name} did not finish: {block['reason']}")
         elif "settings" in block:
             console.print(f"{codec} {name}: {block['settings']}")
-    for name in RATIOS:
+    for name in report["ratios"]["by_codec"][codecs[0]]:
         parts = [
             f"{codec} {_number(values[name])}"
             for codec, values in report["ratios"]["by_codec"].items()
@@ -127,7 +153,7 @@ def _blocks(
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     for codec in codecs:
         for name in PARTS:
-            block = (report[name] or {}).get("by_codec", {}).get(codec)
+            block = (report.get(name) or {}).get("by_codec", {}).get(codec)
             if block is not None:
                 yield codec, name, block
 
@@ -146,6 +172,7 @@ def _cells(block: Mapping[str, Any]) -> list[str]:
         f"{block['mb_per_s']:,}",
         f"{block['cpu_s_per_million_records']}",
         f"{block['cpu_s_with_start']}",
+        f"{block.get('memory_mb', '')}",
         f"{block['seconds']}",
         f"{block['start_to_first_s']}",
         f"{broker['source']} + {broker['target']}",
@@ -157,7 +184,8 @@ def _number(value: float | None) -> str:
 
 
 def _words(shape: Mapping[str, Any]) -> str:
-    return (
+    said = (
         f"{shape['records']:,} records of {shape['record_bytes']} bytes, "
         f"{shape['batch_records']} a batch, {shape['partitions']} partitions"
     )
+    return said + ", SASL_SSL with SCRAM-SHA-512" if shape["secure"] else said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from measure import Part
 
 PART_NAMES = ("append_limit", "mm2_default", "mm2_tuned", "ours")
 """In this order: the first also warms up the brokers' compiled code, for all that follow."""
+WORKERS = {"ours_1_worker": 1, "ours_2_workers": 2}
+"""Parts that run on Spark's standalone cluster, with as many workers of one core each."""
 DEADLINE_S = 600.0
 """A part is meant to take a few minutes; default MirrorMaker needs two for 4 M records."""
 DEADLINE_SMALL_S = 60.0
@@ -30,7 +33,8 @@ class Scenario:
     """One shape of source data.
 
     `record_bytes` is the size of a record's value; keys are null and there are no headers.
-    `batch_records` is how many of them the source holds in a batch.
+    `batch_records` is how many of them the source holds in a batch. `secure` is whether replicators
+    come by TLS with SCRAM.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Scenario:
     record_bytes: int
     batch_records: int
     small: bool = False
+    secure: bool = False
 
     def shrunk(self) -> Scenario:
         """The same shape with a few thousand records, for the benchmark's own test."""
@@ -116,13 +121,15 @@ class Bench:
             settings = peer.CANDIDATES[best]
             block = self.mirror_maker(name, codec, settings)
             return {**block, "settings": best, "properties": settings}
+        if name in WORKERS:
+            return self.on_workers(name, codec)
         return self.heliostat(codec) if name == "ours" else self.append_limit(codec)
 
     def mirror_maker(self, name: str, codec: str, settings: Mapping[str, str]) -> dict[str, Any]:
         """MirrorMaker 2 with these settings beyond the necessary ones."""
         topic = self.scenario.topic(codec)
         folder = self.folder / f"{name}-{codec}"
-        wanted = peer.properties(self.pair.source, self.pair.target, topic, codec, settings)
+        wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
         # A group of its own: the coordinator waits for the part before, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
         total = sum(self._source_ends(codec).values())
@@ -142,11 +149,29 @@ class Bench:
     def heliostat(self, codec: str) -> dict[str, Any]:
         """Heliostat as it comes; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
-        wanted = ours.config(self.pair.source, self.pair.target, [topic])
+        wanted = ours.config(*self.pair.ways(), [topic])
         command = ours.command(self.folder / f"ours-{codec}", wanted)
         return self._run(
             "ours", codec, command, ours.target_topic(topic), ends=self._source_ends(codec)
         )
+
+    def on_workers(self, name: str, codec: str) -> dict[str, Any]:
+        """Heliostat on a standalone cluster of Spark, whose executors and workers are counted."""
+        from heliostat.sandbox.spark_cluster import SparkCluster
+
+        topic = self.scenario.topic(codec)
+        folder = self.folder / f"{name}-{codec}"
+        with SparkCluster.start(WORKERS[name], worker_cores=1) as spark:
+            wanted = ours.config(*self.pair.ways(), [topic], spark.master)
+            return self._run(
+                name,
+                codec,
+                ours.command(folder, wanted),
+                ours.target_topic(topic),
+                ends=self._source_ends(codec),
+                environment={"PYSPARK_PYTHON": sys.executable},
+                helpers=[worker.pid for worker in spark.workers],
+            )
 
     def append_limit(self, codec: str) -> dict[str, Any]:
         """The better of the two shapes, with both under `shapes`."""
@@ -185,6 +210,8 @@ class Bench:
         records_total: int = 0,
         create: bool = False,
         stop: signal.Signals = signal.SIGTERM,
+        environment: Mapping[str, str] | None = None,
+        helpers: Sequence[int] = (),
     ) -> dict[str, Any]:
         keep = self.scenario.topic(codec)
         self.pair.clear(keep)
@@ -193,7 +220,7 @@ class Bench:
         part = Part(
             name=name,
             command=command,
-            environment={},
+            environment=environment or {},
             folder=self.folder / f"{name}-{codec}",
             topic=target_topic,
             partitions=self.scenario.partitions,
@@ -202,6 +229,7 @@ class Bench:
             deadline_s=self.scenario.deadline_s,
             ends=ends,
             stop=stop,
+            helpers=helpers,
         )
         try:
             return measure.run(part, self.pair.brokers())
