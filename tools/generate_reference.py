@@ -95,12 +95,26 @@ def _section(path: str, model: Schema, models: Mapping[str, Schema], depth: int)
         yield from ("", f"Default of `{key}`:", "", "```yaml")
         yield from (f"- '{item}'" for item in json.loads(default))
         yield "```"
+    below += _optional_models(path, model, models)
     for where, inner in below:
         if where == "defaults":
             yield from ("", "### `defaults`", "")
             yield "The keys of `links[]` but `name`, `source` and `target`."
         else:
             yield from _section(where, inner, models, depth=3)
+
+
+def _optional_models(
+    path: str, model: Schema, models: Mapping[str, Schema]
+) -> Iterator[tuple[str, Schema]]:
+    """Give the models that fields may hold instead of null, with all fields that hold each."""
+    holders: dict[str, list[str]] = {}
+    for key, field in model["properties"].items():
+        for choice in field.get("anyOf", ()):
+            if "$ref" in choice:
+                holders.setdefault(choice["$ref"].rpartition("/")[2], []).append(key)
+    for name, keys in holders.items():
+        yield "`, `".join(f"{path}.{key}" for key in keys), models[name]
 
 
 def _inner_model(field: Schema, models: Mapping[str, Schema]) -> tuple[Schema | None, str]:

@@ -214,7 +214,7 @@ def _nearest(where: _Path) -> str:
 
 
 def _got(detail: ErrorDetails, where: _Path) -> str:
-    if detail["type"] == "missing" or not may_be_shown(where):
+    if detail["type"] == "missing" or not may_be_shown(where, detail["input"]):
         return ""
     return f" (got {_shown(detail['input'])})"
 

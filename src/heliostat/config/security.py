@@ -46,8 +46,9 @@ def _check_path(path: str) -> str:
 
 def _check_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be an http or https address")
+    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if not parts.hostname or parts.scheme not in ("https", "http" if is_here else "https"):
+        raise ValueError("must be an https address (http only on this machine itself)")
     if parts.username is not None or parts.password is not None:
         raise ValueError("must hold no user and password: client_id and client_secret say them")
     return url
@@ -192,10 +193,10 @@ def is_secret(where: tuple[str | int, ...]) -> bool:
     )
 
 
-def may_be_shown(where: tuple[str | int, ...]) -> bool:
+def may_be_shown(where: tuple[str | int, ...], value: object) -> bool:
     """Whether a message may quote the value at this path of the file."""
     if where[:1] != ("clusters",):
         return True
     if where[2:3] == ("security",):
-        return len(where) > 3 and where[-1] in SHOWN_KEYS
+        return where[-1] in SHOWN_KEYS and not isinstance(value, dict | list)
     return len(where) > 2  # a whole cluster would show its security
