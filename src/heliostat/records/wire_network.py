@@ -364,7 +364,8 @@ class WireNetwork:
         if frame.correlation_id != item.correlation_id:
             raise ProtocolError("a fetch answer belongs to another request", broker=broker)
         answer = fetch.decode_fetch(item.version, frame.buffer, 4)
-        item.throttled_until_s = self._monotonic_s() + answer.throttle_ms / 1000
+        pause_ends_s = self._monotonic_s() + answer.throttle_ms / 1000
+        item.throttled_until_s = max(item.throttled_until_s, pause_ends_s)
         events: list[Event] = []
         wants, item.wants = item.wants, {}
         if answer.error:
@@ -386,7 +387,9 @@ class WireNetwork:
         if not item.requests or item.requests[0][0] != frame.correlation_id:
             raise ProtocolError("a produce answer belongs to another request", broker=broker)
         answers, throttle_ms = produce.decode_produce(item.version, frame.buffer, 4)
-        item.throttled_until_s = self._monotonic_s() + throttle_ms / 1000
+        # The answer behind it may ask for none and must not end the pause.
+        pause_ends_s = self._monotonic_s() + throttle_ms / 1000
+        item.throttled_until_s = max(item.throttled_until_s, pause_ends_s)
         _, _, sends = item.requests[0]
         by_id = item.version >= produce.BY_ID_FROM
         waiting = {self._target_key(send.index, by_id=by_id): send for send in sends}

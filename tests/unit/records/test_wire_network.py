@@ -1,0 +1,168 @@
+"""The network of a lane over scripted connections: pauses that brokers ask for, answers held."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.producer import ProduceResponse
+
+from heliostat.access import PLAINTEXT, Security
+from heliostat.clusters.wire import fetch
+from heliostat.clusters.wire.connection import Frame
+from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.lane import CopySettings, PartitionSpec
+from heliostat.records.network import Appended, Fetched, Send, Want
+from heliostat.records.wire_network import WireNetwork
+
+BROKER = BrokerId(1)
+TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
+SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, needs_keys=False)
+FETCH, PRODUCE = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM), 9
+PAUSE_MS = 1500
+
+
+class ScriptedConnection:
+    """Frames as a test puts them there; its descriptor becomes readable only when asked to."""
+
+    def __init__(self, security: Security) -> None:
+        self.settings = SimpleNamespace(client_id="test", security=security)
+        self.frames: deque[Frame] = deque()
+        self.sent = 0
+        self._ours, self._theirs = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def next_correlation_id(self) -> int:
+        return self.sent + 1
+
+    def send(self, _: list[Any]) -> None:
+        self.sent += 1
+
+    def has_held(self) -> bool:
+        return bool(self.frames)
+
+    def pump(self) -> Frame | None:
+        return self.frames.popleft() if self.frames else None
+
+    def answer(self, body: bytes, *, is_seen: bool) -> None:
+        """Let an answer to the last request be there, seen by a selector or not."""
+        raw = self.sent.to_bytes(4, "big") + b"\x00" + body
+        self.frames.append(Frame(self.sent, memoryview(bytearray(raw))))
+        if is_seen:
+            self._theirs.send(b"x")
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+class Lane:
+    """A network whose two connections and clock a test has in its hands."""
+
+    def __init__(self, security: Security) -> None:
+        self.now_s = 100.0
+        self.source, self.target = ScriptedConnection(security), ScriptedConnection(security)
+        clusters: list[Any] = [
+            SimpleNamespace(
+                open_data=lambda _, c=connection: c,
+                fetch_version=lambda _: FETCH,
+                produce_version=lambda _: PRODUCE,
+                close=lambda: None,
+            )
+            for connection in (self.source, self.target)
+        ]
+        settings = CopySettings()
+        self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s)
+
+    def fetch(self) -> None:
+        self.network.fetch(BROKER, [Want(0, 1, 0, 1000)])
+
+    def append(self) -> None:
+        batch: Any = SimpleNamespace(parts=[b"batch"], size=5)
+        self.network.append(BROKER, [Send(0, 1, batch)])
+
+
+@pytest.fixture
+def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """One over plain connections, or over those the test names."""
+    made = Lane(getattr(request, "param", PLAINTEXT))
+    yield made
+    made.network.close()
+    made.source.close()
+    made.target.close()
+
+
+def fetched(throttle_ms: int) -> bytes:
+    kind = FetchResponse.FetchableTopicResponse
+    partition = kind.PartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=5,
+        last_stable_offset=5,
+        log_start_offset=0,
+        aborted_transactions=[],
+        preferred_read_replica=-1,
+        records=b"",
+    )
+    answer = FetchResponse(
+        throttle_time_ms=throttle_ms,
+        error_code=0,
+        session_id=0,
+        responses=[kind(topic="t", partitions=[partition])],
+    )
+    return bytes(answer.encode(version=FETCH))
+
+
+def appended(throttle_ms: int) -> bytes:
+    kind = ProduceResponse.TopicProduceResponse
+    partition = kind.PartitionProduceResponse(
+        index=0, error_code=0, base_offset=0, log_append_time_ms=-1, log_start_offset=0
+    )
+    rows = [kind(name="t", partition_responses=[partition])]
+    answer = ProduceResponse(responses=rows, throttle_time_ms=throttle_ms)
+    return bytes(answer.encode(version=PRODUCE))
+
+
+def test_a_pause_that_the_source_asks_for_is_kept(lane: Lane) -> None:
+    """Given an answer with throttle time / when time passes / then no fetch before it is over."""
+    lane.fetch()
+    assert not lane.network.can_fetch(BROKER)
+    lane.source.answer(fetched(PAUSE_MS), is_seen=True)
+    [event] = lane.network.wait(1.0)
+    assert isinstance(event, Fetched)
+    assert not lane.network.can_fetch(BROKER)
+    lane.now_s += PAUSE_MS / 1000 - 0.01
+    assert not lane.network.can_fetch(BROKER)
+    lane.now_s += 0.02
+    assert lane.network.can_fetch(BROKER)
+
+
+def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
+    """Given an answer with throttle time / when time passes / then no append before it is over."""
+    for pause_ms in (PAUSE_MS, 0):
+        lane.append()
+        lane.target.answer(appended(pause_ms), is_seen=True)
+    for _ in range(2):
+        [event] = lane.network.wait(1.0)
+        assert isinstance(event, Appended)
+    assert not lane.network.can_append(BROKER)
+    lane.now_s += PAUSE_MS / 1000 + 0.01
+    assert lane.network.can_append(BROKER)
+
+
+@pytest.mark.parametrize("lane", [Security("SSL")], indirect=True)
+def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane: Lane) -> None:
+    """Given answers already decrypted / when waited for / then they come at once, on both sides."""
+    lane.fetch()
+    lane.append()
+    lane.source.answer(fetched(0), is_seen=False)
+    lane.target.answer(appended(0), is_seen=False)
+    events = list(lane.network.wait(60.0))
+    assert {type(event) for event in events} == {Fetched, Appended}
