@@ -8,14 +8,16 @@ import pickle
 import random
 import selectors
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from support.scripted_broker import DIGEST_BYTES, ECHO, Script, ScriptedBroker, pattern
 
-from heliostat.access import Sasl, SecretRef, Security
+from heliostat.access import ClusterAccess, Sasl, SecretRef, Security
 from heliostat.clusters.wire.connection import Connection, DialSettings, Frame
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import (
@@ -26,6 +28,7 @@ from heliostat.errors import (
     TlsFailed,
     Verdict,
 )
+from heliostat.records.lane import LaneSpec
 from heliostat.sandbox.certificates import KeyPair, issue, make_authority
 
 PASSWORD = "c4nary, of=words"  # noqa: S105  # a test's
@@ -266,6 +269,22 @@ def test_mutual_tls_and_names_not_looked_at_work_when_asked_for(made: Path) -> N
         echo(connection, 10, [])
 
 
+def test_a_key_may_have_a_password(made: Path) -> None:
+    """Given an encrypted key / when its password fits / then in, and told when it does not."""
+    locked = made / "locked.key"
+    command = ["openssl", "pkcs8", "-topk8", "-in", str(made / "client.key"), "-out", str(locked)]
+    subprocess.run([*command, "-passout", f"file:{made / 'password'}"], check=True)
+    security = replace(with_client(made, "client"), key_file=str(locked))
+    script = Script(pair(made, "broker"), client_authority=made / "ca.pem")
+    word = SecretRef(str(made / "password"))
+    with connected(script, replace(security, key_password=word)) as (connection, _):
+        echo(connection, 10, [])
+    for wrong in (None, SecretRef(str(made / "ca.pem"))):
+        error = refused(script, replace(security, key_password=wrong))
+        assert isinstance(error, CredentialsUnreadable)
+        assert "locked.key" in str(error)
+
+
 def test_a_secret_is_read_again_at_each_dial(made: Path, tmp_path: Path) -> None:
     """Given a password that was changed on both sides / when dialed again / then it fits."""
     (tmp_path / "ca.pem").write_bytes((made / "ca.pem").read_bytes())
@@ -297,10 +316,12 @@ def test_a_session_is_renewed_in_time_and_no_request_in_flight_is_lost(
     assert set(broker.authenticated) == {USER}
 
 
-def test_security_travels_without_any_secret(made: Path) -> None:
-    """Given settings that name a secret / when pickled and printed / then it is not in them."""
-    security = sasl(made, "PLAIN")
-    again = pickle.loads(pickle.dumps(security))  # noqa: S301  # made a line above
-    assert again == security
-    assert PASSWORD.encode() not in pickle.dumps(security)
-    assert PASSWORD not in repr(security)
+def test_a_lane_travels_to_its_task_without_any_secret(made: Path) -> None:
+    """Given a lane that names a secret / when pickled or printed / then it is not there."""
+    access = ClusterAccess(("127.0.0.1:1",), sasl(made, "PLAIN"))
+    names = [each.name for each in fields(LaneSpec)]
+    lane = LaneSpec(**{name: access if name.endswith("_access") else None for name in names})
+    again = pickle.loads(pickle.dumps(lane))  # noqa: S301  # made a line above
+    assert again.source_access == again.target_access == access
+    assert PASSWORD.encode() not in pickle.dumps(lane)
+    assert PASSWORD not in repr(lane)

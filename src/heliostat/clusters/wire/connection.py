@@ -130,8 +130,7 @@ class Connection:
         self._filled = 0
         self._correlation_id = 0
         # Over TLS nothing blocks: "nothing there" is an answer for the size field too.
-        is_encrypted = settings.security.is_encrypted
-        self._receive_size = self._receive_now if is_encrypted else self._receive_into
+        self._never_blocks = settings.security.is_encrypted
         self._held: deque[Frame] = deque()
         self._renew_at_s = 0.0
         if settings.security.sasl is not None:
@@ -192,7 +191,8 @@ class Connection:
         if self._held:
             return self._held.popleft()
         if self._frame is None:
-            got = self._receive_size(memoryview(self._size)[self._size_filled :])
+            left = memoryview(self._size)[self._size_filled :]
+            got = self._receive_now(left) if self._never_blocks else self._receive_into(left)
             self._size_filled += got
             if self._size_filled < 4:
                 return None
