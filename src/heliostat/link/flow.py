@@ -61,7 +61,7 @@ class Turn:
     lanes
         What copies.
     lane_count
-        Lanes at most.
+        Lanes at most, now.
     events
         Where changes are told.
     claimed
@@ -73,7 +73,7 @@ class Turn:
     target: ClusterAdmin
     state: LinkState
     lanes: LaneSet
-    lane_count: int
+    lane_count: Callable[[], int]
     events: Events
     claimed: Claims
 
@@ -96,7 +96,7 @@ class Turn:
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.reason for name, item in plan.refuse.items()})
         specs = _specs(applied.mirrors, starts)
-        known.packing = pack(sorted(specs), load, self.lane_count, known.packing)
+        known.packing = pack(sorted(specs), load, self.lane_count(), known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
 

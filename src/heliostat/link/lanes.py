@@ -84,6 +84,9 @@ def _is_lopsided(
     lane_count: int,
 ) -> bool:
     """Whether the heaviest lane could be much lighter; one hot partition can't be split."""
+    counts = [len(items) for items in packing.values()]
+    if min(counts) == 0 and max(counts) > 1:
+        return True  # lanes were added
     loads = [sum(weights[p] for p in items) for items in packing.values()]
     share = sum(weights.values()) / lane_count
     unavoidable = max(weights.values(), default=0.0)

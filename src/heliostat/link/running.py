@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
+from heliostat.errors import SparkUnavailable
+from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
 from heliostat.link.operations import claimed_by_others
 from heliostat.link.service import LinkService
@@ -73,7 +75,7 @@ class Running:
                 self._config,
                 link,
                 runner,
-                self._lane_count(link, spark.cores),
+                self._lane_count(link, spark),
                 clock=self._clock,
                 events=self._events,
                 claimed=functools.partial(claimed_by_others, self._config, link),
@@ -95,6 +97,8 @@ class Running:
                 if service.failure is not None:
                     return service.failure
             left_s = deadline_s - self._clock.monotonic_s()
+            if self.spark is not None and self.spark.has_ended():
+                return SparkUnavailable("Spark has ended this program's session")
             if left_s <= 0:
                 return None
             self._stopping.wait(min(POLL_S, left_s))
@@ -111,11 +115,11 @@ class Running:
             self.spark.stop()
             self.spark = None
 
-    def _lane_count(self, link: LinkConfig, cores: int) -> int:
+    def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
         """`auto`: one lane a core, shared between the links."""
-        if isinstance(link.lanes.count, int):
-            return link.lanes.count
-        return max(1, cores // len(self._links))
+        return LaneCount(
+            link.lanes.count, lambda: spark.cores, len(self._links), self._clock.monotonic_s
+        )
 
     def _follow(self, service: LinkService) -> None:
         """Feed a link's board from its progress topic, as `heliostat status` does from afar."""

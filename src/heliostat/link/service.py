@@ -42,7 +42,7 @@ class LinkService:
     runner
         Runs rounds on Spark.
     lane_count
-        Lanes at most.
+        Lanes at most, now.
     clock, events
         Time, and where changes are told.
     claimed
@@ -54,7 +54,7 @@ class LinkService:
         config: Config,
         link: LinkConfig,
         runner: Runner,
-        lane_count: int,
+        lane_count: Callable[[], int],
         *,
         clock: Clock,
         events: Events,

@@ -9,28 +9,42 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
+from heliostat.errors import SparkUnavailable
+from heliostat.ops.spark_session import (
+    Executor,
+    ShippedPackage,
+    executors_of,
+    is_local,
+    session_settings,
+    wait_executors,
+)
 from heliostat.records.copier import Copier, Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
+from heliostat.records.placement import Placement, lanes_for
 from heliostat.records.state_channel import StateChannel
 from heliostat.records.wire_network import WireNetwork
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
-LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""A local master needs no listener that other machines can reach."""
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 JAVA_OPTIONS = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 """Serial collection: Spark's JVM only schedules here, Python does the work."""
+AN_EXECUTOR_WITHIN_S = 3.0
+"""A round waits so long when all executors are gone, then fails and is told as failed."""
+LOOK_S = 0.1
+NAMED_PARTITIONS_MAX = 4
+"""A description names so many; Spark's page shows one line."""
 
 
 class SparkRounds:
@@ -52,24 +66,19 @@ class SparkRounds:
     def __init__(
         self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
     ) -> None:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        is_local = master.startswith("local")
-        if is_local:
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         from pyspark.sql import SparkSession
 
+        self._is_local = is_local(master)
+        self._lock = threading.Lock()
+        self._placement = Placement()
         settings = {
             "spark.task.cpus": f"{task_cpus:g}",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "512m",
             "spark.speculation": "false",  # two attempts of one lane would race for nothing
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
             "spark.task.reaper.enabled": "true",
             "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-            **(LOOPBACK if is_local else {}),
-            **conf,
+            **session_settings(master, conf),
         }
         builder = SparkSession.builder.appName(app_name).master(master)
         for key, value in settings.items():
@@ -79,26 +88,52 @@ class SparkRounds:
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
             signal.signal(signal.SIGINT, caught)
-        self.session.sparkContext.setLogLevel("OFF")
+        self._package: ShippedPackage | None = None
+        try:
+            self.session.sparkContext.setLogLevel("OFF")
+            if not self._is_local:
+                self._package = ShippedPackage(self.session.sparkContext)
+                wait_executors(self.session.sparkContext)
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def cores(self) -> int:
-        """Cores that Spark has for us."""
-        return int(self.session.sparkContext.defaultParallelism)
+        """Cores that Spark has for us now; on a cluster they come and go with its executors."""
+        if self._is_local:
+            return int(self.session.sparkContext.defaultParallelism)
+        return lanes_for(executors_of(self.session.sparkContext))
 
     def run(self, lane: LaneSpec) -> RoundReport:
         """Run one round of `lane` as a Spark job; blocks until it ends.
 
         Raises
         ------
+        SparkUnavailable
+            No executor is there to run it.
         py4j.protocol.Py4JJavaError
             The task failed; the text holds our error's code.
         """
         context = self.session.sparkContext
-        label = f"{lane.link} lane {lane.lane}, round {lane.round_number}"
-        context.setJobGroup(_job_group(lane), label, True)
-        rows = context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()
-        return rows[0]
+        group = _job_group(lane)
+        if self._is_local:
+            context.setJobGroup(group, describe(lane), True)
+            return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
+        executors = self._wait_executors()
+        with self._lock:
+            chosen = self._placement.take(group, lane.round_number, executors)
+        assert chosen is not None
+        try:
+            context.setJobGroup(group, describe(lane), True)
+            return _placed(context, lane, chosen).mapPartitions(copy_rounds).collect()[0]
+        finally:
+            with self._lock:
+                self._placement.give_back(group, lane.round_number)
+
+    def has_ended(self) -> bool:
+        """Whether Spark ended by itself, as when the cluster's master removes this program."""
+        return bool(self.session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001  # no other way
 
     def cancel(self, lane: LaneSpec) -> None:
         """Kill a lane's job: the last resort when a task does not end by itself."""
@@ -106,12 +141,56 @@ class SparkRounds:
 
     def stop(self) -> None:
         """Stop Spark."""
-        self.session.stop()
+        try:
+            self.session.stop()
+        finally:
+            if self._package is not None:
+                self._package.delete()
+
+    def _wait_executors(self) -> list[Executor]:
+        """Executors that run; waits for one when all are gone."""
+        deadline_s = time.monotonic() + AN_EXECUTOR_WITHIN_S
+        while not (found := executors_of(self.session.sparkContext)):
+            if time.monotonic() > deadline_s:
+                raise SparkUnavailable("all of Spark's executors are gone")
+            time.sleep(LOOK_S)
+        return found
 
 
 def _job_group(lane: LaneSpec) -> str:
     """Name under which a lane's job can be cancelled."""
     return f"{lane.link}/{lane.lane}"
+
+
+def describe(lane: LaneSpec) -> str:
+    """What Spark's page says of a round's job."""
+    named = [str(item.source) for item in lane.partitions[:NAMED_PARTITIONS_MAX]]
+    more = len(lane.partitions) - len(named)
+    plural = "" if len(lane.partitions) == 1 else "s"
+    return (
+        f"{lane.link} lane {lane.lane}, round {lane.round_number}: "
+        f"{len(lane.partitions)} partition{plural}, {', '.join(named)}"
+        + (f" and {more} more" if more else "")
+    )
+
+
+def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
+    """One row, `lane`, which Spark would rather read on `executor` (SparkContext.makeRDD).
+
+    Python's `parallelize` can't say where. Any other executor takes it when this one is gone.
+    """
+    from pyspark import RDD
+    from pyspark.serializers import CPickleSerializer
+
+    jvm = context._jvm  # noqa: SLF001  # as PySpark's own modules do
+    place = f"executor_{executor.host}_{executor.number}"  # Scala class TaskLocation
+    wanted = jvm.PythonUtils.toSeq([place])
+    pickles: Any = CPickleSerializer()
+    row = jvm.scala.Tuple2(pickles.dumps(lane), wanted)
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
+    rows = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq([row]), tag)  # noqa: SLF001  # as above
+    placed = jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rows, tag)
+    return RDD(placed, context, pickles)
 
 
 def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
@@ -136,7 +215,14 @@ def copy_round(lane: LaneSpec) -> RoundReport:
     )
     try:
         copier = Copier(lane, network, clock)
-        report = copier.run(Hooks(state.is_superseded, state.due, state.publish))
+        parent = os.getppid()
+
+        def is_superseded() -> bool:
+            # Without the daemon that started it this process belongs to no executor any more:
+            # the lane's next round runs elsewhere.
+            return os.getppid() != parent or state.is_superseded()
+
+        report = copier.run(Hooks(is_superseded, state.due, state.publish))
         state.publish(report)
         return report
     finally:

@@ -7,8 +7,6 @@ source must have held before.
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +17,12 @@ from pyspark.sql import SparkSession
 from heliostat.access import ClusterAccess, Reachable, access_of
 from heliostat.errors import ConnectionLost, HeliostatError
 from heliostat.names import TopicPartition
+from heliostat.ops.spark_session import (
+    ShippedPackage,
+    is_local,
+    session_settings,
+    wait_executors,
+)
 from heliostat.verify.ranges import (
     ComparePlan,
     NotCompared,
@@ -40,8 +44,6 @@ from heliostat.verify.work import (
 )
 
 TASKS_PER_CORE = 4  # enough to even out what sizes in records hide
-LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""A local master needs no listener that other machines can reach."""
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
 
 
@@ -122,22 +124,21 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
     if not isinstance(spark, str):
         yield spark
         return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        **(LOOPBACK if spark.startswith("local") else {}),
-        **conf,
-    }
+    settings = {"spark.log.level": "ERROR", **session_settings(spark, conf)}
     builder = SparkSession.builder.master(spark).appName("heliostat verify")
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    package: ShippedPackage | None = None
     try:
+        if not is_local(spark):
+            package = ShippedPackage(session.sparkContext)
+            wait_executors(session.sparkContext)
         yield session
     finally:
         session.stop()
+        if package is not None:
+            package.delete()
 
 
 def _compare(

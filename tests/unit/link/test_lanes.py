@@ -57,6 +57,23 @@ def test_a_lopsided_packing_is_mended() -> None:
     assert LOPSIDED_RATIO > 1
 
 
+def test_lanes_that_are_added_get_their_share() -> None:
+    """Given two lanes / when a third is allowed / then it is not left empty."""
+    before = pack(partitions(6), {}, 2, {})
+    after = pack(partitions(6), {}, 3, before)
+    assert sorted(len(items) for items in after.values()) == [2, 2, 2]
+    assert pack(partitions(6), {}, 3, after) == after
+
+
+def test_lanes_that_are_taken_away_leave_their_partitions_to_the_others() -> None:
+    """Given three lanes / when only two are allowed / then only the third's partitions move."""
+    before = pack(partitions(6), {}, 3, {})
+    after = pack(partitions(6), {}, 2, before)
+    assert sorted(p for items in after.values() for p in items) == partitions(6)
+    for lane, items in after.items():
+        assert set(before[lane]) <= set(items)
+
+
 def test_a_partition_that_is_gone_leaves_its_lane() -> None:
     """Given a packing / when a partition is no longer wanted / then it is in no lane."""
     before = pack(partitions(3), {}, 3, {})

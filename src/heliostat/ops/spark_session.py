@@ -1,0 +1,209 @@
+"""What a Spark session of ours is started with, and how our own code reaches its executors.
+
+Shared by the pipelines that copy and that verify; knows PySpark only by what it is handed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import heliostat
+from heliostat.errors import SparkUnavailable
+
+LOOPBACK = "127.0.0.1"
+PYTHON_KEY = "spark.pyspark.python"
+LOCAL = re.compile(r"local(\[[^\]]*\])?$")
+STANDALONE = re.compile(r"spark://(?P<host>\[[^\]]+\]|[^:,/]+):(?P<port>\d+)")
+ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+"""Of all files, so that the same code gives the same archive."""
+FIRST_EXECUTOR_WITHIN_S = 60.0
+"""Executors take 5 to 10 s to start; YARN and Kubernetes may look for room before."""
+SETTLED_S = 1.0
+"""No further executor for so long: those that there will be are there."""
+LOOK_S = 0.1
+
+CLUSTER_SETTINGS = {
+    # A machine that vanishes without a word is given up after 30 to 40 s (Spark's default: 120
+    # to 180). A process that ends is noticed at once, whatever these say.
+    "spark.network.timeout": "30s",
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.network.timeoutInterval": "10s",
+    "spark.decommission.enabled": "true",  # a worker that is taken away lets rounds end
+    "spark.dynamicAllocation.enabled": "false",  # lanes are not a backlog of tasks
+    "spark.excludeOnFailure.enabled": "false",  # a round that failed says nothing of its executor
+    "spark.locality.wait": "0s",  # the executor that was chosen, or any other at once
+    "spark.executor.memory": "512m",  # its JVM only schedules; Python's memory comes on top
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+}
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run beside the driver, in one JVM."""
+    return LOCAL.match(master) is not None
+
+
+def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings by master, with `conf` winning; prepares the environment that Spark's JVM gets.
+
+    Parameters
+    ----------
+    master
+        `local[*]`, `spark://host:port`, `yarn`, `k8s://...`.
+    conf
+        What the user wants. `spark.pyspark.python` is the executors' Python; without it they use
+        the path of the driver's own.
+    """
+    # PySpark itself heeds the setting only under spark-submit, and else this variable.
+    python = conf.get(PYTHON_KEY)
+    if python:
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **({} if is_local(master) else CLUSTER_SETTINGS),
+    }
+    address = _driver_address(master)
+    if address is not None:
+        settings["spark.driver.host"] = address
+        settings["spark.driver.bindAddress"] = address
+        if address == LOOPBACK:
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    return {**settings, **conf}
+
+
+def _driver_address(master: str) -> str | None:
+    """Address at which executors reach the driver; None leaves it to Spark.
+
+    A local master needs no listener that other machines can reach. For a standalone one it is
+    the address of the interface that leads to the master: the machine's own name often does not.
+    """
+    if master.startswith("local"):
+        return LOOPBACK
+    found = STANDALONE.match(master)
+    if found is None:
+        return None
+    try:
+        kind, *_, target = socket.getaddrinfo(
+            found["host"].strip("[]"), int(found["port"]), type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect(target)  # sends nothing, only chooses a way
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None  # Spark will say that the master can't be reached
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor that runs.
+
+    Parameters
+    ----------
+    number
+        Spark's id of it.
+    host
+        Where it runs, as Spark names it.
+    cores
+        Cores that it offers.
+    """
+
+    number: str
+    host: str
+    cores: int
+
+
+def executors_of(context: Any) -> list[Executor]:
+    """Executors that Spark counts as alive; none with a local master.
+
+    Read from what Spark's own page shows (Scala class `AppStatusStore`): Python has no other way
+    to learn an executor's id and cores.
+    """
+    listed = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # see above
+    found = [listed.apply(index) for index in range(listed.size())]
+    return [
+        Executor(each.id(), each.hostPort().rpartition(":")[0], each.totalCores())
+        for each in found
+        if each.id() != "driver" and each.hostPort()  # empty until its block manager is there
+    ]
+
+
+def wait_executors(context: Any, timeout_s: float = FIRST_EXECUTOR_WITHIN_S) -> list[Executor]:
+    """Wait for the first executor, then until no more come for a moment.
+
+    Raises
+    ------
+    SparkUnavailable
+        None came in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    found: list[Executor] = []
+    since_s = time.monotonic()
+    while not found or time.monotonic() < since_s + SETTLED_S:
+        now = executors_of(context)
+        if len(now) != len(found):
+            since_s = time.monotonic()
+        found = now
+        if time.monotonic() > deadline_s:
+            if found:
+                break
+            raise SparkUnavailable(
+                "Spark has no executor for this program", master=context.master, waited_s=timeout_s
+            )
+        time.sleep(LOOK_S)
+    return found
+
+
+class ShippedPackage:
+    """Our own package, sent to a session's executors: they run what the driver runs.
+
+    Parameters
+    ----------
+    context
+        The session's `SparkContext`.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="heliostat-code-"))
+        try:
+            context.addPyFile(str(zip_package(self._folder)))
+        except BaseException:
+            self.delete()
+            raise
+
+    def delete(self) -> None:
+        """Delete the archive; executors that start later could not fetch it any more."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def zip_package(folder: Path) -> Path:
+    """Write the package that runs here into `folder`, as `heliostat-<sum of its content>.zip`.
+
+    The same code gives the same bytes and name.
+    """
+    package = Path(heliostat.__file__).parent
+    files = sorted(
+        path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
+    draft = folder / "draft.zip"
+    with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files:
+            entry = zipfile.ZipInfo(path.relative_to(package.parent).as_posix(), ZIP_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, path.read_bytes())
+    digest = hashlib.sha256(draft.read_bytes()).hexdigest()[:12]
+    return draft.rename(folder / f"heliostat-{digest}.zip")

@@ -1,0 +1,57 @@
+"""How many lanes there are while Spark's cores come and go."""
+
+from heliostat.link.lane_count import FEWER_AFTER_S, LaneCount
+
+
+class Cores:
+    def __init__(self) -> None:
+        self.number = 4
+        self.now_s = 1000.0
+
+    def lanes(self, configured: int | str = "auto", links: int = 1) -> LaneCount:
+        return LaneCount(configured, lambda: self.number, links, lambda: self.now_s)
+
+
+def test_a_configured_number_holds_whatever_there_is() -> None:
+    """Given a fixed number / when cores are few / then as many lanes as configured."""
+    assert Cores().lanes(7)() == 7
+
+
+def test_links_share_the_cores() -> None:
+    """Given four cores / when there are three or nine links / then at least one lane each."""
+    cores = Cores()
+    assert [cores.lanes(links=links)() for links in (1, 3, 9)] == [4, 1, 1]
+
+
+def test_more_cores_are_used_at_once() -> None:
+    """Given lanes on four cores / when there are six / then six lanes."""
+    cores = Cores()
+    lanes = cores.lanes()
+    assert lanes() == 4
+    cores.number = 6
+    assert lanes() == 6
+
+
+def test_cores_that_come_back_soon_are_not_missed() -> None:
+    """Given lanes / when cores go and come back / then nothing changed, and the wait is anew."""
+    cores = Cores()
+    lanes = cores.lanes()
+    lanes()
+    for number in (2, 4, 2):
+        cores.number = number
+        assert lanes() == 4
+        cores.now_s += FEWER_AFTER_S - 1
+    assert lanes() == 4
+
+
+def test_cores_that_stay_away_take_lanes_with_them() -> None:
+    """Given lanes / when cores are missing for a minute / then fewer lanes, and more again."""
+    cores = Cores()
+    lanes = cores.lanes()
+    lanes()
+    cores.number = 1
+    assert lanes() == 4
+    cores.now_s += FEWER_AFTER_S
+    assert lanes() == 1
+    cores.number = 4
+    assert lanes() == 4

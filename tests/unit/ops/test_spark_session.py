@@ -1,0 +1,104 @@
+"""Settings by master, and the archive that carries our code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from heliostat.errors import SparkUnavailable
+from heliostat.ops.spark_session import (
+    Executor,
+    is_local,
+    session_settings,
+    wait_executors,
+    zip_package,
+)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings go into the environment too: not into that of other tests."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "before")
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,4]"])
+def test_a_local_master_is_on_loopback(master: str) -> None:
+    """Given a local master / when settings are made / then no listener others can reach."""
+    assert is_local(master)
+    settings = session_settings(master, {})
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.network.timeout" not in settings
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_standalone_master_on_loopback_has_its_driver_there(host: str) -> None:
+    """Given a master here / when settings are made / then the driver listens on loopback."""
+    master = f"spark://{host}:7077,other:7077"
+    assert not is_local(master)
+    assert session_settings(master, {})["spark.driver.host"].startswith("127.")
+
+
+@pytest.mark.parametrize(
+    "master", ["yarn", "k8s://https://10.0.0.1:6443", "spark://no-such.invalid:1"]
+)
+def test_elsewhere_spark_chooses_the_drivers_address(master: str) -> None:
+    """Given YARN, Kubernetes or a name nobody knows / then the address is left to Spark."""
+    assert not is_local(master)
+    assert "spark.driver.host" not in session_settings(master, {})
+
+
+def test_what_the_user_wants_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given own settings / when merged / then they win, the executors' Python included."""
+    conf = {
+        "spark.driver.host": "10.1.2.3",
+        "spark.network.timeout": "300s",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
+    settings = session_settings("spark://127.0.0.1:7077", conf)
+    assert conf.items() <= settings.items()
+    assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
+
+
+def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -> None:
+    """Given the package / when zipped twice / then equal, and Python imports it from there."""
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    first, second = (zip_package(folder) for folder in folders)
+    assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
+    code = "import sys; sys.path.insert(0, sys.argv[1])\n"
+    code += "import heliostat.records.lane as lane; print(lane.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(first)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith(str(first)), done.stderr
+
+
+def spark_with(*executors: tuple[str, str, int]) -> Any:
+    """A stand-in for a `SparkContext` whose store lists these executors."""
+    rows = [
+        SimpleNamespace(id=lambda n=n: n, hostPort=lambda h=h: h, totalCores=lambda c=c: c)
+        for n, h, c in executors
+    ]
+    listed = SimpleNamespace(size=lambda: len(rows), apply=lambda index: rows[index])
+    store = SimpleNamespace(executorList=lambda active: listed)
+    inner = SimpleNamespace(statusStore=lambda: store)
+    return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: inner), master="spark://m:7077")
+
+
+def test_executors_are_awaited_and_the_driver_is_none() -> None:
+    """Given a driver and two executors / when awaited / then the two, hosts without ports."""
+    found = wait_executors(spark_with(("driver", "d:1", 0), ("0", "a:2", 3), ("1", "::1:4", 1)))
+    assert found == [Executor("0", "a", 3), Executor("1", "::1", 1)]
+
+
+def test_a_cluster_without_room_is_told() -> None:
+    """Given no executor / when the wait is over / then an error that says where to look."""
+    with pytest.raises(SparkUnavailable, match=r"SPARK_UNAVAILABLE.*cores and memory"):
+        wait_executors(spark_with(("driver", "d:1", 0)), timeout_s=0.2)
