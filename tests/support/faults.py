@@ -7,9 +7,11 @@ during and after a fault, and ends with everything verified by content.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,8 +21,10 @@ from support.clusters import HEAP_MB, fresh_name
 from support.links import RunningLink, ends, wait_for, write_config
 from support.proxy import FaultProxy
 
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
 from heliostat.link.operations import link_statuses
+from heliostat.link.state import LinkState, Stored
 from heliostat.link.status import LinkStatus
 from heliostat.names import TopicName
 from heliostat.sandbox import Cluster, ClusterSpec, start_many
@@ -35,6 +39,7 @@ LAG_NORMAL_S = 1.5
 RECOVERED_WITHIN_S = 60.0
 """A broker's restart, the longest pause between retries, and a busy machine."""
 DAY_MS = 86_400_000
+STEPPED_FOLDER = Path(__file__).with_name("stepped")
 
 
 def small_load(topic: str, **options: Any) -> TopicLoad:
@@ -70,6 +75,21 @@ class Stage:
         config = load_config(self.config)
         return link_statuses(config, config.links[0].name)[0]
 
+    def remembered(self) -> Stored:
+        """What the state topic holds."""
+        config = load_config(self.config)
+        state = LinkState(config.links[0], config.clusters[config.links[0].target])
+        try:
+            return state.read()
+        finally:
+            state.close()
+
+    def said_of(self, topic: TopicName) -> list[str]:
+        """What the status says of a topic that is not well."""
+        status = self.status()
+        refused = [status.refused[topic]] if topic in status.refused else []
+        return refused + [one.reason for one in status.problems if one.source == topic]
+
     def text(self) -> str:
         """The end of what the link has said."""
         return self.link.text()[-4000:] if self.link is not None else ""
@@ -83,6 +103,26 @@ class Stage:
             [TopicPair(topic, topic) for topic in topics],
             ranges=RangeSpec(is_complete=True),
         )
+
+
+class SteppedClock:
+    """The wall clock of links that start while it holds; not of brokers, nor of Spark's JVM."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "clock-step"
+        self.step(0.0)
+        self.environment = {
+            "HELIOSTAT_TEST_CLOCK_STEP_FILE": str(self._file),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(STEPPED_FOLDER), os.environ.get("PYTHONPATH", "")])
+            ),
+        }
+
+    def step(self, seconds: float) -> None:
+        """Set it to so much from the real time."""
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(str(seconds), encoding="ascii")
+        fresh.replace(self._file)  # at once: somebody reads it all the time
 
 
 @contextlib.contextmanager
@@ -130,18 +170,38 @@ class Trial:
         Where.
     loads
         Small load on one fresh topic by default.
+    beside
+        Load on topics that the fault is meant to hurt: nothing is demanded of them here.
+    acks
+        As the producers'.
     """
 
-    def __init__(self, stage: Stage, *loads: TopicLoad, acks: int = 1) -> None:
+    def __init__(
+        self, stage: Stage, *loads: TopicLoad, beside: Sequence[TopicLoad] = (), acks: int = 1
+    ) -> None:
         self.stage = stage
         self.loads = loads or (small_load(fresh_name("fault")),)
         self.topics = {load.topic: load.partitions for load in self.loads}
-        self._generator = LoadGenerator(stage.source.bootstrap, self.loads, acks=acks)
+        self._generator = LoadGenerator(stage.source.bootstrap, [*self.loads, *beside], acks=acks)
 
     @property
     def topic(self) -> TopicName:
         """The first topic."""
         return self.loads[0].topic
+
+    @cached_property
+    def names_at_source(self) -> tuple[bytes, ...]:
+        """How requests name the topics: by name, or by id (KIP-516)."""
+        return names_of(self.stage.source.bootstrap, self.topics)
+
+    @cached_property
+    def names_at_target(self) -> tuple[bytes, ...]:
+        """How requests name the mirrors."""
+        return names_of(self.stage.target.bootstrap, self.topics)
+
+    def fill(self, records: int) -> None:
+        """Append a backlog to the first topic at once, beside the load."""
+        self._generator.fill(self.loads[0], records, distinct_batches=50)
 
     def __enter__(self) -> Self:
         self._generator.start()
@@ -185,6 +245,11 @@ class Trial:
         """Wait until so many more records were sent to the source, whatever became of them."""
         least = self._generator.counts.sent + more
         self._wait(f"{more} more sent", lambda: self._generator.counts.sent >= least, within_s)
+
+    def wait_tried(self, proxy: FaultProxy, times: int) -> None:
+        """Wait until so many more connections were refused."""
+        least = proxy.counts["refused"] + times
+        self._wait(f"{times} connections refused", lambda: proxy.counts["refused"] >= least)
 
     def wait_normal(self, within_s: float = RECOVERED_WITHIN_S) -> None:
         """Wait until the lag is normal, load on: what the source has now arrives at once."""
@@ -233,6 +298,18 @@ class Trial:
             wait_for(what, condition, within_s)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.stage.text()}") from None
+
+
+def names_of(bootstrap: str, topics: Iterable[TopicName]) -> tuple[bytes, ...]:
+    """Names and ids of topics, as they stand in requests."""
+    with ClusterAdmin(bootstrap.split(",")) as admin:
+        found = admin.describe_topics(topics)
+    ids = [topic.topic_id for topic in found.values()]
+    assert None not in ids
+    return (
+        *(topic.encode() for topic in found),
+        *(topic_id.bytes for topic_id in ids if topic_id is not None),
+    )
 
 
 def _reaches(got: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> bool:

@@ -31,7 +31,10 @@ def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
         **link,
     }
     config = {
-        "clusters": {"east": {"bootstrap": source}, "west": {"bootstrap": target}},
+        "clusters": {
+            "east": {"bootstrap": source.split(",")},
+            "west": {"bootstrap": target.split(",")},
+        },
         "spark": {"master": "local[2]"},
         "links": [settings],
     }
@@ -123,7 +126,7 @@ def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
         for topic, partitions in topics.items()
         for number in range(partitions)
     }
-    with ClusterAdmin([bootstrap]) as admin:
+    with ClusterAdmin(bootstrap.split(",")) as admin:
         answers = admin.list_offsets(asked)
     found: dict[str, list[int]] = {topic: [] for topic in topics}
     for partition in asked:

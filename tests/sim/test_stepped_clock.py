@@ -1,0 +1,44 @@
+"""The wall clock jumps by an hour again and again while the simulation copies.
+
+Rounds end by monotonic time and positions come from logs, so that it costs time at most.
+"""
+
+from __future__ import annotations
+
+import random
+
+from sim.sim_network import SimClock
+from sim.test_copy_simulation import SEEDS, WALL_MS, copy_until_level, make_world
+from typing_extensions import override
+
+HOUR_MS = 3_600_000
+STEP_CHANCE = 0.02
+"""Per look at the clock: some jumps in each run."""
+
+
+class SteppedClock(SimClock):
+    """Now an hour early, now right, now an hour late."""
+
+    def __init__(self, wall_ms: int, chance: random.Random) -> None:
+        super().__init__(wall_ms)
+        self._chance = chance
+        self._step_ms = 0
+        self.jumps = 0
+
+    @override
+    def wall_ms(self) -> int:
+        if self._chance.random() < STEP_CHANCE:
+            self._step_ms = self._chance.choice([-HOUR_MS, 0, HOUR_MS])
+            self.jumps += 1
+        return super().wall_ms() + self._step_ms
+
+
+def test_a_stepped_wall_clock_costs_no_record() -> None:
+    """Given faults and kills / when the wall clock jumps / then the target equals the source."""
+    jumps = 0
+    for seed in range(SEEDS // 10):
+        world = make_world(seed + 6_000_000)
+        clock = world.clock = SteppedClock(WALL_MS, random.Random(seed))
+        copy_until_level(world, seed, [0, 0])
+        jumps += clock.jumps
+    assert jumps > SEEDS // 10
