@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kafka import KafkaProducer
 
+from heliostat.access import Reachable
 from heliostat.clusters.wire import produce
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
@@ -54,10 +55,10 @@ def encode(samples: Sequence[Sample], codec: int = NONE) -> bytes:
 
 
 def write_batches(
-    bootstrap: str, topic: str, batches: Sequence[bytes], *, partition: int = 0
+    cluster: Reachable, topic: str, batches: Sequence[bytes], *, partition: int = 0
 ) -> None:
     """Append each as a batch of its own, in order."""
-    wire = WireCluster(bootstrap, DialSettings())
+    wire = WireCluster(cluster, DialSettings())
     name = TopicName(topic)
     leaders = wire.metadata([name])[name]
     broker = leaders.partitions[PartitionId(partition)].broker
