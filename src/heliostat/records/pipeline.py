@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
-JAVA_OPTIONS = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
-"""Serial collection: Spark's JVM only schedules here, Python does the work."""
 AN_EXECUTOR_WITHIN_S = 3.0
 """A round waits so long when all executors are gone, then fails and is told as failed."""
 LOOK_S = 0.1
@@ -77,7 +75,7 @@ class SparkRounds:
             "spark.speculation": "false",  # two attempts of one lane would race for nothing
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
             "spark.task.reaper.enabled": "true",
-            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+            "spark.driver.extraJavaOptions": _java_options(),
             **session_settings(master, conf),
         }
         builder = SparkSession.builder.appName(app_name).master(master)
@@ -155,6 +153,11 @@ class SparkRounds:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
         return found
+
+
+def _java_options() -> str:
+    """Of the driver's JVM: it only schedules, Python does the work, so collection is serial."""
+    return f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _job_group(lane: LaneSpec) -> str:

@@ -72,12 +72,19 @@ def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -
         folder.mkdir()
     first, second = (zip_package(folder) for folder in folders)
     assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
+    # As an executor does it: by a relative path, and all that a task runs.
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    code += "import heliostat.records.lane as lane; print(lane.__file__)"
+    code += "import heliostat.records.pipeline as task, heliostat.verify.work\n"
+    code += "print(task.__file__)"
+    place = f"./{first.name}"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(first)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, place],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folders[0],
     )
-    assert done.stdout.startswith(str(first)), done.stderr
+    assert done.stdout.startswith(place), done.stderr
 
 
 def spark_with(*executors: tuple[str, str, int]) -> Any:
