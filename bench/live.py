@@ -29,6 +29,7 @@ from stamped import Stream, places, write_streams
 from wire import Connection
 
 HERE = Path(__file__).parent
+LOAD, WATCH = "load.py", "watch.py"
 LOOK_S = 0.2
 SLOW_LOOK_S = 1.0
 """Between looks at thousands of partitions, each of which costs the target some 30 ms."""
@@ -39,6 +40,10 @@ NUMBERS_APART = 100_000_000
 """Between first numbers of two rates: more than any of them sends."""
 PROCESS_S = 30.0
 """For a process of ours to begin or end."""
+
+
+CATCH_UP_LOAD_S = 3_600.0
+"""More than any backlog takes; the load is stopped when it is done."""
 
 
 class Unfinished(Exception):
@@ -53,6 +58,14 @@ class Counted:
     cpu_s: float
     source_cpu_s: float
     target_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The watcher's process and the file it writes to."""
+
+    process: subprocess.Popen[bytes]
+    rows: Path
 
 
 @dataclass(slots=True)
@@ -132,10 +145,12 @@ class LiveRun:
         """Indices of the partitions that are watched."""
         return sample(self.streams, self.live.sampled)
 
-    def wait_seen(self, window: Window, rows: Path) -> delays.Rows:
+    def wait_seen(self, window: Window, watch: Watch) -> delays.Rows:
         """Wait until the watcher has all of the window."""
         deadline_s = time.monotonic() + DRAIN_S
-        while window.missing(seen := delays.read_rows(rows)):
+        while window.missing(seen := delays.read_rows(watch.rows)):
+            if watch.process.poll() is not None:
+                raise Unfinished(f"the watcher ended: {log_of(WATCH, self.folder)}")
             if time.monotonic() > deadline_s:
                 raise Unfinished(f"{window.missing(seen)} records were never readable")
             time.sleep(LOOK_S)
@@ -152,41 +167,51 @@ def write_wanted(run: LiveRun) -> Path:
 
 
 @contextlib.contextmanager
-def watching(run: LiveRun) -> Iterator[Path]:
-    """The watcher; answers the file it writes to."""
+def watching(run: LiveRun) -> Iterator[Watch]:
+    """The watcher, at work."""
     rows = run.folder / "seen.rows"
     words = ["--bootstrap", run.pair.target, "--wanted", str(write_wanted(run))]
-    with helper("watch.py", [*words, "--rows", str(rows)], run.folder):
-        yield rows
+    with helper(WATCH, [*words, "--rows", str(rows)], run.folder) as process:
+        yield Watch(process, rows)
 
 
 @contextlib.contextmanager
 def loading(
     run: LiveRun, rate: int, seconds: float, number: int
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """The load; answers its process and the file it will have written when it ended."""
+    """The load, ready to `go`; its process and the file it will have written when it ended."""
     streams, rows = run.folder / "streams.json", run.folder / f"sent-{number}.rows"
     write_streams(streams, run.streams)
     words = ["--bootstrap", run.pair.source, "--streams", str(streams), "--rows", str(rows)]
     words += ["--rate", str(rate), "--seconds", str(seconds), "--first-number", str(number)]
     if run.live.single:
         words.append("--single")
-    with helper("load.py", words, run.folder) as process:
+    with helper(LOAD, words, run.folder) as process:
         yield process, rows
+
+
+def go(process: subprocess.Popen[bytes]) -> None:
+    """Let the load begin."""
+    assert process.stdin is not None
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
 
 
 @contextlib.contextmanager
 def helper(script: str, words: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One of our own processes, from when it says that it begins; ended at the end."""
+    """One of our own processes, from when it says that it is ready; ended at the end."""
     with (folder / f"{script}.log").open("ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, str(HERE / script), *words], stdout=subprocess.PIPE, stderr=errors
+            [sys.executable, str(HERE / script), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
         )
         try:
             assert process.stdout is not None
             if not process.stdout.readline():
                 process.wait(PROCESS_S)
-                raise Unfinished(f"{script} ended: {(folder / f'{script}.log').read_text()[-500:]}")
+                raise Unfinished(f"{script} ended: {log_of(script, folder)}")
             yield process
         finally:
             if process.poll() is None:
@@ -196,6 +221,11 @@ def helper(script: str, words: Sequence[str], folder: Path) -> Iterator[subproce
             except subprocess.TimeoutExpired:
                 process.kill()
             process.communicate()
+
+
+def log_of(script: str, folder: Path) -> str:
+    """The end of what one of our own processes said."""
+    return (folder / f"{script}.log").read_text()[-500:]
 
 
 @contextlib.contextmanager
@@ -224,11 +254,11 @@ def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure at each rate, one after another; answer rate and block."""
     started = run.wait_started(seeds)
     sent = seeds
-    with watching(run) as seen_file:
+    with watching(run) as watch:
         for number, rate in enumerate(run.live.rates):
             window, counted = _at_rate(run, rate, number * NUMBERS_APART)
             sent += len(window.sent)
-            seen = run.wait_seen(window, seen_file)
+            seen = run.wait_seen(window, watch)
             run.wait_landed(sent)
             yield (
                 str(rate),
@@ -247,12 +277,14 @@ def _at_rate(run: LiveRun, rate: int, number: int) -> tuple[Window, tuple[Counte
     """Load at one rate: what was sent in the window, and what was counted at its two ends."""
     live = run.live
     with loading(run, rate, live.warm_s + live.window_s, number) as (process, file):
+        go(process)
         begin_ns = time.monotonic_ns() + round(live.warm_s * 1e9)
         _sleep_until(run, begin_ns)
         begin = run.count()
         _sleep_until(run, begin_ns + round(live.window_s * 1e9))
         end = run.count()
-        process.wait(PROCESS_S)
+        if process.wait(PROCESS_S):
+            raise Unfinished(f"the load failed: {log_of(LOAD, run.folder)}")
     return Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched()), (begin, end)
 
 
@@ -273,9 +305,10 @@ def catch_up(
     live, rate = run.live, run.live.rates[0]
     due = sum(sum(each.values()) for each in backlog.values())
     prefixed = {run.prefix + topic: len(ends) for topic, ends in backlog.items()}
-    first, start_s = _first(run, prefixed)
-    with watching(run) as seen_file:
-        with loading(run, rate, live.start_deadline_s * 10, 0) as (process, file):
+    with watching(run) as watch:
+        with loading(run, rate, CATCH_UP_LOAD_S, 0) as (process, file):
+            first, start_s = _first(run, prefixed)
+            go(process)
             begin = run.count()
             if due:
                 last = _until_all(run, prefixed, due)
@@ -284,9 +317,10 @@ def catch_up(
                 last = first
             end = run.count()
             process.send_signal(signal.SIGTERM)
-            process.wait(PROCESS_S)
+            if process.wait(PROCESS_S):
+                raise Unfinished(f"the load failed: {log_of(LOAD, run.folder)}")
         window = Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched())
-        seen = run.wait_seen(window, seen_file)
+        seen = run.wait_seen(window, watch)
     run.wait_landed(seeds + len(window.sent))
     block = {"finished": True, **window.figures(seen), **used(begin, end), **run.tree.memory_mb()}
     block["records_per_s"] = delays.rate_per_s(window.sent, window.begin_ns, window.end_ns)

@@ -43,7 +43,7 @@ def ratios(results: Results) -> dict[str, float | None]:
     for case in dict.fromkeys(cases):
         suffix = "" if case == WITH else f"_{case}"
         for short, part in OTHERS.items():
-            if part != "mm2_default" and part not in results:
+            if part not in results:
                 continue
             theirs = results.get(part, {}).get(case, {})
             for name, figure in FIGURES.items():

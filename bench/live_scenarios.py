@@ -167,7 +167,7 @@ SMALL = {
         LIVE["efd"], warm_s=2, window_s=6, topics=60, partitions=5, sampled=30, small=True
     ),
     "catchup": dataclasses.replace(
-        LIVE["catchup"], window_s=5, backlog_records=100_000, small=True
+        LIVE["catchup"], window_s=5, backlog_records=200_000, small=True
     ),
 }
 """The same with little of everything: shows that it works."""

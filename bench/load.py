@@ -3,13 +3,14 @@
 A process of its own, so that nobody else's work delays it. The pace is open: record n is due at
 n / rate, however long answers take. What is due for a partition when a request can go makes one
 batch, as a producer with `linger.ms=0` does it; with `--single` a batch has one record only. What a
-request holds is stamped right before it is sent.
+request holds is stamped right before it is sent. It begins when a line comes in by standard input.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import time
 from array import array
 from collections import deque
@@ -145,7 +146,8 @@ def main() -> None:
             sender.stopped = True
 
         signal.signal(signal.SIGTERM, stop)
-        print("sending", flush=True)
+        print("ready", flush=True)
+        sys.stdin.readline()
         sender.run(given.rate, given.seconds, given.first_number)
     with given.rows.open("wb") as file:
         sender.rows.tofile(file)

@@ -16,10 +16,13 @@ from array import array
 from pathlib import Path
 
 from stamped import SEED_NUMBER, found_in, whole
-from wire import NO_ERROR, UNKNOWN_TOPIC, Connection, WireError
+from wire import NO_ERROR, Connection, WireError
 
 WAIT_MS = 500
 MAX_BYTES = 1 << 20
+NOT_YET = frozenset({3, 5, 6, 9})
+"""What a broker says of a topic that is being made: unknown, no leader, not the leader, replica not
+available (`Errors`)."""
 LOOK_AGAIN_S = 0.1
 """After a topic was not there yet."""
 
@@ -43,7 +46,7 @@ class Watcher:
         rows = array("q")
         missing = False
         for topic, partition, error, data in answer:
-            if error == UNKNOWN_TOPIC:
+            if error in NOT_YET:
                 missing = True
             elif error != NO_ERROR:
                 raise WireError(f"fetch of {topic}-{partition}: error {error}")
