@@ -10,6 +10,7 @@ import click
 from heliostat.cli.sandbox_load import load_command
 from heliostat.sandbox import named
 from heliostat.sandbox.cluster import HEAP_MB, Storage
+from heliostat.sandbox.versions import KAFKA_3_9, KAFKA_4_3
 
 EXIT_FINE, EXIT_DIFFERENCE = 0, 1
 MIB = 1024 * 1024
@@ -39,6 +40,13 @@ sandbox_group.add_command(load_command)
 @click.option(
     "--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Per cluster."
 )
+@click.option(
+    "--version",
+    type=click.Choice([KAFKA_4_3, KAFKA_3_9]),
+    default=KAFKA_4_3,
+    show_default=True,
+    help="Of Kafka.",
+)
 @click.option("--tmpfs", is_flag=True, help="Keep the logs in memory.")
 @click.option(
     "--heap-mb", type=click.IntRange(128), default=HEAP_MB, show_default=True, help="Per broker."
@@ -51,6 +59,7 @@ def up_command(
     names: tuple[str, ...],
     *,
     brokers: str,
+    version: str,
     tmpfs: bool,
     heap_mb: int,
     pairs: tuple[str, ...],
@@ -75,6 +84,7 @@ def up_command(
         settings=settings,
         storage=Storage.TMPFS if tmpfs else Storage.DISK,
         heap_mb=heap_mb,
+        version=version,
     )
     _show(named.status(names), as_json=as_json)
 

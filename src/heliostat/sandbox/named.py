@@ -22,6 +22,7 @@ from heliostat.names import BrokerId, ClusterId, Endpoint
 from heliostat.sandbox.broker import Broker, BrokerPlan
 from heliostat.sandbox.cluster import Cluster, ClusterSpec, Storage, start_many
 from heliostat.sandbox.process import OwnProcess, ProcessId
+from heliostat.sandbox.versions import KAFKA_4_3, kafka_version
 
 STATE_FILE = "cluster.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -73,13 +74,14 @@ def up(
     settings: Mapping[str, str] | None = None,
     storage: Storage = Storage.DISK,
     heap_mb: int = 512,
+    version: str = KAFKA_4_3,
 ) -> list[Cluster]:
     """Start clusters that keep running, at the same time; those that run already stay as they are.
 
     Raises
     ------
     Refused
-        A name is no name, or some of its brokers are dead.
+        A name is no name, some of its brokers are dead, or the version needs a ZooKeeper.
     SandboxError
         One did not start; then none of the new ones is left running.
     """
@@ -88,6 +90,8 @@ def up(
             raise Refused(
                 "no name for a cluster", name=name, hint="small letters, digits and dashes"
             )
+    if kafka_version(version).has_zookeeper:
+        raise Refused("a named cluster has no ZooKeeper", version=version)
     with _locked():
         found = {name: cluster for name in names if (cluster := open_cluster(name)) is not None}
         for name, cluster in found.items():
@@ -105,6 +109,7 @@ def up(
                 storage,
                 heap_mb,
                 _own_folder(name) if storage is Storage.DISK else None,
+                version,
             )
             for name in dict.fromkeys(names)
             if name not in found

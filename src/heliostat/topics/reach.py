@@ -1,0 +1,109 @@
+"""What an include entry can select, as Kafka's rights can say it: a name, a prefix, or all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from heliostat.clusters.acl import EVERYTHING, PatternKind
+from heliostat.config import is_plain_name
+
+_LITERAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_QUANTIFIERS = frozenset("*+?{")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A set of topic names; `exact` if the entry selects every one of them.
+
+    Parameters
+    ----------
+    name
+        A name, a prefix, or `*` as a literal name: all.
+    """
+
+    name: str
+    pattern: PatternKind = PatternKind.LITERAL
+    exact: bool = True
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no name is outside."""
+        return self.name == EVERYTHING and self.pattern is PatternKind.LITERAL
+
+    def covers(self, other: Reach) -> bool:
+        """Whether all names of the other are among ours."""
+        if self.is_everything:
+            return True
+        if other.is_everything:
+            return False
+        if self.pattern is PatternKind.PREFIXED:
+            return other.name.startswith(self.name)
+        return other.pattern is PatternKind.LITERAL and other.name == self.name
+
+
+def reach_of(entries: Iterable[str]) -> tuple[Reach, ...]:
+    """The smallest sets that hold all names the entries select; none within another."""
+    found = [reach for entry in entries for reach in _of_entry(entry)]
+    kept: list[Reach] = []
+    for reach in sorted(dict.fromkeys(found), key=_widest_first):
+        if reach.is_everything:
+            return (reach,)
+        if not any(each.covers(reach) for each in kept):
+            kept.append(reach)
+    return tuple(kept)
+
+
+def _widest_first(reach: Reach) -> tuple[int, bool, str]:
+    return len(reach.name), reach.pattern is PatternKind.LITERAL, reach.name
+
+
+def _of_entry(entry: str) -> Iterator[Reach]:
+    if is_plain_name(entry):
+        yield Reach(entry)
+        return
+    for alternative in _alternatives(entry):
+        prefix, rest = _literal_prefix(alternative)
+        if rest == "":
+            yield Reach(prefix)
+        elif prefix == "":
+            yield Reach(EVERYTHING, exact=rest in {".*", ".+"})
+        else:
+            yield Reach(prefix, PatternKind.PREFIXED, exact=rest == ".*")
+
+
+def _alternatives(expression: str) -> list[str]:
+    """The parts between the bars that stand in no group; the whole where that is hard to say."""
+    if "[" in expression or "\\Q" in expression or "(?" in expression:
+        return [expression if "|" not in expression else f"(?:{expression})"]
+    parts, depth, start, at = [], 0, 0, 0
+    while at < len(expression):
+        character = expression[at]
+        if character == "\\":
+            at += 1
+        elif character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "|" and depth == 0:
+            parts.append(expression[start:at])
+            start = at + 1
+        at += 1
+    return [*parts, expression[start:]]
+
+
+def _literal_prefix(expression: str) -> tuple[str, str]:
+    """What every match begins with, and the expression behind it."""
+    prefix, at = "", 0
+    while at < len(expression):
+        size = 1
+        character = expression[at]
+        if character == "\\" and at + 1 < len(expression):
+            size, character = 2, expression[at + 1]
+            if character.isalnum():  # a class such as \d, or a reference
+                break
+        elif character not in _LITERAL:
+            break
+        if expression[at + size : at + size + 1] in _QUANTIFIERS:
+            break  # it may be missing, or stand there many times
+        prefix += character
+        at += size
+    return prefix, expression[at:]

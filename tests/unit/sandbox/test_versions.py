@@ -1,0 +1,34 @@
+"""Which versions of Kafka a sandbox offers, and to whom."""
+
+import pytest
+from click.testing import CliRunner
+
+from heliostat.cli.sandbox import sandbox_group
+from heliostat.errors import Refused
+from heliostat.sandbox import KAFKA_2_8, KAFKA_3_9, named
+from heliostat.sandbox.jars import read_lock
+from heliostat.sandbox.versions import VERSIONS
+
+
+def test_the_jars_of_every_version_are_locked() -> None:
+    locked = read_lock()
+    for version in VERSIONS.values():
+        assert f"kafka_2.13-{version.name}.jar" in locked[version.jars].checksums
+
+
+def test_the_command_line_hands_the_version_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(named, "up", lambda names, **options: asked.update(options))
+    monkeypatch.setattr(named, "status", lambda names: [])
+    done = CliRunner().invoke(sandbox_group, ["up", "old", "--version", KAFKA_3_9])
+    assert done.exit_code == 0, done.output
+    assert asked["version"] == KAFKA_3_9
+
+
+def test_a_named_cluster_needs_no_zookeeper(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(Refused, match="ZooKeeper"):
+        named.up(["old"], version=KAFKA_2_8)
+    assert named.known_names() == []
