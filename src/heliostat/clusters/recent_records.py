@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.refusals import translated
-from heliostat.errors import BrokerError
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicName
 
 RETENTION_MS = 3_600_000
@@ -19,6 +22,7 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 TOPIC_EXISTS = 36
 REPLICAS = 3
 ANSWER_TIMEOUT_S = 30.0
+END_POLL_S = 0.2  # a poll returns at once when records are there
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +70,50 @@ class RecentRecords:
         with ClusterAdmin(self._access, "heliostat-status") as admin:
             return admin.describe_topics([self.topic])[self.topic].error is None
 
+    def newest_ms(self) -> int | None:
+        """When the newest record was written; None where there is none."""
+        with self._errors():
+            consumer = self._assigned()
+            end = consumer.end_offsets([self._partition])[self._partition]
+            start = consumer.beginning_offsets([self._partition])[self._partition]
+            if end <= start:
+                return None
+            consumer.seek(self._partition, end - 1)
+        newest = self.poll(ANSWER_TIMEOUT_S)
+        return newest[-1].timestamp_ms if newest else None
+
     def seek(self, from_ms: int) -> None:
         """Begin with the first record written at or after `from_ms`."""
-        from kafka import TopicPartition
-        from kafka.errors import KafkaError
-
-        partition = TopicPartition(self.topic, 0)
-        try:
-            consumer = self._open()
-            consumer.assign([partition])
+        with self._errors():
+            consumer = self._assigned()
+            partition = self._partition
             found = consumer.offsets_for_times({partition: from_ms})[partition]
             if found is None:
                 consumer.seek_to_end(partition)
                 consumer.position(partition)
             else:
                 consumer.seek(partition, found.offset)
-        except KafkaError as error:
-            raise translated(error, self._access, f"cannot read topic {self.topic}") from error
+
+    def read_to_end(self) -> Iterator[Recent]:
+        """All records up to where the topic ends now; what is written meanwhile is not waited for.
+
+        Raises
+        ------
+        ConnectionLost
+            They could not be read within `ANSWER_TIMEOUT_S`.
+        """
+        with self._errors():
+            end = self._assigned().end_offsets([self._partition])[self._partition]
+        deadline_s = monotonic() + ANSWER_TIMEOUT_S
+        while self._position() < end:
+            if monotonic() > deadline_s:
+                raise ConnectionLost(f"topic {self.topic} was not read in time", end=end)
+            yield from self.poll(END_POLL_S)
 
     def poll(self, timeout_s: float) -> list[Recent]:
         """What has come since the last poll, waiting at most `timeout_s` for a first record."""
-        from kafka.errors import KafkaError
-
-        try:
-            polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
-        except KafkaError as error:
-            raise translated(error, self._access, f"cannot read topic {self.topic}") from error
+        with self._errors():
+            polled = self._assigned().poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
         return [
             Recent(record.key.decode(), json.loads(record.value), record.timestamp)
             for records in polled.values()
@@ -104,7 +126,11 @@ class RecentRecords:
             self._consumer.close()
             self._consumer = None
 
-    def _open(self) -> Any:
+    def _position(self) -> int:
+        with self._errors():
+            return int(self._assigned().position(self._partition))
+
+    def _assigned(self) -> Any:
         if self._consumer is None:
             from kafka import KafkaConsumer
 
@@ -115,4 +141,20 @@ class RecentRecords:
                 auto_offset_reset="earliest",
                 max_partition_fetch_bytes=8 * 1024 * 1024,
             )
+            self._consumer.assign([self._partition])
         return self._consumer
+
+    @property
+    def _partition(self) -> Any:
+        from kafka import TopicPartition
+
+        return TopicPartition(self.topic, 0)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from kafka.errors import KafkaError
+
+        try:
+            yield
+        except KafkaError as error:
+            raise translated(error, self._access, f"cannot read topic {self.topic}") from error

@@ -126,6 +126,6 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
         with closing(progress):
             reader = StatusReader(name, progress)
             if progress.exists():
-                reader.begin(now_ms)
+                reader.begin()
             statuses.append(reader.board.status(now_ms))
     return statuses

@@ -21,6 +21,8 @@ from heliostat.ops.events import Events
 from heliostat.records.pipeline import SparkRounds
 
 POLL_S = 0.5
+BEGIN_STOP_S = 65.0
+"""More than a link's own wait for what it is asking while it begins."""
 
 
 class Running:
@@ -36,6 +38,8 @@ class Running:
         Where changes are told.
     clock
         Time.
+    stop_asked
+        Set when `start` must not wait any longer.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Running:
         links: Sequence[LinkConfig],
         events: Events,
         clock: Clock | None = None,
+        stop_asked: threading.Event | None = None,
     ) -> None:
         self._config = config
         self._links = links
@@ -51,11 +56,13 @@ class Running:
         self._clock = clock or SystemClock()
         self.spark: SparkRounds | None = None
         self._readers: list[threading.Thread] = []
+        self._stop_asked = stop_asked or threading.Event()
+        self._beginnings: list[_Beginning] = []
         self._stopping = threading.Event()
         self.services: list[LinkService] = []
 
     def start(self) -> None:
-        """Start Spark, then every link.
+        """Start Spark, then every link; returns when each runs, or waits for another instance.
 
         Raises
         ------
@@ -69,6 +76,7 @@ class Running:
             task_cpus=self._config.spark.task_cpus,
         )
         self.spark = spark
+        self._tell_room(spark)
         runner = Runner(run=spark.run, cancel=spark.cancel)
         for link in self._links:
             service = LinkService(
@@ -81,13 +89,14 @@ class Running:
                 claimed=functools.partial(claimed_by_others, self._config, link),
             )
             self.services.append(service)
-            service.start()
+            self._beginnings.append(_Beginning(service, self._events))
+        for service, beginning in zip(self.services, self._beginnings, strict=True):
+            beginning.wait(self._stop_asked)
             reader = threading.Thread(
                 target=self._follow, args=(service,), name=f"{link.name} status", daemon=True
             )
             reader.start()
             self._readers.append(reader)
-            self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
 
     def wait(self, seconds: float) -> BaseException | None:
         """Wait so long, or until a link halts; its reason then."""
@@ -109,11 +118,24 @@ class Running:
         self._stopping.set()
         for service in self.services:
             service.stop()
+        for beginning in self._beginnings:
+            beginning.join(BEGIN_STOP_S)
         for reader in self._readers:
             reader.join(5)
         if self.spark is not None:
             self.spark.stop()
             self.spark = None
+
+    def _tell_room(self, spark: SparkRounds) -> None:
+        """Say at the start when Spark can't run all configured lanes at once."""
+        counts = [link.lanes.count for link in self._links]
+        lanes = sum(count for count in counts if isinstance(count, int))
+        slots = int(spark.cores / self._config.spark.task_cpus)
+        if lanes > slots:
+            self._events.warn(
+                f"{lanes} lanes are configured, and Spark has room for {slots} at once: the others "
+                "wait for their rounds to end; lower lanes.count or spark.task_cpus, or add cores"
+            )
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
         """`auto`: one lane a core, shared between the links."""
@@ -128,10 +150,45 @@ class Running:
         progress = RecentRecords(target, progress_topic(name))
         reader = StatusReader(name, progress, service.board)
         try:
-            reader.begin(self._clock.wall_ms())
+            reader.begin()
             while not self._stopping.is_set():
                 reader.read(POLL_S)
         except Exception as error:  # noqa: BLE001  # without figures a link must not look well
             self._events.warn(f"link {name}: its reports can't be read: {error}")
         finally:
             progress.close()
+
+
+class _Beginning:
+    """A link that begins on a thread of its own: one that waits must not keep others waiting."""
+
+    def __init__(self, service: LinkService, events: Events) -> None:
+        self._service = service
+        self._events = events
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"{service.link.name} begins", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Until it runs, waits for another instance, or `stopping`; raises why it can't begin."""
+        while not (self._ended.is_set() or self._service.waits.is_set() or stopping.is_set()):
+            self._ended.wait(POLL_S / 5)
+        if self._error is not None:
+            raise self._error
+
+    def join(self, timeout_s: float) -> None:
+        """Until it is over."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        link = self._service.link
+        try:
+            if self._service.start():
+                self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
+        except BaseException as error:  # noqa: BLE001  # told by `wait`, or as why the link halts
+            self._error = self._service.failure = error
+        finally:
+            self._ended.set()

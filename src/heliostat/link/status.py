@@ -5,6 +5,7 @@ The driver's own view and `heliostat status` from any other machine read the sam
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,20 +15,28 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.link.state import DRIVER_KEY
 from heliostat.names import LaneId, LinkName, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.lane import PartitionReport, RoundReport
-from heliostat.records.state_channel import report_from_json
+from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.progress import REFRESH_S, Progress, decode_progress
 
 LANE_PREFIX = "lane/"
 WINDOW_S = 5.0
 """Rates are averages over about so long."""
-LOOK_BACK_MS = 15_000
-LOOK_FURTHER_BACK_MS = 3_600_000
+LOOK_BACK_S = (REFRESH_S + 10.0, 600.0)
+"""How far before the newest record a reader begins: every partition was named within the first, but
+of lanes whose rounds fail."""
+OVERRULES_FOR_S = 60.0
+"""Longer than rounds overlap, and than a partition is left unnamed."""
+STARTING_UNSEEN_S = 5.0
+"""A new round finds its positions within a second; until then the last figures are shown."""
 BACKLOG_S = 60.0
 """A minute: about how long a packing of lanes stays as it is."""
 RECORD_BYTES_GUESS = 500
 """Of a partition of which nothing was copied yet."""
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are old news."""
+_Round = tuple[int, int]
+"""Generation and number of a round: later ones are larger, over all lanes of a link."""
+NO_ROUND: _Round = (-1, -1)
 
 
 @dataclass(slots=True)
@@ -76,6 +85,8 @@ class LinkStatus:
     states: dict[str, int]
     problems: list[Problem]
     refused: dict[str, str]
+    notes: list[str]
+    """Remarks of the last turn, such as mirrors whose source topic is gone."""
     lanes: list[dict[str, Any]]
     driver: dict[str, Any]
 
@@ -90,52 +101,192 @@ class LinkStatus:
 
 
 @dataclass(slots=True)
-class _Heard:
-    """The last reports of one lane, oldest first."""
+class _Row:
+    """What was last heard of a partition."""
 
-    reports: deque[tuple[RoundReport, int]] = field(default_factory=lambda: deque(maxlen=16))
+    lane: LaneId
+    round: _Round
+    at_ms: int
+    report: PartitionReport
+    starting_ms: int = 0
+    """When a newer round began to look where it stands; 0: it knows."""
+    counted: dict[_Round, tuple[int, int]] = field(default_factory=dict)
+    """Records and bytes heard so far of the newest two rounds."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What was last heard of a lane."""
+
+    newest: Progress
+    whole: _Round = NO_ROUND
+    """The newest round of which all partitions were heard."""
+    first_ms: int = 0
+    latency: dict[_Round, list[int]] = field(default_factory=dict)
+    """Counts heard so far of the newest two rounds."""
+    recent: deque[tuple[int, dict[TopicPartition, tuple[int, int]], list[int]]] = field(
+        default_factory=deque
+    )
+    """What came within `WINDOW_S`: when, records and bytes by partition, latency counts."""
 
     @property
-    def newest(self) -> tuple[RoundReport, int]:
-        return self.reports[-1]
+    def round(self) -> _Round:
+        return _round_of(self.newest.report)
 
-    def earlier(self) -> tuple[RoundReport, int] | None:
-        """The report about `WINDOW_S` before the newest."""
-        _, now_ms = self.newest
-        older = [item for item in self.reports if now_ms - item[1] >= WINDOW_S * 1000]
-        return older[-1] if older else (self.reports[0] if len(self.reports) > 1 else None)
+    @property
+    def seconds(self) -> float:
+        """What `recent` covers."""
+        return min(WINDOW_S, (self.newest.at_ms - self.first_ms) / 1000)
+
+    def forget_old(self) -> None:
+        """Keep only what the rates are made of."""
+        while self.recent and self.newest.at_ms - self.recent[0][0] >= WINDOW_S * 1000:
+            self.recent.popleft()
 
 
 class StatusBoard:
-    """Takes reports as they come and tells the status at any moment. Pure: no I/O."""
+    """Takes reports as they come and tells the status at any moment. No I/O; thread-safe.
+
+    A report names only what changed. Two rounds of a lane may overlap: what an older one says never
+    overwrites a newer one's word, but what it has copied counts.
+    """
 
     def __init__(self, link: LinkName) -> None:
         self._link = link
-        self._lanes: dict[LaneId, _Heard] = {}
+        self._lock = threading.Lock()
+        self._lanes: dict[LaneId, _Lane] = {}
+        self._rows: dict[TopicPartition, _Row] = {}
         self._driver: dict[str, Any] = {}
 
     def hear(self, key: str, value: Mapping[str, Any]) -> None:
         """Take one record of the progress topic."""
         if key == DRIVER_KEY:
-            self._driver = dict(value)
-            wanted = {LaneId(int(lane)) for lane in self._driver.get("generations", {})}
-            if self._driver.get("state") == "running":
-                for lane in set(self._lanes) - wanted:
-                    del self._lanes[lane]
+            with self._lock:
+                self._hear_driver(value)
         elif key.startswith(LANE_PREFIX):
-            report, at_ms = report_from_json(dict(value))
-            self._lanes.setdefault(report.lane, _Heard()).reports.append((report, at_ms))
+            progress = decode_progress(value)
+            with self._lock:
+                self._hear_lane(progress)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            self._lanes, self._rows, self._driver = {}, {}, {}
+
+    def is_complete(self) -> bool:
+        """Whether all lanes that run, and all their partitions, were heard of."""
+        with self._lock:
+            lanes = {LaneId(int(lane)) for lane in self._driver.get("generations", ())}
+            known = Counter(row.lane for row in self._rows.values())
+            return lanes <= self._lanes.keys() and all(
+                known[number] >= lane.newest.lane_partitions for number, lane in self._lanes.items()
+            )
 
     def status(self, now_ms: int) -> LinkStatus:
         """The link as of now."""
+        with self._lock:
+            return self._status(now_ms)
+
+    def load(self) -> dict[TopicPartition, float]:
+        """Load by source partition, for packing lanes, in bytes a second.
+
+        What was copied lately, and what lags as if it had to be copied within `BACKLOG_S`.
+        """
+        with self._lock:
+            loads: dict[TopicPartition, float] = {}
+            for partition, row in self._rows.items():
+                item = row.report
+                record_bytes = item.bytes / item.records if item.records else RECORD_BYTES_GUESS
+                loads[partition] = _lag_records(item) * record_bytes / BACKLOG_S
+            for lane in self._lanes.values():
+                for partition, (_, sent) in _sums(lane).items():
+                    if partition in loads:
+                        loads[partition] += sent / max(1.0, lane.seconds)
+            return loads
+
+    # -- hearing -------------------------------------------------------------------------------
+
+    def _hear_driver(self, value: Mapping[str, Any]) -> None:
+        self._driver = dict(value)
+        if self._driver.get("state") != "running":
+            return
+        wanted = {LaneId(int(lane)) for lane in self._driver.get("generations", {})}
+        gone = self._lanes.keys() - wanted
+        if gone:
+            self._lanes = {lane: item for lane, item in self._lanes.items() if lane in wanted}
+            self._rows = {key: row for key, row in self._rows.items() if row.lane not in gone}
+
+    def _hear_lane(self, progress: Progress) -> None:
+        report = progress.report
+        its_round = _round_of(report)
+        lane = self._lanes.get(report.lane)
+        if lane is None:
+            lane = self._lanes[report.lane] = _Lane(progress, first_ms=progress.at_ms)
+        is_newest = its_round >= lane.round or _is_old(lane.newest.at_ms, progress.at_ms)
+        if is_newest:
+            lane.newest = progress
+        copied: dict[TopicPartition, tuple[int, int]] = {}
+        for item in report.partitions:
+            delta = self._hear_partition(lane, its_round, item, progress.at_ms)
+            if delta != (0, 0):
+                copied[item.source] = delta
+        lane.recent.append((progress.at_ms, copied, _new_counts(lane, its_round, report)))
+        lane.forget_old()
+        if is_newest and progress.is_whole and its_round != lane.whole:
+            was, lane.whole = lane.whole, its_round
+            if was[0] != its_round[0]:
+                self._drop_rows_before(report.lane, its_round)
+
+    def _hear_partition(
+        self, lane: _Lane, its_round: _Round, item: PartitionReport, at_ms: int
+    ) -> tuple[int, int]:
+        """Take one row; records and bytes that are new in it."""
+        row = self._rows.get(item.source)
+        if row is None:
+            if its_round >= lane.whole:  # otherwise it is no longer of this lane
+                row = _Row(lane.newest.report.lane, its_round, at_ms, item)
+                row.counted[its_round] = (item.records, item.bytes)
+                self._rows[item.source] = row
+            return 0, 0
+        records, size = row.counted.get(its_round, (0, 0))
+        if its_round not in row.counted and its_round < min(row.counted):
+            return 0, 0  # too old for us to know what of it was counted
+        row.counted[its_round] = (item.records, item.bytes)
+        if len(row.counted) > 2:
+            del row.counted[min(row.counted)]
+        if its_round >= row.round or _is_old(row.at_ms, at_ms):
+            _replace(row, lane.newest.report.lane, its_round, item, at_ms)
+        return max(0, item.records - records), max(0, item.bytes - size)
+
+    def _drop_rows_before(self, lane: LaneId, its_round: _Round) -> None:
+        """Forget partitions that a lane had before its plan changed."""
+        self._rows = {
+            key: row
+            for key, row in self._rows.items()
+            if row.lane != lane or row.round[0] >= its_round[0]
+        }
+
+    # -- telling -------------------------------------------------------------------------------
+
+    def _status(self, now_ms: int) -> LinkStatus:
         topics: dict[TopicName, TopicStatus] = {}
         problems: list[Problem] = []
         states: Counter[str] = Counter()
+        for row in self._rows.values():
+            _add_row(row, topics, problems, states, now_ms)
         latency = LatencyHistogram()
-        for heard in self._lanes.values():
-            self._add_lane(heard, topics, problems, states, now_ms)
-            latency.merge(_recent_latency(heard))
-        rows = sorted(topics.values(), key=lambda row: (-row.bytes_per_s, row.source))
+        for lane in self._lanes.values():
+            for _, _, counts in lane.recent:
+                latency.merge(counts)
+            if now_ms - lane.newest.at_ms <= SILENT_AFTER_S * 1000 and lane.seconds > 0:
+                for partition, (records, size) in _sums(lane).items():
+                    topic = topics.get(partition.topic)
+                    if topic is not None:
+                        topic.records_per_s += records / lane.seconds
+                        topic.bytes_per_s += size / lane.seconds
+        rows = sorted(
+            topics.values(), key=lambda row: (-row.bytes_per_s, -row.lag_records, row.source)
+        )
         lags = [row.lag_s for row in rows if row.lag_s is not None]
         return LinkStatus(
             link=self._link,
@@ -152,80 +303,98 @@ class StatusBoard:
             states=dict(states),
             problems=sorted(problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._driver.get("refused", {})),
-            lanes=[_lane(heard, now_ms) for _, heard in sorted(self._lanes.items())],
+            notes=list(self._driver.get("notes", [])),
+            lanes=[_lane(lane, now_ms) for _, lane in sorted(self._lanes.items())],
             driver=self._driver,
         )
-
-    def load(self) -> dict[TopicPartition, float]:
-        """Load by source partition, for packing lanes, in bytes a second.
-
-        What was copied lately, and what lags as if it had to be copied within `BACKLOG_S`.
-        """
-        loads: dict[TopicPartition, float] = {}
-        for heard in self._lanes.values():
-            report, at_ms = heard.newest
-            earlier = heard.earlier()
-            is_same_round = earlier is not None and earlier[0].round_number == report.round_number
-            before = {item.source: item.bytes for item in earlier[0].partitions} if earlier else {}
-            seconds = max(0.001, (at_ms - earlier[1]) / 1000) if earlier else 1.0
-            for item in report.partitions:
-                sent = item.bytes - before.get(item.source, item.bytes) if is_same_round else 0
-                record_bytes = item.bytes / item.records if item.records else RECORD_BYTES_GUESS
-                backlog = _lag_records(item) * record_bytes / BACKLOG_S
-                loads[item.source] = max(0, sent) / seconds + backlog
-        return loads
 
     def _state(self, now_ms: int) -> str:
         if self._driver.get("state") == "stopped":
             return "stopped"
-        newest = max((heard.newest[1] for heard in self._lanes.values()), default=0)
+        newest = max((lane.newest.at_ms for lane in self._lanes.values()), default=0)
         newest = max(newest, int(self._driver.get("at_ms", 0)))
         if not newest:
             return "unknown"
         return "running" if now_ms - newest <= SILENT_AFTER_S * 1000 else "silent"
 
-    def _add_lane(
-        self,
-        heard: _Heard,
-        topics: dict[TopicName, TopicStatus],
-        problems: list[Problem],
-        states: Counter[str],
-        now_ms: int,
-    ) -> None:
-        report, at_ms = heard.newest
-        earlier = heard.earlier()
-        before = {item.source: item for item in earlier[0].partitions} if earlier else {}
-        is_same_round = earlier is not None and earlier[0].round_number == report.round_number
-        seconds = (at_ms - earlier[1]) / 1000 if earlier else 0.0
-        is_live = now_ms - at_ms <= SILENT_AFTER_S * 1000
-        for item in report.partitions:
-            topic = item.source.topic
-            row = topics.setdefault(topic, TopicStatus(topic, item.target.topic))
-            row.partitions += 1
-            row.states[item.state.value] = row.states.get(item.state.value, 0) + 1
-            states[item.state.value] += 1
-            lag = _lag_records(item)
-            row.lag_records += lag
-            lag_s = _lag_s(item, lag, now_ms)
-            if lag_s is not None:
-                row.lag_s = lag_s if row.lag_s is None else max(row.lag_s, lag_s)
-            was = before.get(item.source)
-            if was is not None and seconds > 0 and is_live and was.position >= 0:
-                row.records_per_s += max(0, item.position - was.position) / seconds
-                sent = item.bytes - was.bytes if is_same_round else item.bytes
-                row.bytes_per_s += max(0, sent) / seconds
-            if item.reason:
-                problems.append(
-                    Problem(
-                        topic,
-                        item.source.partition,
-                        item.state.value,
-                        item.code,
-                        item.reason,
-                        item.since_ms,
-                        item.position,
-                    )
-                )
+
+def _round_of(report: RoundReport) -> _Round:
+    return report.generation, report.round_number
+
+
+def _is_old(was_ms: int, now_ms: int) -> bool:
+    """Whether what was heard then is too old to overrule anything: generations began anew."""
+    return now_ms - was_ms > OVERRULES_FOR_S * 1000
+
+
+def _replace(row: _Row, lane: LaneId, its_round: _Round, item: PartitionReport, at_ms: int) -> None:
+    """Take a newer word; figures stay while a new round does not know where it stands."""
+    is_starting = item.state is PartitionState.STARTING and item.position < 0
+    if is_starting and row.report.position >= 0:
+        row.starting_ms = row.starting_ms or item.since_ms
+    else:
+        row.starting_ms = 0
+        row.report = item
+    row.lane, row.round, row.at_ms = lane, its_round, at_ms
+
+
+def _new_counts(lane: _Lane, its_round: _Round, report: RoundReport) -> list[int]:
+    """Latency counts that were not heard before."""
+    was = lane.latency.get(its_round)
+    if was is None and lane.latency and its_round < min(lane.latency):
+        return []
+    lane.latency[its_round] = report.latency_ms
+    if len(lane.latency) > 2:
+        del lane.latency[min(lane.latency)]
+    if was is None:
+        return report.latency_ms
+    was = [*was, *([0] * (len(report.latency_ms) - len(was)))]
+    return [max(0, count - old) for count, old in zip(report.latency_ms, was, strict=False)]
+
+
+def _sums(lane: _Lane) -> dict[TopicPartition, tuple[int, int]]:
+    """Records and bytes within the window."""
+    sums: dict[TopicPartition, tuple[int, int]] = {}
+    for _, copied, _ in lane.recent:
+        for partition, (records, size) in copied.items():
+            was = sums.get(partition, (0, 0))
+            sums[partition] = (was[0] + records, was[1] + size)
+    return sums
+
+
+def _add_row(
+    row: _Row,
+    topics: dict[TopicName, TopicStatus],
+    problems: list[Problem],
+    states: Counter[str],
+    now_ms: int,
+) -> None:
+    item = row.report
+    topic = topics.get(item.source.topic)
+    if topic is None:
+        topic = topics[item.source.topic] = TopicStatus(item.source.topic, item.target.topic)
+    is_starting = row.starting_ms and now_ms - row.starting_ms > STARTING_UNSEEN_S * 1000
+    state = PartitionState.STARTING.value if is_starting else item.state.value
+    topic.partitions += 1
+    topic.states[state] = topic.states.get(state, 0) + 1
+    states[state] += 1
+    lag = _lag_records(item)
+    topic.lag_records += lag
+    lag_s = _lag_s(item, lag, now_ms)
+    if lag_s is not None:
+        topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
+    if item.reason:
+        problems.append(
+            Problem(
+                item.source.topic,
+                item.source.partition,
+                item.state.value,
+                item.code,
+                item.reason,
+                item.since_ms,
+                item.position,
+            )
+        )
 
 
 def _lag_records(item: PartitionReport) -> int:
@@ -242,24 +411,15 @@ def _lag_s(item: PartitionReport, lag_records: int, now_ms: int) -> float | None
     return max(0.0, (now_ms - seen) / 1000) if seen >= 0 else None
 
 
-def _recent_latency(heard: _Heard) -> list[int]:
-    report, _ = heard.newest
-    earlier = heard.earlier()
-    if earlier is None or earlier[0].round_number != report.round_number:
-        return report.latency_ms
-    old = [*earlier[0].latency_ms, *([0] * len(report.latency_ms))]
-    return [count - was for count, was in zip(report.latency_ms, old, strict=False)]
-
-
-def _lane(heard: _Heard, now_ms: int) -> dict[str, Any]:
-    report, at_ms = heard.newest
+def _lane(lane: _Lane, now_ms: int) -> dict[str, Any]:
+    report = lane.newest.report
     return {
         "lane": report.lane,
         "generation": report.generation,
         "round": report.round_number,
-        "partitions": len(report.partitions),
+        "partitions": lane.newest.lane_partitions,
         "records_in_round": report.records,
-        "heard_s_ago": round((now_ms - at_ms) / 1000, 1),
+        "heard_s_ago": round((now_ms - lane.newest.at_ms) / 1000, 1),
     }
 
 
@@ -282,14 +442,22 @@ class StatusReader:
         self.board = board or StatusBoard(link)
         self._progress = progress
 
-    def begin(self, now_ms: int) -> None:
-        """Read what was written in the last seconds, or the last hour if that is nothing."""
-        for back_ms in (LOOK_BACK_MS, LOOK_FURTHER_BACK_MS):
-            self._progress.seek(now_ms - back_ms)
-            if self.read(2.0):
+    def begin(self) -> None:
+        """Read the last reports there are; further back while a lane or partition is missing.
+
+        What counts is when the newest record was written: a link that was stopped long ago is
+        read as it was then.
+        """
+        newest_ms = self._progress.newest_ms()
+        if newest_ms is None:
+            return
+        for back_s in LOOK_BACK_S:
+            self.board.forget()
+            self._progress.seek(newest_ms - int(back_s * 1000))
+            for record in self._progress.read_to_end():
+                self.board.hear(record.key, record.value)
+            if self.board.is_complete():
                 break
-        while self.read(0.2):  # ends: reports come once a second, a poll returns thousands
-            pass
 
     def read(self, timeout_s: float) -> int:
         """Take what has come; how many records that was."""

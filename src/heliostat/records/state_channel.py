@@ -1,38 +1,56 @@
 """A lane's line to the link's state topics on the target: it reports, and it hears of newer plans.
 
-Everything here is small and rare beside the data: one record a second out, one fetch of a quarter
-second in. It runs on connections of its own, so that it waits behind no batch.
+All of it happens on a thread of its own, over connections of its own: the copying never waits for
+it. A fetch of the control topic waits at the broker, so that a new plan is heard within
+milliseconds; the socket and a wake-up are waited for together.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Sequence
 
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.cluster import EARLIEST, Leader, TopicLeaders, WireCluster
-from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.connection import Connection, Frame
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import BrokerError, ConnectionLost
-from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+from heliostat.invariants import is_from_current_owner
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.batch import Codec
 from heliostat.records.encode import decode_batches, encode_batch
-from heliostat.records.lane import LaneSpec, PartitionReport, PartitionState, RoundReport
+from heliostat.records.lane import LaneSpec, RoundReport
+from heliostat.records.progress import Thinning, encode_progress
 
 CONTROL_KEY = "lanes"
 CONTROL_FETCH_BYTES = 1024 * 1024
+CONTROL_WAIT_MS = 500
+"""How long the broker holds a fetch of the control topic when nothing is announced."""
 SILENT_S_MAX = 20.0
 """A lane that can't reach its state topics for so long ends its round: nobody could stop it."""
+ANSWER_S = 8.0
+"""Longest wait for one answer; well within `SILENT_S_MAX`, so that a failure is known by then."""
+CLOSE_S = 5.0
+"""How long the end of a round waits until its last report is written."""
+STEP_PAUSE_S = 0.0003
+"""Between two steps of encoding: long enough that the copier's thread gets the interpreter."""
 _ONLY = PartitionId(0)
 
 
 class StateChannel:
     """Reports of one lane to the progress topic, newer generations from the control topic.
 
+    Its methods are called from the copier's thread and return at once, but for `close`.
+
     Parameters
     ----------
     lane
-        Names the topics and how often to look.
+        Names the topics and how often to report.
     target
         The target cluster (a `WireCluster` of its own: it must not share the copier's).
     monotonic_s, wall_ms
@@ -47,218 +65,394 @@ class StateChannel:
         wall_ms: Callable[[], int],
     ) -> None:
         self._lane = lane
-        self._target = target
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
-        self._connections: dict[str, tuple[Connection, TopicLeaders, Leader]] = {}
-        self._control_offset = -1
-        self._superseded = False
-        self._next_look_s = 0.0
         self._next_report_s = 0.0
-        self._heard_at_s = monotonic_s()
-        self._told_at_s = monotonic_s()
+        self._heard = _Heard()
+        self._control = _Line(lane.control_topic, target, monotonic_s)
+        self._progress = _Line(lane.progress_topic, target, monotonic_s)
+        self._thread = _ChannelThread(
+            lane, self._control, self._progress, self._heard, wall_ms=wall_ms
+        )
+        self._thread.start()
 
     def is_superseded(self) -> bool:
-        """Whether a newer generation, or a stop, was announced.
+        """Whether this round must end now: a newer generation, or a stop, was announced.
+
+        An announcement may name a later time, up to which the round goes on (`switch_at_ms`).
 
         Raises
         ------
         ConnectionLost, BrokerError
             The control topic could not be read for `SILENT_S_MAX`.
         """
-        now_s = self._monotonic_s()
-        if self._superseded or now_s < self._next_look_s:
-            return self._superseded
-        self._next_look_s = now_s + self._lane.settings.control_interval_s
-        try:
-            self._read_control()
-            self._heard_at_s = self._monotonic_s()
-        except (ConnectionLost, BrokerError):
-            self._forget(self._lane.control_topic)
-            if now_s > self._heard_at_s + SILENT_S_MAX:
-                raise
-        return self._superseded
+        self._thread.raise_if_broken()
+        self._control.raise_if_silent()
+        heard = self._heard
+        if not heard.is_superseded:
+            return False
+        return heard.switch_at_ms is None or self._wall_ms() >= heard.switch_at_ms
+
+    @property
+    def switch_at_ms(self) -> int | None:
+        """When this round, superseded, must end (wall ms); None: it is not, or must at once."""
+        return self._heard.switch_at_ms if self._heard.is_superseded else None
+
+    def running(self) -> frozenset[str] | None:
+        """Ids of the rounds that run, by the latest announcement; None before the first."""
+        return self._heard.running
 
     def publish(self, report: RoundReport) -> None:
-        """Write `report` to the progress topic; the next one is due a second later.
+        """Hand over a report; the next one is due a second later.
+
+        Its partitions are those that may have changed since the report before: all of them in the
+        round's first. A report that was not written yet is superseded by the next one.
 
         Raises
         ------
         ConnectionLost, BrokerError
             The progress topic could not be written for `SILENT_S_MAX`.
         """
-        now_s = self._monotonic_s()
-        self._next_report_s = now_s + self._lane.settings.report_interval_s
-        try:
-            self._write_progress(report)
-            self._told_at_s = self._monotonic_s()
-        except (ConnectionLost, BrokerError):
-            self._forget(self._lane.progress_topic)
-            if now_s > self._told_at_s + SILENT_S_MAX:
-                raise
+        self._next_report_s = self._monotonic_s() + self._lane.settings.report_interval_s
+        self._thread.hand_over(report)
+        if not report.ended_by:
+            self._thread.raise_if_broken()
+            self._progress.raise_if_silent()
 
     def due(self) -> bool:
         """Whether a report is wanted now: making one costs something."""
         return self._monotonic_s() >= self._next_report_s
 
     def close(self) -> None:
-        """Close the connections."""
-        for topic in list(self._connections):
-            self._forget(topic)
-        self._target.close()
+        """Write what was handed over, within `CLOSE_S`, and close the connections."""
+        self._thread.end(CLOSE_S)
 
-    def _read_control(self) -> None:
-        topic = self._lane.control_topic
-        connection, leaders, leader = self._connect(topic)
-        if self._control_offset < 0:
-            partition = TopicPartition(TopicName(topic), _ONLY)
-            found = self._target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
+
+class _Heard:
+    """What the control topic last said; written by the channel's thread, read by the copier's."""
+
+    __slots__ = ("is_superseded", "running", "switch_at_ms")
+
+    def __init__(self) -> None:
+        self.is_superseded = False
+        self.switch_at_ms: int | None = None
+        self.running: frozenset[str] | None = None
+
+    def take(self, control: dict[str, object], lane: LaneSpec) -> None:
+        """Take one announcement; the newest one counts.
+
+        `{"lanes": {lane: generation}, "switch_at_ms": wall ms, "running": [round, ...]}`: a lane
+        that is not named, or is named with another generation, has ended. `"claim"` says which
+        owner announces: one that was taken over is not listened to (I10).
+        """
+        claim = control.get("claim")
+        if isinstance(claim, int) and not is_from_current_owner(claim, lane.generation):
+            return
+        lanes, switch_at_ms = control.get("lanes"), control.get("switch_at_ms")
+        running = control.get("running")
+        current = lanes.get(str(lane.lane)) if isinstance(lanes, dict) else None
+        self.running = frozenset(map(str, running if isinstance(running, list) else ()))
+        # In this order: whoever sees that the round is superseded must see until when as well.
+        self.switch_at_ms = switch_at_ms if isinstance(switch_at_ms, int) else None
+        self.is_superseded = current != lane.generation
+
+
+class _Line:
+    """One state topic: its connection, and for how long it has not answered."""
+
+    def __init__(self, topic: str, target: WireCluster, monotonic_s: Callable[[], float]) -> None:
+        self.topic = topic
+        self.target = target
+        self.good_at_s = monotonic_s()
+        self.retry_at_s = 0.0
+        self.connection: Connection | None = None
+        self.monotonic_s = monotonic_s
+        self._error: ConnectionLost | BrokerError | None = None
+        self._open: tuple[Connection, TopicLeaders, Leader] | None = None
+
+    def open(self) -> tuple[Connection, TopicLeaders, Leader]:
+        """A connection to the leader of the topic's only partition."""
+        if self._open is None:
+            leaders = self.target.metadata([TopicName(self.topic)])[TopicName(self.topic)]
+            leader = leaders.partitions.get(_ONLY)
+            if leaders.error or leader is None or leader.error:
+                code = leaders.error or (leader.error if leader is not None else 3)
+                raise BrokerError("a state topic has no leader", kafka_code=code, topic=self.topic)
+            self.connection = self.target.open_data(leader.broker)
+            self._open = (self.connection, leaders, leader)
+        return self._open
+
+    def send(
+        self, api_key: int, version: int, body: Sequence[bytes | bytearray | memoryview]
+    ) -> None:
+        """Send one request over the open connection."""
+        connection, _, _ = self.open()
+        header = request_header(
+            api_key,
+            version,
+            connection.next_correlation_id(),
+            connection.settings.client_id,
+            flexible=True,
+        )
+        connection.send([header, *body])
+
+    def worked(self) -> None:
+        """It answered."""
+        self.good_at_s = self.monotonic_s()
+        self._error = None
+
+    def failed(self, error: ConnectionLost | BrokerError, pause_s: float) -> None:
+        """It did not: begin anew after a pause."""
+        self._error = error
+        self.retry_at_s = self.monotonic_s() + pause_s
+        self.close()
+
+    def raise_if_silent(self) -> None:
+        """Raise the last error once there were only errors for `SILENT_S_MAX`."""
+        error = self._error
+        if error is not None and self.monotonic_s() > self.good_at_s + SILENT_S_MAX:
+            raise error
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self.connection, self._open = self.connection, None, None
+        if connection is not None:
+            connection.close()
+
+
+class _ChannelThread:
+    """The thread: waits for announcements, writes reports."""
+
+    def __init__(
+        self,
+        lane: LaneSpec,
+        control: _Line,
+        progress: _Line,
+        heard: _Heard,
+        *,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._lane = lane
+        self._now_s = control.monotonic_s
+        self._control = control
+        self._progress = progress
+        self._heard = heard
+        self._wall_ms = wall_ms
+        self._thinning = Thinning()
+        self._unwritten: list[bytes] = []
+        self._offset = -1
+        self._announced: bytes | None = None
+        self._asked_at_s = -1.0  # when the fetch that is in flight was sent; negative: none is
+        self._reports: list[RoundReport] = []
+        self._lock = threading.Lock()
+        self._is_first = True
+        self._ending = False
+        self._broken: Exception | None = None
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        name = f"lane-{lane.lane} state"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def hand_over(self, report: RoundReport) -> None:
+        """Give it a report to write."""
+        with self._lock:
+            self._reports.append(report)
+        self._nudge()
+
+    def raise_if_broken(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        if self._broken is not None:
+            raise self._broken
+
+    def end(self, timeout_s: float) -> None:
+        """Write what is left and end, within `timeout_s`."""
+        self._ending = True
+        self._nudge()
+        self._thread.join(timeout_s)
+
+    def _nudge(self) -> None:
+        with self._lock:  # its descriptor is another file's once it is closed
+            if self._wake >= 0:
+                with contextlib.suppress(BlockingIOError):  # full: it is awake anyway
+                    os.write(self._wake, b"\0")
+
+    def _run(self) -> None:
+        deadline_s: float | None = None
+        try:
+            while True:  # ends: `end` is called when the round ends
+                ending = self._ending
+                self._tell()
+                if ending:
+                    deadline_s = deadline_s or self._now_s() + CLOSE_S
+                    if not (self._reports or self._unwritten) or self._now_s() > deadline_s:
+                        return
+                else:
+                    self._listen()
+                self._wait(ending=ending)
+        except Exception as error:  # noqa: BLE001  # told to the copier, which ends the round by it
+            self._broken = error
+        finally:
+            self._control.close()
+            self._progress.close()
+            self._control.target.close()
+            with self._lock:
+                os.close(self._wake)
+                self._wake = -1
+            os.close(self._woken)
+
+    def _wait(self, *, ending: bool) -> None:
+        """Until something is to be done: a report, an announcement, another try."""
+        now_s = self._now_s()
+        times_s = [now_s + ANSWER_S]
+        poller = select.poll()
+        poller.register(self._woken, select.POLLIN)
+        connection = self._control.connection
+        if self._asked_at_s >= 0 and connection is not None and not ending:
+            if connection.has_held():
+                return
+            poller.register(connection.fileno(), select.POLLIN)
+            times_s.append(self._asked_at_s + CONTROL_WAIT_MS / 1000 + ANSWER_S)
+        elif not ending:
+            times_s.append(self._control.retry_at_s)
+        if self._reports or self._unwritten:
+            times_s.append(self._progress.retry_at_s)
+        ready = poller.poll(max(0.0, min(times_s) - now_s) * 1000)
+        if any(descriptor == self._woken for descriptor, _ in ready):
+            os.read(self._woken, 4096)
+
+    # -- reports -------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Write reports; what could not be written is kept and tried again."""
+        if self._now_s() < self._progress.retry_at_s:
+            return
+        try:
+            while self._unwritten or self._encode():
+                self._write(self._unwritten[0])
+                self._unwritten.pop(0)
+                self._progress.worked()
+        except (ConnectionLost, BrokerError) as error:
+            self._progress.failed(error, self._lane.settings.report_interval_s)
+
+    def _encode(self) -> bool:
+        """Encode what was handed over last; whether there was anything."""
+        with self._lock:
+            reports, self._reports = self._reports, []
+        if not reports:
+            return False
+        report = reports[-1]
+        rows = [row for each in reports for row in each.partitions]
+        is_whole = self._is_first or bool(report.ended_by)
+        self._is_first = False
+        pause = _no_pause if report.ended_by else _pause
+        chosen = self._thinning.choose(rows, self._now_s(), whole=is_whole, pause=pause)
+        self._unwritten = list(
+            encode_progress(
+                report,
+                chosen,
+                self._wall_ms(),
+                lane_partitions=len(self._lane.partitions),
+                is_whole=is_whole,
+                pause=pause,
+            )
+        )
+        return True
+
+    def _write(self, value: bytes) -> None:
+        line = self._progress
+        connection, leaders, leader = line.open()
+        key = f"lane/{self._lane.lane}".encode()
+        batch = encode_batch([(key, value, self._wall_ms())], codec=Codec.GZIP)
+        version = line.target.produce_version(leader.broker)
+        item = produce.ProducePartition(line.topic, leaders.topic_id, _ONLY, [batch], len(batch))
+        line.send(
+            produce.API_KEY,
+            version,
+            produce.encode_produce(version, [item], timeout_ms=int(ANSWER_S * 1000)),
+        )
+        answers, _ = produce.decode_produce(version, connection.receive(ANSWER_S).buffer, 4)
+        if answers[0].error:
+            raise BrokerError("progress can't be written", kafka_code=answers[0].error)
+
+    # -- announcements -------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Take the answer that has come, and ask again."""
+        now_s = self._now_s()
+        if now_s < self._control.retry_at_s:
+            return
+        try:
+            if self._asked_at_s < 0:
+                self._ask()
+            connection, _, leader = self._control.open()
+            while (frame := _frame_that_came(connection)) is not None:
+                self._take(frame.buffer, self._control.target.fetch_version(leader.broker))
+                self._ask()
+        except (ConnectionLost, BrokerError) as error:
+            self._not_heard(error)
+        else:
+            if now_s > self._asked_at_s + CONTROL_WAIT_MS / 1000 + ANSWER_S:
+                self._not_heard(ConnectionLost("a fetch of the control topic is not answered"))
+
+    def _not_heard(self, error: ConnectionLost | BrokerError) -> None:
+        self._asked_at_s = -1.0
+        self._offset = -1  # of a topic that was made anew it would be out of range
+        self._control.failed(error, self._lane.settings.control_interval_s)
+
+    def _ask(self) -> None:
+        line = self._control
+        _, leaders, leader = line.open()
+        if self._offset < 0:
+            partition = TopicPartition(TopicName(line.topic), _ONLY)
+            found = line.target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
             start = found[partition]
             if isinstance(start, BrokerError):
                 raise start
-            self._control_offset = start
-        version = self._target.fetch_version(leader.broker)
+            self._offset = start
+        version = line.target.fetch_version(leader.broker)
         want = fetch.FetchPartition(
-            topic, leaders.topic_id, _ONLY, self._control_offset, CONTROL_FETCH_BYTES
+            line.topic, leaders.topic_id, _ONLY, self._offset, CONTROL_FETCH_BYTES
         )
         body = fetch.encode_fetch(
             version,
             [want],
-            max_wait_ms=0,
-            min_bytes=0,
+            max_wait_ms=CONTROL_WAIT_MS,
+            min_bytes=1,
             max_bytes=CONTROL_FETCH_BYTES,
             read_committed=True,
         )
-        buffer = self._exchange(connection, fetch.API_KEY, version, [body])
-        answer = fetch.decode_fetch(version, buffer, 4)
-        for got in answer.partitions:
+        line.send(fetch.API_KEY, version, [body])
+        self._asked_at_s = self._now_s()
+
+    def _take(self, buffer: memoryview, version: int) -> None:
+        for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error:
                 raise BrokerError("the control topic can't be read", kafka_code=got.error)
-            for offset, _, key, value in decode_batches(memoryview(buffer)[got.start : got.end]):
-                self._control_offset = max(self._control_offset, offset + 1)
+            for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
+                self._offset = max(self._offset, offset + 1)
                 if key == CONTROL_KEY.encode() and value is not None:
-                    self._hear(json.loads(value))
-
-    def _hear(self, control: dict[str, object]) -> None:
-        """Take one announcement `{"lanes": {lane: generation}}`; the newest one counts.
-
-        A lane that is not named, or is named with another generation, has ended.
-        """
-        lanes = control.get("lanes")
-        current = lanes.get(str(self._lane.lane)) if isinstance(lanes, dict) else None
-        self._superseded = current != self._lane.generation
-
-    def _write_progress(self, report: RoundReport) -> None:
-        topic = self._lane.progress_topic
-        connection, leaders, leader = self._connect(topic)
-        value = json.dumps(report_to_json(report, self._wall_ms()), separators=(",", ":"))
-        key = f"lane/{self._lane.lane}".encode()
-        batch = encode_batch([(key, value.encode(), self._wall_ms())])
-        version = self._target.produce_version(leader.broker)
-        item = produce.ProducePartition(topic, leaders.topic_id, _ONLY, [batch], len(batch))
-        timeout_ms = int(self._lane.settings.produce_timeout_s * 1000)
-        body = produce.encode_produce(version, [item], timeout_ms=timeout_ms)
-        buffer = self._exchange(connection, produce.API_KEY, version, body)
-        answers, _ = produce.decode_produce(version, buffer, 4)
-        if answers[0].error:
-            raise BrokerError("progress can't be written", kafka_code=answers[0].error)
-
-    def _connect(self, topic: str) -> tuple[Connection, TopicLeaders, Leader]:
-        known = self._connections.get(topic)
-        if known is not None:
-            return known
-        leaders = self._target.metadata([TopicName(topic)])[TopicName(topic)]
-        leader = leaders.partitions.get(_ONLY)
-        if leaders.error or leader is None or leader.error:
-            code = leaders.error or (leader.error if leader is not None else 3)
-            raise BrokerError("a state topic has no leader", kafka_code=code, topic=topic)
-        known = (self._target.open_data(leader.broker), leaders, leader)
-        self._connections[topic] = known
-        return known
-
-    def _exchange(
-        self,
-        connection: Connection,
-        api_key: int,
-        version: int,
-        body: list[bytes | bytearray | memoryview] | list[bytes],
-    ) -> memoryview:
-        correlation_id = connection.next_correlation_id()
-        client_id = connection.settings.client_id
-        header = request_header(api_key, version, correlation_id, client_id, flexible=True)
-        connection.send([header, *body])
-        return connection.receive(connection.settings.request_timeout_s).buffer
-
-    def _forget(self, topic: str) -> None:
-        known = self._connections.pop(topic, None)
-        if known is not None:
-            known[0].close()
+                    self._announced = value
+            # Old announcements, read on the way to the newest, must end no round.
+            if self._announced is not None and self._offset >= got.high_watermark:
+                self._heard.take(json.loads(self._announced), self._lane)
+                self._announced = None
+        self._control.worked()
 
 
-def report_to_json(report: RoundReport, at_ms: int) -> dict[str, object]:
-    """A report as the progress topic holds it; `report_from_json` reads it back."""
-    return {
-        "at_ms": at_ms,
-        "lane": report.lane,
-        "generation": report.generation,
-        "round": report.round_number,
-        "records": report.records,
-        "bytes": report.bytes,
-        "ended_by": report.ended_by,
-        "latency": report.latency_ms,
-        "partitions": [
-            [
-                item.source.topic,
-                item.target.topic,
-                item.source.partition,
-                item.state.value,
-                item.position,
-                item.source_end,
-                item.records,
-                item.bytes,
-                item.last_timestamp_ms,
-                item.caught_up_ms,
-                item.since_ms,
-                item.code,
-                item.reason,
-            ]
-            for item in report.partitions
-        ],
-    }
+def _frame_that_came(connection: Connection) -> Frame | None:
+    """A whole frame, if one is there: asked for only where reading does not wait."""
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return connection.pump() if connection.has_held() or poller.poll(0) else None
 
 
-def report_from_json(value: Mapping[str, Any]) -> tuple[RoundReport, int]:
-    """A report read back, and when it was written (wall ms)."""
-    rows: list[list[Any]] = value["partitions"]
-    partitions = [_partition_from_json(row) for row in rows]
-    report = RoundReport(
-        LaneId(value["lane"]),
-        value["generation"],
-        value["round"],
-        value["records"],
-        value["bytes"],
-        value["ended_by"],
-        partitions,
-        value["latency"],
-    )
-    return report, value["at_ms"]
+def _pause() -> None:
+    time.sleep(STEP_PAUSE_S)
 
 
-def _partition_from_json(row: list[Any]) -> PartitionReport:
-    source, target, number, state, *numbers, code, reason = row
-    partition = PartitionId(int(number))
-    position, source_end, records, size, last_timestamp_ms, caught_up_ms, since_ms = numbers
-    return PartitionReport(
-        TopicPartition(TopicName(source), partition),
-        TopicPartition(TopicName(target), partition),
-        PartitionState(state),
-        position,
-        source_end,
-        records,
-        size,
-        last_timestamp_ms,
-        caught_up_ms,
-        since_ms,
-        code,
-        reason,
-    )
+def _no_pause() -> None:
+    """A round that has ended has no copying to be kind to."""

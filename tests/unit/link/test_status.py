@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from heliostat.link.status import SILENT_AFTER_S, StatusBoard
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
-from heliostat.records.state_channel import report_to_json
+from heliostat.records.progress import encode_progress
 
 NOW_MS = 1_700_000_000_000
 
@@ -30,7 +32,8 @@ def row(position: int, end: int, *, size: int = 0, state: PartitionState, reason
 
 def hear(board: StatusBoard, at_ms: int, item: PartitionReport, round_number: int = 0) -> None:
     report = RoundReport(LaneId(0), 1, round_number, 0, 0, "", [item], [0, 3])
-    board.hear("lane/0", report_to_json(report, at_ms))
+    for record in encode_progress(report, [item], at_ms, lane_partitions=1, is_whole=True):
+        board.hear("lane/0", json.loads(record))
 
 
 def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:

@@ -6,14 +6,16 @@ methods raise for the first item that failed, and the others' answers would be l
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.access import Reachable, access_of
+from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
@@ -21,6 +23,10 @@ from heliostat.names import BrokerId
 
 REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
 NOT_CONTROLLER = 41
+ANY_BROKER_TRIES = 5
+"""With one of three brokers down, one of the first tries reaches another."""
+ANY_BROKER_PAUSE_S = 0.1
+REFUSED = "ECONNREFUSED"
 
 
 class Caller:
@@ -42,6 +48,7 @@ class Caller:
     ) -> None:
         self.access = access_of(cluster)
         self.timeout_ms = request_timeout_ms
+        self.remembered = Remembered()
         self._controller: int | None = None
         refusal = refusal_of(self.access)
         if refusal is not None:
@@ -69,10 +76,15 @@ class Caller:
             The broker does not know this request.
         """
         manager = self._client._manager  # noqa: SLF001 - its public methods lose answers, see above
-        try:
-            return manager.run(manager.send, request, broker)
-        except (KafkaError, OSError, RuntimeError) as error:
-            raise self._lost(error) from error
+        tries = ANY_BROKER_TRIES if broker is None else 1
+        while True:  # ends: `tries` falls
+            tries -= 1
+            try:
+                return manager.run(manager.send, request, broker)
+            except (KafkaError, OSError, RuntimeError) as error:
+                if tries <= 0 or not _was_never_sent(error):
+                    raise self._lost(error) from error
+                time.sleep(ANY_BROKER_PAUSE_S)
 
     def send_to_controller(self, request: Any) -> Any:
         """Send to the controller (with KRaft any broker forwards; ZooKeeper's must be found)."""
@@ -91,9 +103,22 @@ class Caller:
         rows = None if topics is None else [kind(name=name) for name in topics]
         return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
 
+    def metadata_undecoded(self, topics: Sequence[str] | None) -> LargeAnswer:
+        """As `metadata`, for answers that mostly stay the same."""
+        kind = MetadataRequest.MetadataRequestTopic
+        rows = None if topics is None else [kind(name=name) for name in topics]
+        answer: LargeAnswer = self.send(Metadata(topics=rows, allow_auto_topic_creation=False))
+        return answer
+
     def _lost(self, error: Exception) -> BrokerError | ConnectionLost:
         hint = "check the bootstrap addresses and that the brokers run"
         return translated(error, self.access, "cannot talk to the cluster", hint=hint)
+
+
+def _was_never_sent(error: Exception) -> bool:
+    """Whether the broker that was chosen is down; the next one chosen is another."""
+    refused = isinstance(error, KafkaConnectionError) and REFUSED in str(error)
+    return refused or isinstance(error, NodeNotReadyError)
 
 
 def error_of(code: int, what: str, message: str | None = None) -> BrokerError | None:

@@ -7,9 +7,11 @@ from itertools import islice
 from typing import Any
 
 from kafka.admin import ConfigResourceType
-from kafka.protocol.admin import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka.protocol.admin import DescribeConfigsResponse, IncrementalAlterConfigsRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.config_answers import VERSION, ConfigAnswer, decode_configs
+from heliostat.clusters.admin.large_answers import DescribeConfigs, LargeAnswer
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import BrokerId, TopicName
@@ -25,15 +27,42 @@ def describe_topics(
 ) -> dict[TopicName, Mapping[str, ConfigEntry] | BrokerError]:
     """Settings in effect of topics, all or the named ones, in as few requests as fit."""
     pending = iter(sorted(set(topics)))
+    wanted = None if keys is None else tuple(keys)
     answers: dict[TopicName, Mapping[str, ConfigEntry] | BrokerError] = {}
-    while batch := list(islice(pending, TOPICS_PER_REQUEST)):
-        wanted = None if keys is None else list(keys)
-        request = DescribeConfigsRequest(
-            resources=[(_TOPIC, name, wanted) for name in batch], include_synonyms=False
-        )
-        for row in caller.send(request).results:
-            answers[TopicName(row.resource_name)] = _entries(row, "topic")
+    while batch := tuple(islice(pending, TOPICS_PER_REQUEST)):
+        for row in _asked(caller, _TOPIC, batch, wanted):
+            answers[TopicName(row.name)] = _entries(row, "topic")
     return answers
+
+
+def _asked(
+    caller: Caller,
+    kind: int,
+    names: tuple[str, ...],
+    keys: tuple[str, ...] | None,
+    broker: BrokerId | None = None,
+) -> list[ConfigAnswer]:
+    wanted = None if keys is None else list(keys)
+    request = DescribeConfigs(
+        resources=[(kind, name, wanted) for name in names], include_synonyms=False
+    )
+    answer = caller.send(request, broker)
+    return caller.remembered.decoded(("configs", kind, names, keys), answer, _rows)
+
+
+def _rows(answer: LargeAnswer) -> list[ConfigAnswer]:
+    if answer.version == VERSION:
+        return decode_configs(answer.body)
+    rows = DescribeConfigsResponse.decode(answer.body, version=answer.version).results
+    return [
+        ConfigAnswer(
+            row.resource_name,
+            row.error_code,
+            row.error_message,
+            {config.name: _entry(config) for config in row.configs},
+        )
+        for row in rows
+    ]
 
 
 def describe_broker(caller: Caller, broker: BrokerId) -> Mapping[str, ConfigEntry]:
@@ -44,10 +73,7 @@ def describe_broker(caller: Caller, broker: BrokerId) -> Mapping[str, ConfigEntr
     BrokerError
         The broker refused, most likely for want of the right to describe the cluster's settings.
     """
-    request = DescribeConfigsRequest(
-        resources=[(_BROKER, str(broker), None)], include_synonyms=False
-    )
-    rows = caller.send(request, broker).results
+    rows = _asked(caller, _BROKER, (str(broker),), None, broker)
     if len(rows) != 1:
         raise ProtocolError("asked for one broker's settings", answered=len(rows))
     entries = _entries(rows[0], "broker")
@@ -56,10 +82,9 @@ def describe_broker(caller: Caller, broker: BrokerId) -> Mapping[str, ConfigEntr
     return entries
 
 
-def _entries(row: Any, kind: str) -> Mapping[str, ConfigEntry] | BrokerError:
-    what = f"describe settings of {kind} {row.resource_name}"
-    error = error_of(row.error_code, what, row.error_message)
-    return error or {config.name: _entry(config) for config in row.configs}
+def _entries(row: ConfigAnswer, kind: str) -> Mapping[str, ConfigEntry] | BrokerError:
+    error = error_of(row.error_code, f"describe settings of {kind} {row.name}", row.error_message)
+    return error or row.configs
 
 
 def _entry(row: Any) -> ConfigEntry:

@@ -10,8 +10,10 @@ from kafka.protocol.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+from kafka.protocol.metadata import MetadataResponse
 
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.large_answers import LargeAnswer
 from heliostat.clusters.admin.values import NewTopic, PartitionInfo, TopicInfo
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, LeaderEpoch, PartitionId, TopicId, TopicName
@@ -22,7 +24,13 @@ PROBE_TOPIC = "heliostat.probe"  # only validated, never created
 
 def describe(caller: Caller, names: Iterable[TopicName] | None) -> dict[TopicName, TopicInfo]:
     """Metadata of the named topics, or of all that we may see."""
-    response = caller.metadata(None if names is None else sorted(set(names)))
+    asked = None if names is None else tuple(sorted(set(names)))
+    answer = caller.metadata_undecoded(asked)
+    return dict(caller.remembered.decoded(("topics", asked), answer, _topics))
+
+
+def _topics(answer: LargeAnswer) -> dict[TopicName, TopicInfo]:
+    response = MetadataResponse.decode(answer.body, version=answer.version)
     return {TopicName(row.name): _topic(row) for row in response.topics}
 
 
