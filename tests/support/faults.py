@@ -36,6 +36,9 @@ from heliostat.verify.report import VerifyReport
 
 LAG_NORMAL_S = 1.5
 """A link under small load is level again within it: a fetch and an append, and our own looks."""
+STARTED_WITHIN_S = 150.0
+"""The first trial of a stage waits for the link's start, with Spark's, too."""
+LOOK_S = 0.1
 RECOVERED_WITHIN_S = 60.0
 """A broker's restart, the longest pause between retries, and a busy machine."""
 DAY_MS = 86_400_000
@@ -206,7 +209,7 @@ class Trial:
     def __enter__(self) -> Self:
         self._generator.start()
         try:
-            self.wait_normal()
+            self.wait_normal(STARTED_WITHIN_S)
         except BaseException:
             self._generator.stop()
             raise
@@ -263,6 +266,7 @@ class Trial:
                 seen[:] = [wanted, got]
                 if any(any(row) for row in wanted.values()) and _reaches(got, wanted):
                     return True
+                time.sleep(LOOK_S)  # each look opens connections
             return False
 
         try:

@@ -114,6 +114,7 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
     ]
     if lines[PROBLEM_ROWS:]:
         shown.append(Text(f"… {len(lines) - PROBLEM_ROWS} more problems", style="red"))
+    shown += [Text(f"note: {note}", style="dim") for note in status.notes[:PROBLEM_ROWS]]
     return shown
 
 

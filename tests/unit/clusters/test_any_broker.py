@@ -1,0 +1,66 @@
+"""A broker that is down is no reason to give up while others of its cluster serve."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+
+from heliostat.access import access_of
+from heliostat.clusters.admin import caller as module
+from heliostat.clusters.admin.caller import ANY_BROKER_TRIES, Caller
+from heliostat.errors import HeliostatError
+from heliostat.names import BrokerId
+
+REFUSED = KafkaConnectionError("111 ECONNREFUSED")
+
+
+class Manager:
+    """Answers with what is left of a list, errors raised."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.send = object()
+
+    def run(self, send: object, request: object, broker: object) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANY_BROKER_PAUSE_S", 0.0)
+
+
+def caller_of(manager: Manager) -> Caller:
+    made = Caller.__new__(Caller)
+    made.access = access_of("127.0.0.1:1")
+    made._client = SimpleNamespace(_manager=manager)
+    return made
+
+
+def test_another_broker_is_asked_where_one_refuses() -> None:
+    assert caller_of(Manager(REFUSED, REFUSED, "answer")).send("request") == "answer"
+
+
+def test_it_ends_when_all_refuse() -> None:
+    manager = Manager(*[REFUSED] * (ANY_BROKER_TRIES + 1))
+    with pytest.raises(HeliostatError, match="ECONNREFUSED"):
+        caller_of(manager).send("request")
+    assert len(manager.answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "broker"), [(REFUSED, BrokerId(2)), (KafkaTimeoutError("late"), None)]
+)
+def test_a_named_broker_and_a_request_that_may_have_arrived_are_not_tried_again(
+    error: Exception, broker: BrokerId | None
+) -> None:
+    manager = Manager(error, "answer")
+    with pytest.raises(HeliostatError):
+        caller_of(manager).send("request", broker)
+    assert manager.answers == ["answer"]

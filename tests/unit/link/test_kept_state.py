@@ -1,0 +1,109 @@
+"""State topics that somebody deleted are made anew from what the running driver knows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.errors import BrokerError
+from heliostat.link.flow import Known, Turn
+from heliostat.link.state import LinkState, Starts
+from heliostat.names import Offset, PartitionId, ProducerId, TopicName
+
+NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress")]
+
+
+class Memory:
+    """Stands for a state topic."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = TopicName(topic)
+        self.ensured = 0
+        self.written: dict[str, Any] = {}
+
+    def ensure(self, replicas: int | None) -> None:
+        self.ensured += 1
+
+    def write(self, key: str, value: Any) -> None:
+        self.written[key] = value
+
+    def write_many(self, values: dict[str, Any]) -> None:
+        self.written.update(values)
+
+
+@pytest.fixture
+def topics() -> list[Memory]:
+    return [Memory(name) for name in NAMES]
+
+
+@pytest.fixture
+def state(topics: list[Memory]) -> LinkState:
+    link = LinkConfig(name="l", source="a", target="b")
+    made = LinkState(link, ClusterConfig(bootstrap=("127.0.0.1:1",)))
+    made._state, made._control, made._progress = topics  # type: ignore[assignment]  # stand-ins
+    return made
+
+
+def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Mock]:
+    def describe(names: list[TopicName]) -> dict[TopicName, Any]:
+        return {
+            name: SimpleNamespace(
+                error=BrokerError("no", kafka_code=errors[name]) if name in errors else None
+            )
+            for name in names
+        }
+
+    events = Mock()
+    lanes = Mock()
+    turn = Turn(
+        link=Mock(),
+        source=Mock(),
+        target=SimpleNamespace(describe_topics=describe),  # type: ignore[arg-type]  # stand-in
+        state=state,
+        lanes=lanes,
+        lane_count=Mock(),
+        events=events,
+        claimed=dict,
+    )
+    return turn, events, lanes
+
+
+KNOWN = Known(
+    {}, {TopicName("t"): Starts(None, {PartitionId(0): Offset(5)})}, producer_id=ProducerId(9)
+)
+
+
+def test_nothing_is_written_while_all_are_there(state: LinkState, topics: list[Memory]) -> None:
+    turn, events, lanes = turn_with(state, {})
+    turn._keep_state(KNOWN)
+    assert [topic.written for topic in topics] == [{}, {}, {}]
+    events.warn.assert_not_called()
+    lanes.tell.assert_not_called()
+
+
+def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
+    state: LinkState, topics: list[Memory]
+) -> None:
+    turn, _, lanes = turn_with(state, dict.fromkeys(NAMES, 29))
+    turn._keep_state(KNOWN)
+    assert [topic.ensured for topic in topics] == [0, 0, 0]
+    lanes.tell.assert_not_called()
+
+
+@pytest.mark.parametrize("gone", NAMES)
+def test_a_gone_topic_is_made_and_written_anew_and_told(
+    state: LinkState, topics: list[Memory], gone: str
+) -> None:
+    turn, events, lanes = turn_with(state, {gone: 3})
+    turn._keep_state(KNOWN)
+    assert [topic.ensured for topic in topics] == [1, 1, 1]
+    assert topics[0].written == {
+        "producer": {"producer_id": 9},
+        "start/t": {"target_id": None, "starts": {"0": 5}},
+    }
+    lanes.tell.assert_called_once_with()  # which lanes are wanted
+    assert gone in events.warn.call_args.args[0]
