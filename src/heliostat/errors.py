@@ -13,6 +13,7 @@
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
       PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
+      LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
       SandboxError           the local brokers could not be run
 
@@ -171,6 +172,13 @@ class BatchError(HeliostatError):
     code = "BATCH_MALFORMED"
 
 
+class LinkTakenOver(HeliostatError):
+    """Another instance owns the link now (I10): this one sends nothing more."""
+
+    code = "LINK_TAKEN_OVER"
+    hint = "the other instance goes on; start this one again as a standby if you want one"
+
+
 class SparkUnavailable(HeliostatError):
     """Spark has no executor for us: none was started, or all are gone."""
 
@@ -216,6 +224,11 @@ class BrokerError(HeliostatError):
         """What we know of this error."""
         return kafka_error(self.kafka_code)
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a newer writer of the same transactional id has begun."""
+        return self.kafka_code in _FENCED
+
     @override
     def __reduce__(self) -> tuple[Any, ...]:
         """As the root's, with the number of the error kept."""
@@ -226,6 +239,10 @@ def _rebuild_broker_error(
     text: str, kafka_code: int, hint: str, context: dict[str, object]
 ) -> BrokerError:
     return BrokerError(text, kafka_code=kafka_code, hint=hint, **context)
+
+
+_FENCED = frozenset({47, 49, 90})
+"""INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING (its id was forgotten), PRODUCER_FENCED."""
 
 
 class Append(Enum):

@@ -9,7 +9,8 @@ I6  A source record that was not copied and never will be is a gap, never passed
 I7  A partition's trouble stops that partition only.
 I8  A record whose schema is not readable at the target yet is not visible there yet.
 I9  A published group offset never points past what has landed and never moves a live group.
-I10 One owner: a round sends nothing after its deadline; a successor waits that deadline out.
+I10 One owner: a round sends nothing after its deadline; a successor waits that deadline out, fences
+    its predecessor, and lanes listen to none but the newest owner they know.
 
 I3, I8 and I9 concern offset maps, schemas and groups, which the product does not copy yet.
 """
@@ -43,3 +44,17 @@ def batch_continues(expected_offset: int, base_offset: int) -> bool:
 def may_send(now_s: float, deadline_s: float) -> bool:
     """I10: looked at before every send; both from the same monotonic clock."""
     return now_s < deadline_s
+
+
+GENERATIONS_PER_CLAIM = 1_000_000_000
+"""Generations of lanes that one owner may announce: one a second for 30 years."""
+
+
+def first_generation(claim: int) -> int:
+    """Generations of the link's owner number `claim` lie above it, and above all earlier ones'."""
+    return claim * GENERATIONS_PER_CLAIM
+
+
+def is_from_current_owner(announced_claim: int, generation: int) -> bool:
+    """I10: whether a lane of `generation` listens to what owner `announced_claim` announces."""
+    return announced_claim >= generation // GENERATIONS_PER_CLAIM

@@ -73,7 +73,7 @@ def run_command(
     clock = SystemClock()
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr)
-    running = Running(config, links, events, clock)
+    running = Running(config, links, events, clock, stop.is_set)
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
     try:

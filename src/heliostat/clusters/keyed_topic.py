@@ -185,6 +185,7 @@ class KeyedTopic:
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,
                 auto_offset_reset="earliest",
+                isolation_level="read_committed",  # what `FencedWriter` left open is no state
             )
             if not consumer.partitions_for_topic(self.topic):
                 consumer.close()

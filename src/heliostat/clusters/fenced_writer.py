@@ -1,0 +1,236 @@
+"""Writes that an older writer of the same name can no longer make: transactions of one record.
+
+Kafka's transaction coordinator counts an epoch for every transactional id and refuses all but the
+newest (KIP-98). kafka-python's own transactional producer would serve, but where its epoch is stale
+it asks for a new one by itself (KIP-360), and so fences the writer that fenced it: here a stale
+writer must learn of it. So these are our own few requests, none of them sent again on a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from heliostat.access import Reachable, access_of
+from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.names import Offset, TopicName
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""A writer that stops in mid transaction holds committed readers up for so long, and until the
+coordinator's next look (`transaction.abort.timed.out.transaction.cleanup.interval.ms`, 10 s)."""
+CONNECT_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_MS = 10_000
+SETTLES_WITHIN_S = 20.0
+"""A coordinator that moves or loads, or another's transaction that ends, is waited for so long."""
+PAUSE_S = 0.05
+_MOVED = frozenset({5, 6, 14, 15, 16})
+"""The leader or the coordinator is elsewhere or not ready; the request was not carried out."""
+_BUSY = frozenset({3, 51})
+"""UNKNOWN_TOPIC_OR_PARTITION of a topic just made; CONCURRENT_TRANSACTIONS: markers under way."""
+_TRANSACTION = 1
+"""FindCoordinator's key type."""
+_BATCH_BYTES_MAX = 1024 * 1024
+
+
+class FencedWriter:
+    """Writes JSON objects into partition 0 of a topic, each in a transaction of its own.
+
+    Not safe to share between threads. Every method raises `ConnectionLost` when no broker answers
+    and `BrokerError` when one refuses, one that `is_fenced` when a newer writer has begun. After
+    any error call `fence` again before the next write; what an interrupted write left open is
+    aborted by it.
+
+    Parameters
+    ----------
+    cluster
+        How it is reached.
+    topic
+        Where to write.
+    transactional_id
+        The name that all writers share.
+    """
+
+    def __init__(
+        self,
+        cluster: Reachable,
+        topic: TopicName,
+        transactional_id: str,
+        client_id: str = "heliostat-owner",
+    ) -> None:
+        self._access = access_of(cluster)
+        self._topic = topic
+        self._id = transactional_id
+        self._client_id = client_id
+        self._caller: Caller | None = None
+        self._coordinator: int | None = None
+        self._leader: int | None = None
+        self._producer: tuple[int, int] | None = None
+        self._sequence = 0
+
+    def close(self) -> None:
+        """Close connections; what `write` returned from is durable."""
+        if self._caller is not None:
+            self._caller.close()
+        self._caller = self._producer = None
+
+    def fence(self) -> None:
+        """Become the newest writer: when it returns, no older one can write any more."""
+        self._producer = None
+        self._coordinator = self._leader = None
+        answer = self._coordinated(
+            lambda: InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=4,  # 2.7: tells a fenced producer from one whose epoch is merely old
+            ),
+            lambda found: found.error_code,
+            "become the newest writer",
+        )
+        self._producer = (answer.producer_id, answer.producer_epoch)
+        self._sequence = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `fence` was called and nothing failed since."""
+        return self._producer is not None
+
+    def write(self, key: str, value: Mapping[str, Any]) -> Offset:
+        """Write one record; durable, and seen by committed readers soon after it returns."""
+        assert self._producer is not None, "fence first"
+        producer, epoch = self._producer
+        self._producer = None  # until all of it went well
+        self._add_partition(producer, epoch)
+        offset = self._produce(producer, epoch, key, value)
+        self._coordinated(
+            lambda: EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=producer,
+                producer_epoch=epoch,
+                committed=True,
+                max_version=4,  # from 5 on the epoch counts on with each transaction (KIP-890)
+            ),
+            lambda found: found.error_code,
+            "commit",
+        )
+        self._producer = (producer, epoch)
+        self._sequence += 1
+        return offset
+
+    def _add_partition(self, producer: int, epoch: int) -> None:
+        kind = AddPartitionsToTxnRequest
+        self._coordinated(
+            lambda: kind(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=producer,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=[
+                    kind.AddPartitionsToTxnTopic(name=self._topic, partitions=[0])
+                ],
+                max_version=3,  # later ones are for brokers
+            ),
+            lambda found: (
+                found.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            ),
+            "begin a transaction",
+        )
+
+    def _produce(self, producer: int, epoch: int, key: str, value: Mapping[str, Any]) -> Offset:
+        builder = DefaultRecordBatchBuilder(
+            2, 0, True, producer, epoch, self._sequence, _BATCH_BYTES_MAX
+        )
+        now_ms = time.time_ns() // 1_000_000
+        encoded = json.dumps(value, sort_keys=True).encode()
+        builder.append(0, now_ms, key.encode(), encoded, [])
+        batch = bytes(builder.build())
+        kind = ProduceRequest.TopicProduceData
+
+        def request() -> ProduceRequest:
+            return ProduceRequest(
+                transactional_id=self._id,
+                acks=-1,
+                timeout_ms=REQUEST_TIMEOUT_MS,
+                topic_data=[
+                    kind(
+                        name=self._topic,
+                        partition_data=[kind.PartitionProduceData(index=0, records=batch)],
+                    )
+                ],
+                max_version=11,  # from 12 on it would begin transactions by itself (KIP-890)
+            )
+
+        answer = self._settled(
+            lambda: self._call().send(request(), self._leader_of_topic()),
+            lambda found: found.responses[0].partition_responses[0].error_code,
+            "write",
+        )
+        return Offset(answer.responses[0].partition_responses[0].base_offset)
+
+    def _coordinated(
+        self, request: Callable[[], Any], code_of: Callable[[Any], int], what: str
+    ) -> Any:
+        return self._settled(
+            lambda: self._call().send(request(), self._find_coordinator()), code_of, what
+        )
+
+    def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
+        """Ask until what passes by itself has passed; only where nothing was carried out."""
+        deadline_s = time.monotonic() + SETTLES_WITHIN_S
+        while True:
+            answer = send()
+            code = code_of(answer)
+            if code == 0:
+                return answer
+            passes = code in _MOVED or code in _BUSY
+            if not passes or time.monotonic() > deadline_s:
+                error = error_of(code, f"{what} as {self._id} in {self._topic}")
+                assert error is not None
+                raise error
+            if code in _MOVED:
+                self._coordinator = self._leader = None
+            time.sleep(PAUSE_S)
+
+    def _find_coordinator(self) -> int:
+        if self._coordinator is None:
+            answer = self._settled(
+                lambda: self._call().send(
+                    FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION, max_version=3)
+                ),
+                lambda found: found.error_code,
+                "find the coordinator",
+            )
+            self._coordinator = answer.node_id
+        assert self._coordinator is not None
+        return self._coordinator
+
+    def _leader_of_topic(self) -> int:
+        if self._leader is None:
+            topic = self._call().metadata([self._topic]).topics[0]
+            error = error_of(topic.error_code, f"find {self._topic}")
+            if error is not None:
+                raise error
+            self._leader = topic.partitions[0].leader_id
+        assert self._leader is not None
+        return self._leader
+
+    def _call(self) -> Caller:
+        if self._caller is None:
+            self._caller = Caller(
+                self._access,
+                self._client_id,
+                connect_timeout_s=CONNECT_TIMEOUT_S,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+            )
+        return self._caller
