@@ -216,11 +216,14 @@ def helper(script: str, words: Sequence[str], folder: Path) -> Iterator[subproce
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
             try:
                 process.wait(PROCESS_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-            process.communicate()
+                process.wait()
 
 
 def log_of(script: str, folder: Path) -> str:

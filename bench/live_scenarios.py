@@ -63,7 +63,7 @@ class Live:
     storage: Storage = Storage.DISK
     heap_mb: int = 1024
     backlog_records: int = 0
-    start_deadline_s: float = 120.0
+    start_deadline_s: float = 180.0
     small: bool = False
 
     def shape(self) -> dict[str, object]:

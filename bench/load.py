@@ -147,7 +147,8 @@ def main() -> None:
 
         signal.signal(signal.SIGTERM, stop)
         print("ready", flush=True)
-        sys.stdin.readline()
+        if not sys.stdin.readline():  # nobody wants it any more
+            return
         sender.run(given.rate, given.seconds, given.first_number)
     with given.rows.open("wb") as file:
         sender.rows.tofile(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import socket
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -176,3 +177,19 @@ def test_small_live_comparison_reports_every_case_and_ratio(
         ratio = f"{name}_vs_default{suffix}"
         assert found["ratios"][ratio] > 0
         assert ratio in output
+
+
+def test_a_load_that_is_not_wanted_any_more_ends_without_having_sent(
+    bench: Any, tmp_path: Path
+) -> None:
+    stamped, live = bench("stamped"), bench("live")
+    stamped.write_streams(tmp_path / "streams.json", [stamped.Stream("t", 1, 1.0, 100)])
+    with socket.create_server(("127.0.0.1", 0)) as broker:  # takes connections, never answers
+        words = ["--bootstrap", f"127.0.0.1:{broker.getsockname()[1]}", "--rate", "10"]
+        words += ["--streams", str(tmp_path / "streams.json"), "--seconds", "600"]
+        words += ["--rows", str(tmp_path / "rows")]
+
+        with live.helper(live.LOAD, words, tmp_path) as process:
+            assert process.poll() is None
+        assert process.returncode == 0
+        assert not (tmp_path / "rows").exists()
