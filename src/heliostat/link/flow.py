@@ -15,24 +15,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.lanes import pack
 from heliostat.link.state import LinkState, Starts
-from heliostat.names import LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import (
+    LaneId,
+    LinkName,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+)
 from heliostat.ops.events import Events
 from heliostat.records.lane import PartitionSpec
 from heliostat.topics.apply import ApplyReport, apply_plan
-from heliostat.topics.naming import naming_of
-from heliostat.topics.observe import observe_source, observe_target
+from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
+from heliostat.topics.producer_age import Ends, old_backlog_note, producer_expiration_ms
 from heliostat.topics.topic_plan import Mirror
 from heliostat.topics.values import MirrorRecord
 
 Load = Mapping[TopicPartition, float]
 """Observed bytes a second by source partition."""
+TOLD_MAX = 20
+"""Topics told of one by one in a turn; thousands may have the same trouble."""
+REPORTED_MAX = 100
+"""Topics named in the driver's report: a record of some 30 kB at most."""
 Claims = Callable[[], Mapping[TopicName, LinkName]]
 
 
@@ -44,6 +57,21 @@ class Known:
     starts: dict[TopicName, Starts]
     packing: dict[LaneId, tuple[TopicPartition, ...]] = field(default_factory=dict)
     refused: dict[TopicName, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What the last plan remarked: mirrors whose source is gone, fewer replicas than wanted."""
+    producer_id: ProducerId | None = None
+    old_backlog: str | None = ""
+    """What is remarked of records that brokers check no duplicates of; empty: not looked yet."""
+
+    def told(self) -> dict[str, object]:
+        """What the driver's report says of topics; it is written each second, so not of all."""
+        refused = sorted(self.refused.items())
+        notes = list(self.notes[:REPORTED_MAX])
+        if refused[REPORTED_MAX:]:
+            notes.insert(0, f"{len(refused) - REPORTED_MAX} more topics are refused")
+        if self.notes[REPORTED_MAX:]:
+            notes.append(f"and {len(self.notes) - REPORTED_MAX} more remarks")
+        return {"refused": dict(refused[:REPORTED_MAX]), "notes": notes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +113,30 @@ class Turn:
         ConnectionLost, BrokerError
             A cluster does not answer or refuses; the next turn begins afresh, lanes go on.
         """
-        source = observe_source(self.source, self.link)
-        naming = naming_of(self.link)
-        names = {naming.target_name(name) for name in source.topics}
-        names.update(record.target for record in known.mirrors.values())
-        target = observe_target(self.target, self.link, names)
+        self._keep_state(known)
+        source, target = observe(self.source, self.target, self.link, known.mirrors)
         plan = plan_topics(self.link, source, target, known.mirrors, self.claimed())
-        applied = apply_plan(plan, self.target)
+        applied = apply_plan(plan, self.target, tell=self.events.info)
         self._remember(known, applied)
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.reason for name, item in plan.refuse.items()})
+        self._remark(known, plan.notes + self._old_backlog(known, applied, target.ends))
         specs = _specs(applied.mirrors, starts)
-        known.packing = pack(sorted(specs), load, self.lane_count(), known.packing)
+        partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
+        known.packing = pack(partitions, load, self.lane_count(), known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
+
+    def _keep_state(self, known: Known) -> None:
+        """Write the state anew where somebody deleted it: this driver knows all that was in it."""
+        missing = self.state.missing(self.target)
+        if missing:
+            self.state.restore(known.producer_id, known.mirrors, known.starts)
+            self.lanes.tell()
+            self.events.warn(
+                f"{', '.join(missing)} was gone at the target and is made anew from what this "
+                "driver knows; see who deletes state topics"
+            )
 
     def _remember(self, known: Known, applied: ApplyReport) -> None:
         if applied.remember:
@@ -153,10 +191,33 @@ class Turn:
                 shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
                 self.events.info(f"{word} {len(names)} topic(s) at the target: {shown}")
         problems = {**refused, **{name: str(error) for name, error in applied.failed.items()}}
-        for name, reason in problems.items():
-            if known.refused.get(name) != reason:
-                self.events.warn(f"{name}: {reason}")
+        new = [name for name, reason in problems.items() if known.refused.get(name) != reason]
+        for name in new[:TOLD_MAX]:
+            self.events.warn(f"{name}: {problems[name]}")
+        if new[TOLD_MAX:]:
+            self.events.warn(f"and {len(new) - TOLD_MAX} more topics: see `heliostat plan`")
         known.refused = problems
+
+    def _old_backlog(self, known: Known, applied: ApplyReport, ends: Ends) -> tuple[str, ...]:
+        """Looked for in the first turn, and from then on only whether it still holds."""
+        if known.old_backlog is not None:
+            found = old_backlog_note(
+                applied.mirrors,
+                ends,
+                self.source,
+                producer_expiration_ms(self.target),
+                SystemClock().wall_ms(),
+            )
+            known.old_backlog = found and (known.old_backlog or found)
+        return () if known.old_backlog is None else (known.old_backlog,)
+
+    def _remark(self, known: Known, notes: tuple[str, ...]) -> None:
+        new = sorted(set(notes) - set(known.notes))
+        for note in new[:TOLD_MAX]:
+            self.events.info(note)
+        if new[TOLD_MAX:]:
+            self.events.info(f"and {len(new) - TOLD_MAX} more remarks: see `heliostat plan`")
+        known.notes = notes
 
 
 def _start_row(known: Known, mirror: Mirror) -> Starts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
@@ -15,8 +15,9 @@ from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import LinkStatus, StatusReader
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.topics.naming import naming_of, shared_targets
-from heliostat.topics.observe import observe_source, observe_target
+from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
+from heliostat.topics.producer_age import old_backlog_note, producer_expiration_ms
 from heliostat.topics.select import compile_selection
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -85,13 +86,18 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         ClusterAdmin(config.clusters[link.target].access()) as target_admin,
     ):
         check_distinct_clusters(link, source_admin.cluster_id(), target_admin.cluster_id())
-        source = observe_source(source_admin, link)
-        naming = naming_of(link)
-        names = [naming.target_name(name) for name in source.topics]
-        target = observe_target(target_admin, link, names)
-    with closing(LinkState(link, config.clusters[link.target])) as state:
-        known = state.read().mirrors
-    return plan_topics(link, source, target, known, claimed_by_others(config, link))
+        with closing(LinkState(link, config.clusters[link.target])) as state:
+            known = state.read().mirrors
+        source, target = observe(source_admin, target_admin, link, known)
+        plan = plan_topics(link, source, target, known, claimed_by_others(config, link))
+        note = old_backlog_note(
+            plan.mirrors,
+            target.ends,
+            source_admin,
+            producer_expiration_ms(target_admin),
+            SystemClock().wall_ms(),
+        )
+    return plan if note is None else replace(plan, notes=(*plan.notes, note))
 
 
 def claimed_by_others(config: Config, link: LinkConfig) -> dict[TopicName, LinkName]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock, SystemClock
@@ -37,8 +37,18 @@ class ApplyReport:
     remember: tuple[MirrorRecord, ...]
 
 
-def apply_plan(plan: TopicPlan, target: ClusterAdmin, clock: Clock | None = None) -> ApplyReport:
+def apply_plan(
+    plan: TopicPlan,
+    target: ClusterAdmin,
+    clock: Clock | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> ApplyReport:
     """Create, grow and configure; every answer is awaited and looked at.
+
+    Parameters
+    ----------
+    tell
+        Hears how far it is, where that takes more than one request.
 
     Raises
     ------
@@ -47,7 +57,7 @@ def apply_plan(plan: TopicPlan, target: ClusterAdmin, clock: Clock | None = None
     """
     failed: dict[TopicName, BrokerError] = {}
     unusable: set[TopicName] = set()
-    created = _create(plan, target, failed)
+    created = _create(plan, target, failed, tell)
     grown = _grow(plan, target, failed)
     unusable.update(failed)
     clock = clock or SystemClock()
@@ -75,10 +85,15 @@ def _identified(mirror: Mirror, ids: Mapping[TopicName, TopicId | None]) -> Mirr
 
 
 def _create(
-    plan: TopicPlan, target: ClusterAdmin, failed: dict[TopicName, BrokerError]
+    plan: TopicPlan,
+    target: ClusterAdmin,
+    failed: dict[TopicName, BrokerError],
+    tell: Callable[[str], None],
 ) -> list[TopicName]:
     done: list[TopicName] = []
     for first in range(0, len(plan.create), TOPICS_PER_REQUEST):
+        if first:
+            tell(f"{first} of {len(plan.create)} topics created at the target")
         batch = plan.create[first : first + TOPICS_PER_REQUEST]
         answers = target.create_topics(
             NewTopic(t.target, t.partitions, t.replication_factor, t.configs) for t in batch

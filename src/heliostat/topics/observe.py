@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.topics.naming import naming_of
 from heliostat.topics.select import compile_selection
-from heliostat.topics.values import SourceTopic, SourceTopics, TargetTopic, TargetTopics
+from heliostat.topics.values import (
+    MirrorRecord,
+    SourceTopic,
+    SourceTopics,
+    TargetTopic,
+    TargetTopics,
+)
 
 UNKNOWN_TOPIC = 3
+
+
+def observe(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    link: LinkConfig,
+    mirrors: Mapping[TopicName, MirrorRecord],
+) -> tuple[SourceTopics, TargetTopics]:
+    """What both clusters have of a link's topics, and of mirrors it remembers.
+
+    Raises
+    ------
+    ConnectionLost
+        One of them does not answer.
+    """
+    seen = observe_source(source, link)
+    naming = naming_of(link)
+    names = {naming.target_name(name) for name in seen.topics}
+    names.update(record.target for record in mirrors.values())
+    ours = {record.target: record.target_id for record in mirrors.values()}
+    return seen, observe_target(target, link, names, ours)
 
 
 def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
@@ -47,9 +75,18 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
 
 
 def observe_target(
-    admin: ClusterAdmin, link: LinkConfig, names: Iterable[TopicName]
+    admin: ClusterAdmin,
+    link: LinkConfig,
+    names: Iterable[TopicName],
+    ours: Mapping[TopicName, TopicId | None] | None = None,
 ) -> TargetTopics:
     """Those of the named topics that the target has, with what preflight needs to know.
+
+    Parameters
+    ----------
+    ours
+        Ids of topics known to be mirrors of this link: where one is still there, nobody needs to
+        know whether it was written to, and its log ends are not asked for.
 
     Raises
     ------
@@ -66,7 +103,8 @@ def observe_target(
         if info.error is not None and info.error.kafka_code != UNKNOWN_TOPIC
     }
     configs = admin.describe_configs(present)
-    ends = _ends(admin, present.values())
+    mine = {name: topic_id for name, topic_id in (ours or {}).items() if topic_id is not None}
+    ends = _ends(admin, [info for info in present.values() if mine.get(info.name) != info.topic_id])
     topics: dict[TopicName, TargetTopic] = {}
     for name, info in sorted(present.items()):
         settings = configs[name]
@@ -79,7 +117,7 @@ def observe_target(
             partitions=len(info.partitions),
             replication_factor=info.replication_factor,
             configs=settings,
-            ends=ends[name],
+            ends=ends.get(name, {}),
         )
     inherited = admin.inherited_configs()
     return TargetTopics(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from heliostat.config import LinkConfig, StartAt
@@ -56,6 +56,7 @@ def plan_topics(
     naming = naming_of(link)
     clashes = collisions(naming, source.topics)
     draft = _Draft(link, source, target)
+    wanted_of = _shared_wishes(link, target.inherited)
     for name, error in source.unreadable.items():
         draft.refuse[name] = Refusal("unreadable", f"the source: {error.text}", error.hint)
     for name in sorted(source.topics):
@@ -63,7 +64,7 @@ def plan_topics(
         remembered = known.get(name)
         record = record_in_force(remembered, target, wanted_name)
         there = target.topics.get(wanted_name)
-        wanted = wanted_configs(link.topics, topic, there, target.inherited)
+        wanted = wanted_of(topic, there)
         case = Case(
             link=link,
             source=source,
@@ -89,6 +90,26 @@ def plan_topics(
         if name not in source.topics and name not in source.unreadable:
             draft.note_gone(name, record)
     return draft.plan()
+
+
+def _shared_wishes(
+    link: LinkConfig, inherited: Mapping[str, str | None]
+) -> Callable[[SourceTopic, TargetTopic | None], WantedConfigs]:
+    """`wanted_configs`, worked out once for topics that share their settings.
+
+    Thousands of topics have a handful of different settings, and each look through them costs.
+    """
+    known: dict[tuple[int, int], WantedConfigs] = {}
+
+    def wanted_of(topic: SourceTopic, there: TargetTopic | None) -> WantedConfigs:
+        # Ids stay those of these mappings: the topics, which hold them, outlive the plan.
+        key = id(topic.configs), 0 if there is None else id(there.configs)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = wanted_configs(link.topics, topic, there, inherited)
+        return found
+
+    return wanted_of
 
 
 class _Draft:

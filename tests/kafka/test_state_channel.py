@@ -1,0 +1,178 @@
+"""A lane's line to its state topics on a real broker: announcements, reports, endings."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+from support.clusters import ClusterPair, fresh_name, until
+
+from heliostat.access import ClusterAccess
+from heliostat.clock import SystemClock
+from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.link.status import StatusReader
+from heliostat.names import LaneId, LinkName, PartitionId, ProducerId, TopicName, TopicPartition
+from heliostat.records.lane import (
+    CopySettings,
+    LaneSpec,
+    PartitionReport,
+    PartitionSpec,
+    PartitionState,
+    RoundReport,
+)
+from heliostat.records.state_channel import CLOSE_S, CONTROL_KEY, CONTROL_WAIT_MS, StateChannel
+
+pytestmark = pytest.mark.kafka
+PARTITIONS = 2_500
+HEARD_WITHIN_MS = 250
+"""Without waiting at the broker it would be half a `CONTROL_WAIT_MS` on average."""
+CLOCK = SystemClock()
+
+
+@dataclass
+class Line:
+    """A channel with its topics."""
+
+    spec: LaneSpec
+    control: KeyedTopic
+    progress: RecentRecords
+
+    def open(self) -> StateChannel:
+        dial = DialSettings(client_id="lane-under-test")
+        cluster = WireCluster(self.spec.target_access, dial)
+        return StateChannel(self.spec, cluster, CLOCK.monotonic_s, CLOCK.wall_ms)
+
+    def announce(self, generation: int, **more: object) -> None:
+        self.control.write(CONTROL_KEY, {"lanes": {"0": generation}, **more})
+
+
+@pytest.fixture
+def line(cluster_pair: ClusterPair) -> Iterator[Line]:
+    addresses = cluster_pair.target.bootstrap.split(",")
+    access = ClusterAccess(tuple(addresses))
+    name = fresh_name("channel")
+    source = [TopicPartition(TopicName("t"), PartitionId(n)) for n in range(PARTITIONS)]
+    spec = LaneSpec(
+        link=LinkName("l"),
+        lane=LaneId(0),
+        generation=4,
+        round_number=1,
+        round_s=20,
+        expires_at_ms=0,
+        begin_at_ms=0,
+        waits_for=(),
+        source_access=access,
+        target_access=access,
+        producer_id=ProducerId(1),
+        partitions=tuple(
+            PartitionSpec(each, each, None, None, 0, 1 << 20, needs_keys=False) for each in source
+        ),
+        control_topic=f"{name}.control",
+        progress_topic=f"{name}.progress",
+        settings=CopySettings(),
+    )
+    control = KeyedTopic(access, spec.control_topic)
+    progress = RecentRecords(access, spec.progress_topic)
+    with control, closing(progress):
+        control.ensure()
+        progress.ensure()
+        yield Line(spec, control, progress)
+
+
+def report(spec: LaneSpec, position: int, ended_by: str = "") -> RoundReport:
+    rows = [
+        PartitionReport(
+            each.source, each.target, PartitionState.COPYING, position, position, 1, 1, 1, 1, 1
+        )
+        for each in spec.partitions
+    ]
+    return RoundReport(spec.lane, spec.generation, spec.round_number, 1, 1, ended_by, rows)
+
+
+def test_an_announcement_is_heard_at_once_and_names_when_to_switch(line: Line) -> None:
+    """Given old announcements / then none of them ends the round, and a new one is heard at once"""
+    line.announce(3)
+    line.announce(4, running=["0/4/1"])
+    channel = line.open()
+    try:
+        until(lambda: channel.running() is not None, "the first announcement")
+        assert channel.running() == {"0/4/1"}
+        assert not channel.is_superseded()
+        delays_ms = []
+        for number in range(5):
+            line.announce(4, running=[f"0/4/{number + 10}"])
+            written_s = time.monotonic()
+            until(lambda n=number: channel.running() == {f"0/4/{n + 10}"}, "the announcement")
+            delays_ms.append((time.monotonic() - written_s) * 1000)
+        assert min(delays_ms) < HEARD_WITHIN_MS, delays_ms
+        switch_at_ms = CLOCK.wall_ms() + 700
+        line.announce(5, switch_at_ms=switch_at_ms)
+        until(lambda: channel.switch_at_ms == switch_at_ms, "the time to switch")
+        if CLOCK.wall_ms() < switch_at_ms:
+            assert not channel.is_superseded() or CLOCK.wall_ms() >= switch_at_ms
+        until(channel.is_superseded, "the end of the round")
+        assert CLOCK.wall_ms() >= switch_at_ms
+    finally:
+        channel.close()
+
+
+def test_the_last_report_is_written_before_close_returns_and_close_is_quick(line: Line) -> None:
+    """Given a fetch that waits at the broker / when closed / then at once, and all is written."""
+    line.announce(4)
+    channel = line.open()
+    until(lambda: channel.running() is not None, "the first announcement")
+    began_s = time.monotonic()
+    channel.publish(report(line.spec, 10))
+    channel.publish(report(line.spec, 20, "deadline"))
+    handed_over_s = time.monotonic() - began_s
+    channel.close()
+    assert time.monotonic() - began_s < CLOSE_S
+    assert handed_over_s < 1.0
+    assert not [each for each in threading.enumerate() if each.name == "lane-0 state"]
+    reader = StatusReader(LinkName("l"), line.progress)
+    reader.begin()
+    status = reader.board.status(CLOCK.wall_ms())
+    assert status.partitions == PARTITIONS
+    assert reader.board.is_complete()
+    assert [lane["partitions"] for lane in status.lanes] == [PARTITIONS]
+
+
+def test_reports_of_an_idle_lane_are_small(line: Line) -> None:
+    """Given 2,500 partitions in which nothing happens / then a report names few of them."""
+    channel = line.open()
+    try:
+        line.progress.seek(0)
+        heard: list[dict[str, object]] = []
+
+        def rows() -> list[int]:
+            heard.extend(record.value for record in line.progress.poll(0.1))
+            return [sum(len(topic[2]) for topic in value["topics"]) for value in heard]
+
+        for count in range(1, 4):
+            channel.publish(report(line.spec, 10))
+            until(lambda n=count: len([s for s in rows() if s < 1000]) >= n, "the report")
+        assert sum(rows()) < PARTITIONS * 1.5
+        assert max(len(json.dumps(value)) for value in heard[-2:]) < 60_000
+    finally:
+        channel.close()
+
+
+def test_a_stop_ends_the_round_at_once(line: Line) -> None:
+    """Given a time to switch that is far / when all lanes are stopped / then superseded."""
+    channel = line.open()
+    try:
+        line.announce(5, switch_at_ms=CLOCK.wall_ms() + 3_600_000)
+        until(lambda: channel.switch_at_ms is not None, "the announcement")
+        assert not channel.is_superseded()
+        line.control.write(CONTROL_KEY, {"lanes": {}})
+        until(channel.is_superseded, "the stop", timeout_s=CONTROL_WAIT_MS / 1000 + 10)
+    finally:
+        channel.close()

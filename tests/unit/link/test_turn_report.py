@@ -1,0 +1,33 @@
+"""What a driver tells of thousands of topics in trouble stays small."""
+
+from __future__ import annotations
+
+import json
+
+from heliostat.link.flow import REPORTED_MAX, Known
+from heliostat.names import TopicName
+
+TOPICS = 3_000
+
+
+def test_a_report_names_some_topics_and_counts_the_others() -> None:
+    """Given 3,000 refused topics and as many notes / when told / then a few and the numbers."""
+    known = Known({}, {})
+    known.refused = {TopicName(f"topic-{number:05d}"): "why " * 20 for number in range(TOPICS)}
+    known.notes = tuple(f"note {number}" for number in range(TOPICS))
+    told = known.told()
+    assert len(json.dumps(told)) < 40_000
+    refused, notes = told["refused"], told["notes"]
+    assert isinstance(refused, dict)
+    assert isinstance(notes, list)
+    assert len(refused) == REPORTED_MAX
+    assert notes[0] == f"{TOPICS - REPORTED_MAX} more topics are refused"
+    assert notes[-1] == f"and {TOPICS - REPORTED_MAX} more remarks"
+
+
+def test_few_are_told_in_full() -> None:
+    """Given one refused topic and one note / when told / then as they are."""
+    known = Known({}, {})
+    known.refused = {TopicName("topic"): "why"}
+    known.notes = ("note",)
+    assert known.told() == {"refused": {"topic": "why"}, "notes": ["note"]}
