@@ -36,7 +36,7 @@ from heliostat.records.lane import PartitionSpec
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
-from heliostat.topics.producer_age import Ends, old_backlog_note, producer_expiration_ms
+from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import Mirror
 from heliostat.topics.values import MirrorRecord
 
@@ -120,7 +120,7 @@ class Turn:
         self._remember(known, applied)
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.reason for name, item in plan.refuse.items()})
-        self._remark(known, plan.notes + self._old_backlog(known, applied, target.ends))
+        self._remark(known, plan.notes + self._old_backlog(known, applied))
         specs = _specs(applied.mirrors, starts)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = pack(partitions, load, self.lane_count(), known.packing)
@@ -198,15 +198,11 @@ class Turn:
             self.events.warn(f"and {len(new) - TOLD_MAX} more topics: see `heliostat plan`")
         known.refused = problems
 
-    def _old_backlog(self, known: Known, applied: ApplyReport, ends: Ends) -> tuple[str, ...]:
+    def _old_backlog(self, known: Known, applied: ApplyReport) -> tuple[str, ...]:
         """Looked for in the first turn, and from then on only whether it still holds."""
         if known.old_backlog is not None:
             found = old_backlog_note(
-                applied.mirrors,
-                ends,
-                self.source,
-                producer_expiration_ms(self.target),
-                SystemClock().wall_ms(),
+                applied.mirrors, self.source, self.target, SystemClock().wall_ms()
             )
             known.old_backlog = found and (known.old_backlog or found)
         return () if known.old_backlog is None else (known.old_backlog,)

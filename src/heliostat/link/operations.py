@@ -17,7 +17,7 @@ from heliostat.names import Alias, LinkName, TopicName
 from heliostat.topics.naming import naming_of, shared_targets
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
-from heliostat.topics.producer_age import old_backlog_note, producer_expiration_ms
+from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.select import compile_selection
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -90,13 +90,7 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             known = state.read().mirrors
         source, target = observe(source_admin, target_admin, link, known)
         plan = plan_topics(link, source, target, known, claimed_by_others(config, link))
-        note = old_backlog_note(
-            plan.mirrors,
-            target.ends,
-            source_admin,
-            producer_expiration_ms(target_admin),
-            SystemClock().wall_ms(),
-        )
+        note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
     return plan if note is None else replace(plan, notes=(*plan.notes, note))
 
 

@@ -1,0 +1,104 @@
+"""Where the target's brokers would not notice a record sent twice, said by name; reads only.
+
+A broker forgets a producer `producer.id.expiration.ms` after the timestamps of its last records
+(class `ProducerStateManager`): of older ones it checks no sequence (I4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
+from heliostat.errors import BrokerError
+from heliostat.names import Offset, PartitionId, TopicPartition
+from heliostat.topics.topic_plan import Mirror
+
+EXPIRATION_KEY = "producer.id.expiration.ms"
+EXPIRATION_DEFAULT_MS = 86_400_000
+"""Kafka's own default."""
+NAMED_MAX = 3
+"""A note names so many partitions."""
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def producer_expiration_ms(target: ClusterAdmin) -> int:
+    """How long the target's brokers remember a producer (I4); the default where it is hidden."""
+    try:
+        entry = target.describe_broker_configs().get(EXPIRATION_KEY)
+    except BrokerError:
+        entry = None
+    value = entry.value if entry is not None else None
+    return int(value or EXPIRATION_DEFAULT_MS)
+
+
+def old_backlog_note(
+    mirrors: Iterable[Mirror], source: ClusterAdmin, target: ClusterAdmin, now_ms: int
+) -> str | None:
+    """A remark about records that are still to be copied and older than brokers remember.
+
+    Asks the leaders of both sides once, and the source's again only for partitions that are behind.
+    """
+    expiration_ms = producer_expiration_ms(target)
+    positions, starts = _positions(mirrors, target)
+    for partition, offset in _offsets(source, starts).items():
+        positions[partition] = offset
+    latest = _offsets(source, dict.fromkeys(positions, LATEST))
+    behind = [p for p, end in latest.items() if positions[p] < end]
+    young = _offsets(source, dict.fromkeys(behind, now_ms - expiration_ms))
+    old = {
+        partition: (latest[partition] if first == NO_OFFSET else first) - positions[partition]
+        for partition, first in young.items()
+    }
+    old = {partition: records for partition, records in old.items() if records > 0}
+    if not old:
+        return None
+    named = ", ".join(str(partition) for partition in sorted(old)[:NAMED_MAX])
+    more = f" and {len(old) - NAMED_MAX} more" if len(old) > NAMED_MAX else ""
+    return (
+        f"{sum(old.values())} records of {named}{more} are still to be copied and older than the "
+        f"target's {EXPIRATION_KEY}={expiration_ms} ({_readable(expiration_ms)}): the brokers' "
+        "check for duplicates does not cover them; that none is copied twice rests on the link "
+        "having one owner, and on reading the target's end before anything is sent again"
+    )
+
+
+def _positions(
+    mirrors: Iterable[Mirror], target: ClusterAdmin
+) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, int]]:
+    """Source offsets to go on from; and what to ask the source where nothing is copied yet."""
+    mirrors = tuple(mirrors)
+    ends = target.list_log_ends(
+        TopicPartition(mirror.target, PartitionId(number))
+        for mirror in mirrors
+        for number in range(mirror.partitions)
+    )
+    positions: dict[TopicPartition, Offset] = {}
+    starts: dict[TopicPartition, int] = {}
+    for mirror in mirrors:
+        for number in range(mirror.partitions):
+            partition = TopicPartition(mirror.source, PartitionId(number))
+            end = ends[TopicPartition(mirror.target, PartitionId(number))]
+            if not isinstance(end, BrokerError) and end > 0:
+                positions[partition] = end
+            elif number >= mirror.initial_partitions or mirror.start == "earliest":
+                starts[partition] = EARLIEST
+            elif mirror.start != "latest":
+                starts[partition] = int(mirror.start)
+    return positions, starts
+
+
+def _offsets(
+    source: ClusterAdmin, asked: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Offset]:
+    """What leaders answer; a partition without an answer has trouble of its own, told elsewhere."""
+    if not asked:
+        return {}
+    answers = source.list_offsets(asked)
+    return {p: a.offset for p, a in answers.items() if not isinstance(a, BrokerError)}
+
+
+def _readable(milliseconds: int) -> str:
+    for size, unit in _UNITS:
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
