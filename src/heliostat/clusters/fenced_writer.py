@@ -36,8 +36,12 @@ SETTLES_WITHIN_S = 20.0
 PAUSE_S = 0.05
 _MOVED = frozenset({5, 6, 14, 15, 16})
 """The leader or the coordinator is elsewhere or not ready; the request was not carried out."""
-_BUSY = frozenset({3, 51})
-"""UNKNOWN_TOPIC_OR_PARTITION of a topic just made; CONCURRENT_TRANSACTIONS: markers under way."""
+_BUSY = 51
+"""CONCURRENT_TRANSACTIONS: the markers of the last one are under way."""
+_UNKNOWN = 3
+"""UNKNOWN_TOPIC_OR_PARTITION: not every broker knows yet of a topic just made."""
+KNOWN_WITHIN_S = 2.0
+"""Longer, and it is not there: somebody deleted it."""
 _TRANSACTION = 1
 """FindCoordinator's key type."""
 _BATCH_BYTES_MAX = 1024 * 1024
@@ -187,14 +191,18 @@ class FencedWriter:
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Ask until what passes by itself has passed; only where nothing was carried out."""
-        deadline_s = time.monotonic() + SETTLES_WITHIN_S
+        began_s = time.monotonic()
         while True:
             answer = send()
             code = code_of(answer)
             if code == 0:
                 return answer
-            passes = code in _MOVED or code in _BUSY
-            if not passes or time.monotonic() > deadline_s:
+            passes_within_s = (
+                SETTLES_WITHIN_S
+                if code in _MOVED or code == _BUSY
+                else KNOWN_WITHIN_S * (code == _UNKNOWN)
+            )
+            if time.monotonic() >= began_s + passes_within_s:
                 error = error_of(code, f"{what} as {self._id} in {self._topic}")
                 assert error is not None
                 raise error

@@ -35,6 +35,8 @@ OLDER_VERSION_LASTS_MS = 60_000
 """A record without a duration: rounds of the versions that wrote such did not last longer."""
 RIVALS_PAUSE_S = 1.0
 """Two that fenced each other look again after different pauses, up to this."""
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
 ANNOUNCE_TRIES = 4
 """Each begins with the newest epoch; more than one fails only beside a rival or a sick broker."""
 
@@ -266,11 +268,17 @@ class Ownership:
         """Go on only as the owner: renews first where the last announcement is over.
 
         Costs nothing otherwise; a process that was stopped for long learns here that it has a
-        successor. Raises as `announce`.
+        successor. Where the record's topic was deleted, whoever asks goes on and makes it anew.
+        Raises as `announce`.
         """
         with self._lock:
-            if not self._is_ours or self._clock.monotonic_s() >= self._until_s:
+            if self._is_ours and self._clock.monotonic_s() < self._until_s:
+                return
+            try:
                 self._renew(lasts_s)
+            except BrokerError as error:
+                if error.kafka_code != UNKNOWN_TOPIC:
+                    raise
 
     def resign(self) -> None:
         """Let a successor begin at once; only if the link is still ours. Raises as `announce`."""

@@ -9,11 +9,11 @@ import pytest
 
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.invariants import first_generation, is_from_current_owner
-from heliostat.link.ownership import CLAIM_LASTS_MS, TELL_EVERY_S, Owner, Ownership
+from heliostat.link.ownership import CLAIM_LASTS_MS, TELL_EVERY_S, UNKNOWN_TOPIC, Owner, Ownership
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 
-FENCED, UNAVAILABLE = 90, 15
+FENCED = 90
 
 
 class Hands:
@@ -43,6 +43,7 @@ class Topic:
         self.epoch = 0
         self.writes = 0
         self.is_away = False
+        self.refuses_with = 0
 
 
 class Store:
@@ -74,6 +75,8 @@ class Store:
         self._ask()
         if epoch != self.topic.epoch:
             raise BrokerError("fenced", kafka_code=FENCED)
+        if self.topic.refuses_with:
+            raise BrokerError("refused", kafka_code=self.topic.refuses_with)
         self.epoch = epoch
         self.topic.owner = owner
         self.topic.writes += 1
@@ -265,6 +268,17 @@ def test_an_owner_whose_record_was_deleted_writes_it_anew() -> None:
     topic.owner = None
     first.ownership.keep(6.0)
     assert topic.owner is not None
+
+
+def test_a_deleted_topic_does_not_keep_its_owner_from_making_it_anew() -> None:
+    """Given no topic to write to / when the owner looks whether it may act / then it may."""
+    topic = Topic()
+    first = owned(topic)
+    first.hands.now_s += 100
+    topic.refuses_with = UNKNOWN_TOPIC
+    first.ownership.hold(6.0)
+    with pytest.raises(BrokerError):
+        first.ownership.announce(first.hands.wall_ms() + 9_000)
 
 
 def test_time_without_the_target_is_not_counted_against_the_owner() -> None:
