@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from support.clusters import ClusterPair, fresh_name, until
@@ -18,6 +18,7 @@ from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
+from heliostat.invariants import first_generation
 from heliostat.link.status import StatusReader
 from heliostat.names import LaneId, LinkName, PartitionId, ProducerId, TopicName, TopicPartition
 from heliostat.records.lane import (
@@ -174,5 +175,26 @@ def test_a_stop_ends_the_round_at_once(line: Line) -> None:
         assert not channel.is_superseded()
         line.control.write(CONTROL_KEY, {"lanes": {}})
         until(channel.is_superseded, "the stop", timeout_s=CONTROL_WAIT_MS / 1000 + 10)
+    finally:
+        channel.close()
+
+
+def test_an_owner_that_was_taken_over_is_not_listened_to(line: Line) -> None:
+    """Given an earlier owner's announcement behind ours / then ours holds, read late or at once."""
+    ours, earlier = 3, 2
+    generation = first_generation(ours) + 1
+    line = replace(line, spec=replace(line.spec, generation=generation))
+    line.announce(generation, claim=ours, running=["a"])
+    line.announce(5, claim=earlier, running=["b"])
+    channel = line.open()
+    try:
+        until(lambda: channel.running() == {"a"}, "our announcement")
+        assert not channel.is_superseded()
+        line.announce(6, claim=earlier, running=["c"])
+        line.announce(generation, claim=ours, running=["d"])
+        until(lambda: channel.running() == {"d"}, "our next announcement")
+        assert not channel.is_superseded()
+        line.announce(first_generation(ours + 1), claim=ours + 1)
+        until(channel.is_superseded, "the successor's announcement")
     finally:
         channel.close()

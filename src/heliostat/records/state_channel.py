@@ -142,12 +142,8 @@ class _Heard:
         """Take one announcement; the newest one counts.
 
         `{"lanes": {lane: generation}, "switch_at_ms": wall ms, "running": [round, ...]}`: a lane
-        that is not named, or is named with another generation, has ended. `"claim"` says which
-        owner announces: one that was taken over is not listened to (I10).
+        that is not named, or is named with another generation, has ended.
         """
-        claim = control.get("claim")
-        if isinstance(claim, int) and not is_from_current_owner(claim, lane.generation):
-            return
         lanes, switch_at_ms = control.get("lanes"), control.get("switch_at_ms")
         running = control.get("running")
         current = lanes.get(str(lane.lane)) if isinstance(lanes, dict) else None
@@ -241,7 +237,7 @@ class _ChannelThread:
         self._thinning = Thinning()
         self._unwritten: list[bytes] = []
         self._offset = -1
-        self._announced: bytes | None = None
+        self._announced: dict[str, object] | None = None
         self._asked_at_s = -1.0  # when the fetch that is in flight was sent; negative: none is
         self._reports: list[RoundReport] = []
         self._lock = threading.Lock()
@@ -435,12 +431,20 @@ class _ChannelThread:
             for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
                 self._offset = max(self._offset, offset + 1)
                 if key == CONTROL_KEY.encode() and value is not None:
-                    self._announced = value
+                    control = json.loads(value)
+                    if _is_for_us(control, self._lane):
+                        self._announced = control
             # Old announcements, read on the way to the newest, must end no round.
             if self._announced is not None and self._offset >= got.high_watermark:
-                self._heard.take(json.loads(self._announced), self._lane)
+                self._heard.take(self._announced, self._lane)
                 self._announced = None
         self._control.worked()
+
+
+def _is_for_us(control: dict[str, object], lane: LaneSpec) -> bool:
+    """`"claim"` says which owner announces: one that was taken over is not listened to (I10)."""
+    claim = control.get("claim")
+    return not isinstance(claim, int) or is_from_current_owner(claim, lane.generation)
 
 
 def _frame_that_came(connection: Connection) -> Frame | None:
