@@ -1,0 +1,77 @@
+"""Clusters of three brokers: leaders move, and brokers are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import KafkaAdminClient
+from pyspark.sql import SparkSession
+from support.clusters import create_topic, fresh_name
+from support.faults import Stage, Trial, small_load, stage_of
+from support.links import wait_for
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import BrokerId, TopicName
+from heliostat.sandbox import Broker, Cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("replicas")
+    with stage_of(folder, spark, brokers=3, target={"min.insync.replicas": "2"}) as made:
+        yield made
+
+
+def replicated(stage: Stage) -> Trial:
+    topic = create_topic(stage.source, fresh_name("fault"), partitions=PARTITIONS, replicas=3)
+    return Trial(stage, small_load(topic, partitions=PARTITIONS), acks=-1)
+
+
+def leaders(cluster: Cluster, topic: TopicName) -> list[int]:
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        return [each.leader for each in admin.describe_topics([topic])[topic].partitions]
+
+
+def leader_of(cluster: Cluster, topic: TopicName) -> Broker:
+    """The broker that leads partition 0."""
+    leader = leaders(cluster, topic)[0]
+    return next(broker for broker in cluster.brokers if broker.broker_id == BrokerId(leader))
+
+
+def move_leaders(cluster: Cluster, topic: TopicName) -> None:
+    """Make the next broker the leader of each partition: preferred replica, then election."""
+    before = leaders(cluster, topic)
+    wanted = [leader % 3 + 1 for leader in before]
+    orders = {
+        KafkaPartition(topic, number): [first, first % 3 + 1, (first + 1) % 3 + 1]
+        for number, first in enumerate(wanted)
+    }
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        answer = admin.alter_partition_reassignments(orders)
+        assert set(answer.values()) == {None}, answer
+        wait_for("the reassignment", lambda: not admin.list_partition_reassignments())
+        admin.elect_leaders(0, {topic: list(range(PARTITIONS))})
+        wait_for("other leaders", lambda: leaders(cluster, topic) == wanted)
+    finally:
+        admin.close()
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_leaders_move_and_a_broker_is_lost(stage: Stage, side: str) -> None:
+    """Given three brokers / when leaders move and one is killed -9 / then exact on the others."""
+    cluster = stage.source if side == "source" else stage.target
+    with replicated(stage) as trial:
+        move_leaders(cluster, trial.topic)
+        trial.wait_copied(100)
+        lost = leader_of(cluster, trial.topic)
+        lost.kill()
+        trial.wait_copied(300)  # all three partitions get records, the lost broker's too
+        assert lost.broker_id not in leaders(cluster, trial.topic)
+        lost.start()
