@@ -12,7 +12,7 @@ from heliostat.names import LinkName, TopicName
 
 NAME_CHARACTERS_MAX = 249  # `Topic.MAX_NAME_LENGTH`: a log's folder must fit a file name
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_TOPIC = "${topic}"
+TOPIC = "${topic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Naming:
 
     def target_name(self, source: TopicName) -> TopicName:
         """What a source topic is called at the target."""
-        return TopicName(self.rule.replace(_TOPIC, source))
+        return TopicName(self.rule.replace(TOPIC, source))
 
     def source_name(self, target: TopicName) -> TopicName | None:
         """Which source topic a target name stands for; None when the rule never makes it."""
-        before, after = self.rule.split(_TOPIC, 1)
-        if _TOPIC in after:  # the topic's name more than once: by the lengths it can have
-            times = self.rule.count(_TOPIC)
-            rest = len(target) - (len(self.rule) - times * len(_TOPIC))
+        before, after = self.rule.split(TOPIC, 1)
+        if TOPIC in after:  # the topic's name more than once: by the lengths it can have
+            times = self.rule.count(TOPIC)
+            rest = len(target) - (len(self.rule) - times * len(TOPIC))
             name = target[len(before) : len(before) + rest // times] if rest > 0 else ""
         else:
             name = target[len(before) : len(target) - len(after)]

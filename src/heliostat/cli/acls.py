@@ -1,0 +1,64 @@
+"""`heliostat acls`: the rights to ask a cluster's administrator for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from heliostat.cli.options import config_option, json_option
+from heliostat.config import load_config
+from heliostat.link.acls import ClusterGrants, link_grants
+from heliostat.link.operations import links_of
+
+
+@click.command("acls")
+@click.argument("link_name", metavar="[LINK]", required=False)
+@config_option
+@click.option(
+    "--principal",
+    metavar="User:NAME",
+    help="Who connects, to both clusters; the configured user names by default.",
+)
+@json_option
+def acls_command(
+    link_name: str | None, config_file: Path, principal: str | None, as_json: bool
+) -> None:
+    r"""Print the rights that a link needs at its source and at its target, and nothing more.
+
+    Asks no cluster. `admin.properties` stands for an administrator's credentials; leave the option
+    out where none are needed.
+
+    \b
+    Examples:
+      heliostat acls summit-to-usdf -c heliostat.yaml
+      heliostat acls summit-to-usdf --principal User:mirror --json | jq '.[].sides[].acls'
+    """
+    if principal is not None and ":" not in principal:
+        raise click.BadParameter(
+            "has a type in front, such as User:mirror", param_hint="--principal"
+        )
+    config = load_config(config_file)
+    found = {
+        link.name: link_grants(config, link, principal) for link in links_of(config, link_name)
+    }
+    if as_json:
+        answer = [
+            {"link": name, "sides": [side.to_json() for side in sides]}
+            for name, sides in found.items()
+        ]
+        click.echo(json.dumps(answer, indent=2))
+        return
+    for name, sides in found.items():
+        for side in sides:
+            _show(name, side)
+
+
+def _show(link: str, side: ClusterGrants) -> None:
+    """Commands that a shell takes as they are; all else behind `#`."""
+    click.echo(f"# link {link}: {side.side} {side.cluster}, {side.principal}")
+    for note in side.notes:
+        click.echo(f"# note: {note}")
+    for command in side.commands():
+        click.echo(command)

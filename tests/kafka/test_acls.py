@@ -1,0 +1,308 @@
+"""A link with the rights that `heliostat acls` prints and nothing more; each of them is needed."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from kafka.protocol.producer import InitProducerIdRequest
+from support.clusters import HEAP_MB, create_topic, until
+from support.links import RunningLink, wait_for, wait_level, write_config
+from support.records import Sample, encode, odd_records, split, write_batches
+
+from heliostat.access import ClusterAccess
+from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
+from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.admin.caller import Caller
+from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.primitives import request_header
+from heliostat.config import load_config
+from heliostat.errors import BrokerError
+from heliostat.link.acls import ClusterGrants, link_grants
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.sandbox import (
+    Cluster,
+    ClusterSpec,
+    Listener,
+    Mechanism,
+    SandboxSecurity,
+    start_many,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+READER, WRITER = "reader", "writer"
+SOLO, GROUPED = TopicName("solo"), TopicName("pre.one")
+RECORDS = 300
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+REFUSALS = {29, 31}  # TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED
+
+
+@dataclass(frozen=True)
+class Least:
+    """Two clusters that deny by default, and a link with its own rights and no others."""
+
+    source: Cluster
+    target: Cluster
+    config: Path
+    sides: tuple[ClusterGrants, ClusterGrants]
+
+
+@pytest.fixture(scope="module")
+def least(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Least]:
+    clusters = start_many(
+        [
+            ClusterSpec(
+                name,
+                heap_mb=HEAP_MB,
+                security=SandboxSecurity(
+                    users={user: f"{user}-secret"},
+                    mechanisms=(Mechanism.SCRAM_SHA_256,),
+                    authorizer=True,
+                ),
+            )
+            for name, user in (("least-source", READER), ("least-target", WRITER))
+        ]
+    )
+    with clusters[0] as source, clusters[1] as target:
+        config = _config(tmp_path_factory.mktemp("least"), source, target)
+        loaded = load_config(config)
+        sides = link_grants(loaded, loaded.links[0])
+        for cluster, side in zip(clusters, sides, strict=True):
+            cluster.accounts.allow(side.rules)
+        yield Least(source, target, config, sides)
+
+
+def _access(cluster: Cluster, user: str) -> ClusterAccess:
+    return cluster.credentials.access(user, Listener.SASL_PLAINTEXT, Mechanism.SCRAM_SHA_256)
+
+
+def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
+    topics = {
+        "include": [SOLO, r"pre\..*"],
+        "naming": {"prefix": "east."},
+        "refresh_interval_s": 1,
+    }
+    path = write_config(folder, "x:1", "y:1", topics=topics)
+    config = yaml.safe_load(path.read_text())
+    for alias, cluster, user in (("east", source, READER), ("west", target, WRITER)):
+        found = _access(cluster, user)
+        config["clusters"][alias] = {
+            "bootstrap": list(found.bootstrap),
+            "security": {
+                "protocol": "SASL_PLAINTEXT",
+                "mechanism": found.security.sasl.mechanism,
+                "username": user,
+                "password": {"file": found.security.sasl.password.file},
+            },
+        }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def _heliostat(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+
+def _write(cluster: Cluster, topic: str, partition: int, rng: random.Random) -> None:
+    batches = [encode(part) for part in split(odd_records(rng, RECORDS), rng)]
+    write_batches(cluster.bootstrap, topic, batches, partition=partition)
+
+
+def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
+    """Given these rights only / when topics are made, grown, configured, copied / then verified."""
+    source, target, rng = least.source, least.target, random.Random(9)
+    create_topic(source, SOLO, configs={"retention.ms": "90000000"})
+    create_topic(source, GROUPED, partitions=2)
+    create_topic(source, "hidden")
+    _write(source, SOLO, 0, rng)
+    _write(source, GROUPED, 1, rng)
+    with ClusterAdmin(source.bootstrap) as admin:  # the mirror must begin at 40: padding, deleted
+        first = TopicPartition(SOLO, PartitionId(0))
+        assert admin.delete_records({first: Offset(40)}) == {first: 40}
+    seen = _heliostat(least.config, "topics", "--json")
+    assert {row["topic"] for row in json.loads(seen.stdout)} == {SOLO, GROUPED}
+    level = {SOLO: 1, GROUPED: 2}
+    for again in (False, True):  # a second start finds the state topics there
+        with RunningLink(least.config) as link:
+            if again:
+                with ClusterAdmin(source.bootstrap) as admin:
+                    assert admin.grow_partitions({SOLO: 2}) == {SOLO: None}
+                    assert admin.alter_configs({SOLO: {"retention.ms": "80000000"}})[SOLO] is None
+                level[SOLO] = 2
+                create_topic(source, "pre.two")
+                level["pre.two"] = 1
+                _write(source, "pre.two", 0, rng)
+            wait_level(link, source.bootstrap, target.bootstrap, level, prefix="east.")
+            if again:
+                wait_for("the setting", lambda: _retention(target) == "80000000", 30)
+            assert link.stop() == 0
+    done = _heliostat(least.config, "verify", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert _heliostat(least.config, "plan").returncode == 0
+    status = _heliostat(least.config, "status")
+    assert f"east.{SOLO}" in status.stdout, status.stderr
+    for cluster in (source, target):
+        log = (cluster.brokers[0].folder / "broker.log").read_text()
+        denied = [line for line in log.splitlines() if "is Denied" in line]
+        assert not denied, denied[:5]
+
+
+def _retention(cluster: Cluster) -> str | None:
+    topic = TopicName(f"east.{SOLO}")
+    with ClusterAdmin(cluster.bootstrap) as admin:
+        return admin.describe_configs([topic], ["retention.ms"])[topic]["retention.ms"].value
+
+
+# What Heliostat asks of a topic for each right, harmless on a topic that is there.
+Ask = Callable[[ClusterAccess, TopicName], object]
+
+
+def _create(access: ClusterAccess, topic: TopicName) -> object:
+    with ClusterAdmin(access) as admin:
+        return admin.create_topics([NewTopic(topic, 1, 1, {})])[topic]
+
+
+def _grow(access: ClusterAccess, topic: TopicName) -> object:
+    with ClusterAdmin(access) as admin:
+        return admin.grow_partitions({topic: 1})[topic]
+
+
+def _delete(access: ClusterAccess, topic: TopicName) -> object:
+    first = TopicPartition(topic, PartitionId(0))
+    with ClusterAdmin(access) as admin:
+        return admin.delete_records({first: Offset(0)})[first]
+
+
+def _see_configs(access: ClusterAccess, topic: TopicName) -> object:
+    with ClusterAdmin(access) as admin:
+        return admin.describe_configs([topic])[topic]
+
+
+def _set_configs(access: ClusterAccess, topic: TopicName) -> object:
+    with ClusterAdmin(access) as admin:
+        return admin.alter_configs({topic: {"retention.ms": "90000000"}}, validate_only=True)[topic]
+
+
+def _append(access: ClusterAccess, topic: TopicName) -> object:
+    batch = encode([Sample(None, b"one more", int(time.time() * 1000))])
+
+    def ask(wire: WireCluster, leaders: TopicLeaders) -> int:
+        version = wire.produce_version(leaders.partitions[_FIRST].broker)
+        item = produce.ProducePartition(topic, leaders.topic_id, _FIRST, [batch], len(batch))
+        body = produce.encode_produce(version, [item], timeout_ms=20_000)
+        answer = _exchange(wire, leaders, produce.API_KEY, version, body)
+        return produce.decode_produce(version, answer, 4)[0][0].error
+
+    return _on_hot_path(access, topic, ask)
+
+
+def _read(access: ClusterAccess, topic: TopicName) -> object:
+    def ask(wire: WireCluster, leaders: TopicLeaders) -> int:
+        version = wire.fetch_version(leaders.partitions[_FIRST].broker)
+        want = fetch.FetchPartition(topic, leaders.topic_id, _FIRST, 0, 1000)
+        limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000}
+        body = fetch.encode_fetch(version, [want], **limits, read_committed=True)
+        answer = _exchange(wire, leaders, fetch.API_KEY, version, [body])
+        return next(iter(fetch.decode_fetch(version, answer, 4).partitions)).error
+
+    return _on_hot_path(access, topic, ask)
+
+
+_FIRST = PartitionId(0)
+
+
+def _on_hot_path(
+    access: ClusterAccess, topic: TopicName, ask: Callable[[WireCluster, TopicLeaders], int]
+) -> BrokerError | None:
+    with closing(WireCluster(access, DialSettings())) as wire:
+        leaders = wire.metadata([topic])[topic]
+        code = leaders.error or ask(wire, leaders)
+    return BrokerError("refused", kafka_code=code) if code else None
+
+
+def _exchange(
+    wire: WireCluster, leaders: TopicLeaders, api_key: int, version: int, body: list[bytes]
+) -> memoryview:
+    with closing(wire.open_data(leaders.partitions[_FIRST].broker)) as connection:
+        number = connection.next_correlation_id()
+        connection.send([request_header(api_key, version, number, "test", flexible=True), *body])
+        return connection.receive(20).buffer
+
+
+ASKS: Mapping[Operation, Ask] = {
+    Operation.CREATE: _create,
+    Operation.ALTER: _grow,
+    Operation.DELETE: _delete,
+    Operation.DESCRIBE_CONFIGS: _see_configs,
+    Operation.ALTER_CONFIGS: _set_configs,
+    Operation.WRITE: _append,
+    Operation.READ: _read,
+}
+
+
+def _producer_error(access: ClusterAccess, transactional_id: str) -> int:
+    caller = Caller(access, "test", connect_timeout_s=10)
+    try:
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=10_000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        return int(caller.send(request).error_code)
+    finally:
+        caller.close()
+
+
+def _is_refused(access: ClusterAccess, rule: AclRule) -> bool:
+    """Whether what the rule is for is refused now, for want of a right."""
+    try:
+        if rule.kind is ResourceKind.CLUSTER:
+            with ClusterAdmin(access) as admin:
+                admin.describe_broker_configs()
+            return False
+        if rule.kind is ResourceKind.TRANSACTIONAL_ID:
+            return _producer_error(access, rule.name) == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if rule.name == "heliostat.probe":
+            with ClusterAdmin(access) as admin:
+                answer = admin.inherited_configs()
+            return isinstance(answer, BrokerError) or not answer
+        topic = rule.name + {"east.pre.": "one", "pre.": "one"}.get(
+            rule.name, "state" if rule.pattern is PatternKind.PREFIXED else ""
+        )
+        answer = ASKS[rule.operation](access, TopicName(topic))
+    except BrokerError as error:
+        return error.kafka_code in REFUSALS
+    return isinstance(answer, BrokerError) and answer.kafka_code in REFUSALS
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["source", "target"])
+def test_without_any_one_of_these_rights_something_is_refused(least: Least, number: int) -> None:
+    """After the link has run: its topics are there."""
+    cluster, side = (least.source, least.target)[number], least.sides[number]
+    access = _access(cluster, (READER, WRITER)[number])
+    with ClusterAdmin(cluster.bootstrap) as admin:
+        there = set(admin.describe_topics())
+    assert there >= ({SOLO, GROUPED}, {f"east.{SOLO}", f"east.{GROUPED}"})[number]
+    assert len(side.rules) == (4, 2 * 6 + 4 + 2 + 1 + 1)[number]
+    for rule in side.rules:
+        assert not _is_refused(access, rule), rule
+        assert cluster.accounts.take_back([rule]) == 1
+        try:
+            until(lambda rule=rule: _is_refused(access, rule), f"{rule} to be missed", 10)
+        finally:
+            cluster.accounts.allow([rule])
+        until(lambda rule=rule: not _is_refused(access, rule), f"{rule} to be back", 10)

@@ -1,0 +1,104 @@
+"""What `heliostat acls` says for a configuration; that it holds is for real brokers to show."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from heliostat.cli.acls import acls_command
+from heliostat.clusters.acl import PatternKind, ResourceKind
+from heliostat.config import Config
+from heliostat.link.acls import MIRROR_TOPIC, SOURCE_TOPIC, link_grants
+
+
+def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
+    return {
+        "clusters": {"east": {"bootstrap": ["e:1"], **source}, "west": {"bootstrap": ["w:1"]}},
+        "links": [{"name": "one", "source": "east", "target": "west", "topics": topics}],
+    }
+
+
+def names(config: dict[str, Any], number: int) -> set[tuple[str, PatternKind]]:
+    parsed = Config.model_validate(config)
+    side = link_grants(parsed, parsed.links[0])[number]
+    return {(rule.name, rule.pattern) for rule in side.rules if rule.kind is ResourceKind.TOPIC}
+
+
+OWN = {("heliostat.one.", PatternKind.PREFIXED), ("heliostat.probe", PatternKind.LITERAL)}
+
+
+@pytest.mark.parametrize(
+    ("topics", "source", "target"),
+    [
+        ({"include": ["a"]}, {("a", PatternKind.LITERAL)}, {("a", PatternKind.LITERAL)}),
+        (
+            {"include": ["a", r"b\..*"], "naming": {"prefix": "e."}},
+            {("a", PatternKind.LITERAL), ("b.", PatternKind.PREFIXED)},
+            {("e.a", PatternKind.LITERAL), ("e.b.", PatternKind.PREFIXED)},
+        ),
+        (
+            {"include": [".*"], "naming": {"format": "${source}.${topic}.copy"}},
+            {("*", PatternKind.LITERAL)},
+            {("east.", PatternKind.PREFIXED)},
+        ),
+        ({"include": [".*"]}, {("*", PatternKind.LITERAL)}, {("*", PatternKind.LITERAL)}),
+    ],
+)
+def test_topics_are_named_as_narrowly_as_rights_can(
+    topics: dict[str, Any], source: set[Any], target: set[Any]
+) -> None:
+    assert names(written(topics), 0) == source
+    assert names(written(topics), 1) == target | OWN
+
+
+def test_nothing_may_be_written_at_the_source() -> None:
+    assert {operation.name for operation in SOURCE_TOPIC} == {"READ", "DESCRIBE_CONFIGS"}
+
+
+def test_wider_rights_than_the_link_are_told() -> None:
+    config = Config.model_validate(written({"include": ["a.b.*"], "exclude": ["abc"]}))
+    source, target = link_grants(config, config.links[0])
+    for side in (source, target):
+        assert any("begin with a are allowed" in note for note in side.notes)
+        assert any("User:heliostat stands for" in note for note in side.notes)
+    exact = Config.model_validate(written({"include": [r"a\..*"], "exclude": ["a.c"]}))
+    assert any("excluded topics" in note for note in link_grants(exact, exact.links[0])[0].notes)
+
+
+def test_the_command_prints_lines_for_a_shell_and_json(tmp_path: Path) -> None:
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(written({"include": ["a"]})))
+    runner = CliRunner()
+    plain = runner.invoke(acls_command, ["one", "-c", str(path), "--principal", "User:x y"])
+    assert plain.exit_code == 0, plain.output
+    lines = [shlex.split(line, comments=True) for line in plain.output.splitlines()]
+    commands = [line for line in lines if line]
+    assert len(commands) == 6
+    assert all("User:x y" in line for line in commands)
+    mirror = next(line for line in commands if "w:1" in line and "a" in line)
+    assert mirror.count("--operation") == len(MIRROR_TOPIC)
+    said = runner.invoke(acls_command, ["one", "-c", str(path), "--principal", "User:x", "--json"])
+    [link] = json.loads(said.output)
+    assert [side["side"] for side in link["sides"]] == ["source", "target"]
+    assert {acl["operation"] for acl in link["sides"][0]["acls"]} == {"READ", "DESCRIBE_CONFIGS"}
+    assert runner.invoke(acls_command, ["-c", str(path), "--principal", "x"]).exit_code == 2
+
+
+def test_the_configured_user_is_the_principal() -> None:
+    security = {
+        "protocol": "SASL_PLAINTEXT",
+        "mechanism": "PLAIN",
+        "username": "mirror",
+        "password": {"env": "WORD"},
+    }
+    config = Config.model_validate(written({"include": ["a"]}, security=security))
+    source, target = link_grants(config, config.links[0])
+    assert {rule.principal for rule in source.rules} == {"User:mirror"}
+    assert {rule.principal for rule in target.rules} == {"User:heliostat"}
+    assert not source.notes
