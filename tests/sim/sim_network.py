@@ -13,8 +13,10 @@ from sim.partition_log import PartitionLog
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.network import (
+    SPARSE,
     Appended,
     AppendLost,
+    Channel,
     Event,
     Fetched,
     FetchLost,
@@ -22,6 +24,7 @@ from heliostat.records.network import (
     LogRange,
     Problem,
     Send,
+    Swept,
     Want,
 )
 
@@ -75,11 +78,14 @@ class SimNetwork:
     def __init__(self, world: World, in_flight_max: int) -> None:
         self.world = world
         self._in_flight_max = in_flight_max
-        self._due: list[tuple[float, int, Event]] = []
-        self._fetching = False
-        self._appends: list[tuple[float, Sequence[Send]]] = []
-        """On the one connection to the target, served strictly in order."""
-        self._served_until_s = 0.0
+        self._due: list[tuple[float, int, Event, Channel | None]] = []
+        """Second, tie, event, and the channel that is free again with it."""
+        self._fetching: set[Channel] = set()
+        self._heard: dict[int, int] = {}
+        """High watermarks as sweeps answered them."""
+        self._appends: dict[Channel, list[tuple[float, Sequence[Send]]]] = {}
+        """By connection to the target; each is served strictly in order."""
+        self._served_until_s: dict[Channel, float] = {}
 
     def leaders(self) -> Leaders:
         if self.world.happens(0.2):
@@ -105,27 +111,43 @@ class SimNetwork:
         self.world.target[index].delete_before(before)
         return None
 
-    def can_fetch(self, broker: BrokerId) -> bool:
-        return not self._fetching
+    def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
+        pass
 
-    def can_append(self, broker: BrokerId) -> bool:
-        return len(self._appends) < self._in_flight_max
+    def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
+        return channel not in self._fetching
 
-    def fetch(self, broker: BrokerId, wants: Sequence[Want]) -> None:
-        self._fetching = True
+    def can_append(self, broker: BrokerId, channel: Channel) -> bool:
+        return len(self._appends.get(channel, ())) < self._in_flight_max
+
+    def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
+        self._fetching.add(channel)
         at_s = self.world.clock.now_s + self.world.random.random() * 0.02
         if self.world.happens():
-            self._push(at_s, FetchLost(list(wants), "cut"))
+            self._push(at_s, FetchLost(list(wants), "cut"), channel)
             return
-        for want in wants:
-            self._push(at_s, self._answer(want))
+        events = [self._answer(want) for want in wants]
+        if channel == SPARSE:
+            news = [event for event in events if self._is_news(event)]
+            events = [*news, Swept(broker, sum(event.end for event in news))]
+        for event in events[:-1]:
+            self._push(at_s, event, None)
+        self._push(at_s, events[-1], channel)
 
-    def _answer(self, want: Want) -> Event:
+    def _is_news(self, event: Fetched) -> bool:
+        index, end = event.want.index, event.high_watermark
+        is_news = bool(event.error) or event.end > 0 or self._heard.get(index) != end
+        self._heard[index] = end
+        return is_news
+
+    def _answer(self, want: Want) -> Fetched:
         log = self.world.source[want.index]
         if self.world.happens(0.3):
             return Fetched(want, NOT_LEADER, -1, bytearray(), 0, 0)
         if not log.start <= want.offset <= log.end:
             return Fetched(want, 1, -1, bytearray(), 0, 0)
+        if not want.bytes_max:
+            return Fetched(want, 0, log.end, bytearray(), 0, 0)
         data = bytearray(log.read(want.offset, self.world.random.choice([1, 300, 2000])))
         end = len(data)
         if end and self.world.random.random() < 0.3:
@@ -134,27 +156,30 @@ class SimNetwork:
             end = len(data)  # a cut tail, as answers have it
         return Fetched(want, 0, log.end, data, 0, end)
 
-    def append(self, broker: BrokerId, sends: Sequence[Send]) -> None:
-        start_s = max(self.world.clock.now_s, self._served_until_s)
-        self._served_until_s = start_s + self.world.random.random() * 0.02
-        self._appends.append((self._served_until_s, sends))
+    def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
+        start_s = max(self.world.clock.now_s, self._served_until_s.get(channel, 0.0))
+        served_s = start_s + self.world.random.random() * 0.02
+        self._served_until_s[channel] = served_s
+        self._appends.setdefault(channel, []).append((served_s, sends))
 
     def wait(self, timeout_s: float) -> Iterable[Event]:
         clock = self.world.clock
         until_s = clock.now_s + timeout_s + 0.0001
-        pending = [at for at, _, _ in self._due[:1]] + [at for at, _ in self._appends[:1]]
+        pending = [due[0] for due in self._due[:1]]
+        pending += [line[0][0] for line in self._appends.values() if line]
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
         self.world.settle_late()
         events: list[Event] = []
-        while self._appends and self._appends[0][0] <= clock.now_s:
-            if self.world.happens():
-                events.extend(self._cut())
-                break
-            _, sends = self._appends.pop(0)
-            events.extend(self._serve(send) for send in sends)
+        for line in self._appends.values():
+            while line and line[0][0] <= clock.now_s:
+                if self.world.happens():
+                    events.extend(self._cut(line))
+                    break
+                _, sends = line.pop(0)
+                events.extend(self._serve(send) for send in sends)
         while self._due and self._due[0][0] <= clock.now_s:
-            event = heapq.heappop(self._due)[2]
-            self._fetching = False
+            _, _, event, channel = heapq.heappop(self._due)
+            self._fetching.discard(channel)
             events.append(event)
         return events
 
@@ -170,12 +195,12 @@ class SimNetwork:
         code, base = log.append(data)
         return Appended(send, code, base, "")
 
-    def _cut(self) -> list[Event]:
+    def _cut(self, line: list[tuple[float, Sequence[Send]]]) -> list[Event]:
         """The connection breaks: each request was served, is served later, or never arrives."""
         lost: list[Event] = []
         late_s = self.world.clock.now_s
         is_arriving = True
-        for _, sends in self._appends:
+        for _, sends in line:
             is_arriving = is_arriving and self.world.random.random() < 0.7
             for send in sends if is_arriving else ():
                 data = b"".join(send.batch.parts)
@@ -183,10 +208,16 @@ class SimNetwork:
                 tie = next(iter(self.world.ties))
                 heapq.heappush(self.world.late, (late_s, tie, send.index, data))
             lost.append(AppendLost(list(sends), "cut"))
-        self._appends.clear()
+        line.clear()
         if self.world.random.random() < 0.5:
             self.world.settle_late()
         return lost
 
-    def _push(self, at_s: float, event: Event) -> None:
-        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), event))
+    def cut_all(self) -> None:
+        """Close every connection: nobody waits for an answer any more."""
+        for line in self._appends.values():
+            self._cut(line)
+        self._due.clear()
+
+    def _push(self, at_s: float, event: Event, channel: Channel | None) -> None:
+        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), event, channel))

@@ -18,7 +18,8 @@ from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
-from heliostat.records.copier import Copier, Hooks
+from heliostat.records.copier import Copier
+from heliostat.records.hooks import Hooks
 from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec, PartitionState
 
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "1000"))
@@ -81,7 +82,14 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
         ),
         control_topic="c",
         progress_topic="p",
-        settings=CopySettings(join_below_bytes=400, join_bytes_max=2000, queued_bytes_max=4000),
+        settings=CopySettings(
+            join_below_bytes=400,
+            join_bytes_max=2000,
+            queued_bytes_max=4000,
+            partition_fetch_bytes_max=world.random.choice([400, 2**20]),  # often or never behind
+            live_partitions_max=world.random.choice([0, 1, 64]),
+            backlog_connections=world.random.choice([1, 2]),
+        ),
     )
 
 
@@ -145,8 +153,7 @@ def run_together(world: World, copiers: list[Copier], turns: int) -> None:
             break
         copier.turn(now_s)
     for network in networks:
-        network._cut()
-        network._due.clear()
+        network.cut_all()
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))

@@ -1,27 +1,37 @@
-"""The lanes of a link at run time: one thread a lane, which runs round after round on Spark.
+"""The lanes of a link at run time: rounds follow each other on Spark, each prepared in advance.
 
-I10 Before a round is given out its last deadline is announced on the target; a partition that moves
-between lanes waits until the round that served it has ended.
+A round is given out before its predecessor ends. It opens its connections, waits for the moment at
+which the predecessor sends no more, and begins: so the change of rounds is not felt.
+
+I10 Before a round is given out its last deadline is announced on the target. Rounds that share a
+partition never overlap by their clocks; as clocks may differ, records for which the broker's
+duplicate check may not hold wait until the rounds before have really ended (`waits_for`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.names import LaneId
 from heliostat.ops.events import Events
 from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
 
-START_SLACK_S = 5.0
-"""A round's job may wait so long for a free slot; the announced deadline covers it."""
+PREPARE_S = 2.0
+"""A round is given out so long before it begins: its job starts and its connections open."""
+HAND_OVER_S = 0.02
+"""Between the end of a round and the beginning of the next: what was sent last has landed."""
+SWITCH_S = 1.5
+"""A changed plan comes into force after this: its rounds are prepared meanwhile."""
 END_WITHIN_S = 15.0
-"""A superseded round ends within a second or two; after this its job is cancelled."""
+"""A round ends within a second of its time; after this its job is cancelled."""
 CANCEL_WITHIN_S = 10.0
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 5.0
+ROUNDS_AT_ONCE = 2
+"""Of one lane: the one at work, and the next one that is prepared."""
 
 
 @dataclass(slots=True)
@@ -33,6 +43,8 @@ class LaneHealth:
     failures_in_a_row: int = 0
     last_error: str = ""
     ended_ms: int = 0
+    not_before_ms: int = 0
+    """After a failure the next round waits until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,38 @@ class Runner:
 
     run: Callable[[LaneSpec], RoundReport]
     cancel: Callable[[LaneSpec], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What running tasks are told."""
+
+    generations: Mapping[LaneId, int]
+    """The wanted one of each lane; rounds of any other end."""
+    switch_at_ms: int | None
+    """When these end (wall clock); None: at once."""
+    running: tuple[str, ...]
+    """Rounds that have not ended yet, see `LaneSpec.round_id`."""
+
+
+@dataclass(slots=True)
+class _Round:
+    spec: LaneSpec
+    ends_at_ms: int
+    is_cancelled: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One lane's bookkeeping."""
+
+    health: LaneHealth
+    partitions: tuple[PartitionSpec, ...] = ()
+    generation: int = 0
+    rounds: list[_Round] = field(default_factory=list)
+    """Given out and not ended, in order."""
+    numbers: int = 0
+    threads: list[threading.Thread] = field(default_factory=list)
 
 
 class LaneSet:
@@ -54,11 +98,13 @@ class LaneSet:
     runner
         Runs one round.
     announce
-        Makes the wanted generations durable (see `LinkState.announce`).
+        Tells tasks what is wanted; durable when it returns (see `LinkState.announce`).
     announce_deadline
         Makes the last deadline durable, in wall ms.
     clock, events
         Time, and where trouble is told.
+    first_generation
+        Larger than any that was used before.
     """
 
     def __init__(
@@ -66,7 +112,7 @@ class LaneSet:
         template: LaneSpec,
         runner: Runner,
         *,
-        announce: Callable[[Mapping[LaneId, int]], None],
+        announce: Callable[[Announcement], None],
         announce_deadline: Callable[[int], None],
         clock: Clock,
         events: Events,
@@ -74,55 +120,57 @@ class LaneSet:
     ) -> None:
         self._template = template
         self._runner = runner
-        self._announce = announce
+        self._announce_to_tasks = announce
         self._announce_deadline = announce_deadline
         self._clock = clock
         self._events = events
         self._changed = threading.Condition()
-        self._wanted: dict[LaneId, tuple[PartitionSpec, ...]] = {}
-        self._generations: dict[LaneId, int] = {}
+        self._telling = threading.Lock()
+        self._lanes: dict[LaneId, _Lane] = {}
         self._next_generation = first_generation
-        self._paused: set[LaneId] = set()
-        self._running: dict[LaneId, LaneSpec] = {}
-        self._threads: dict[LaneId, threading.Thread] = {}
+        self._switch_at_ms: int | None = None
         self._stopping = False
         self._deadline_ms = 0
-        self.health: dict[LaneId, LaneHealth] = {}
+
+    @property
+    def health(self) -> dict[LaneId, LaneHealth]:
+        """How each lane fares."""
+        with self._changed:
+            return {number: lane.health for number, lane in self._lanes.items()}
 
     @property
     def generations(self) -> dict[LaneId, int]:
         """Wanted generation of each lane."""
         with self._changed:
-            return dict(self._generations)
+            return self._wanted_generations()
 
     def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> list[LaneId]:
         """Make `wanted` the lanes' partitions; returns the lanes that changed.
 
-        Rounds of changed lanes end first, all of them, before any of these lanes goes on.
+        Rounds of changed lanes end at one moment, and the next ones of all of them begin then.
         """
         with self._changed:
-            changed = [
-                lane
-                for lane in {**self._wanted, **wanted}
-                if self._wanted.get(lane, ()) != wanted.get(lane, ())
-            ]
-            if not changed or self._stopping:
+            if self._stopping:
                 return []
-            self._paused.update(changed)
-            for lane in changed:
+            changed = [
+                number
+                for number in {**self._lanes, **wanted}
+                if self._partitions(number) != wanted.get(number, ())
+            ]
+            if not changed:
+                return []
+            old = [item for number in changed for item in self._rounds(number)]
+            switch_at_ms = self._clock.wall_ms() + int(SWITCH_S * 1000)
+            for item in old:
+                item.ends_at_ms = min(item.ends_at_ms, switch_at_ms)
+            self._switch_at_ms = switch_at_ms if old else None
+            for number in changed:
                 self._next_generation += 1
-                self._generations[lane] = self._next_generation
-                if not wanted.get(lane):
-                    del self._generations[lane]
-            generations = dict(self._generations)
-        self._announce(generations)
-        self._await_end(changed)
+                lane = self._lanes.get(number) or self._add(number)
+                lane.partitions = wanted.get(number, ())
+                lane.generation = self._next_generation
+        self.tell()
         with self._changed:
-            self._wanted = {lane: items for lane, items in wanted.items() if items}
-            self._paused.difference_update(changed)
-            for lane in self._wanted:
-                if lane not in self._threads:
-                    self._start(lane)
             self._changed.notify_all()
         return changed
 
@@ -130,87 +178,173 @@ class LaneSet:
         """End all rounds and wait for them; what is under way is acknowledged first."""
         with self._changed:
             self._stopping = True
-            lanes = list(self._threads)
-            self._generations = {}
+            self._switch_at_ms = None
             self._changed.notify_all()
         try:
-            self._announce({})
+            self.tell()
         finally:
-            self._await_end(lanes)
-            for thread in self._threads.values():
-                thread.join(CANCEL_WITHIN_S)
+            self._await_end()
+            for lane in self._lanes.values():
+                for thread in lane.threads:
+                    thread.join(CANCEL_WITHIN_S)
 
     def renew(self, lasts_s: float) -> None:
-        """Announce that this driver still owns the link, rounds or not, for so many seconds."""
+        """Announce that this driver still owns the link, rounds or not, for so many seconds.
+
+        Also looks for rounds that do not end, and cancels their jobs.
+        """
         with self._changed:
             if self._stopping:
                 return
-        self._cover(self._clock.wall_ms() + int(lasts_s * 1000))
+            now_ms = self._clock.wall_ms()
+            overdue = [
+                item
+                for lane in self._lanes.values()
+                for item in lane.rounds
+                if now_ms > item.ends_at_ms + END_WITHIN_S * 1000
+            ]
+        self._cancel(overdue)
+        self._cover(now_ms + int(lasts_s * 1000))
 
-    def _await_end(self, lanes: list[LaneId]) -> None:
-        """Wait until no round of `lanes` runs; cancel the jobs of those that do not end."""
-        if self._wait_until_idle(lanes, END_WITHIN_S):
-            return
-        with self._changed:
-            overdue = [spec for lane, spec in self._running.items() if lane in lanes]
-        for spec in overdue:
-            self._events.warn(f"lane {spec.lane}: the round does not end, its job is cancelled")
-            self._runner.cancel(spec)
-        self._wait_until_idle(lanes, CANCEL_WITHIN_S)
+    # -- bookkeeping, under the lock -----------------------------------------------------------
 
-    def _wait_until_idle(self, lanes: list[LaneId], timeout_s: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: not any(lane in self._running for lane in lanes), timeout_s
+    def _partitions(self, number: LaneId) -> tuple[PartitionSpec, ...]:
+        lane = self._lanes.get(number)
+        return lane.partitions if lane is not None else ()
+
+    def _rounds(self, number: LaneId) -> list[_Round]:
+        lane = self._lanes.get(number)
+        return lane.rounds if lane is not None else []
+
+    def _wanted_generations(self) -> dict[LaneId, int]:
+        if self._stopping:
+            return {}
+        return {n: lane.generation for n, lane in self._lanes.items() if lane.partitions}
+
+    def _all_running(self) -> tuple[str, ...]:
+        return tuple(i.spec.round_id for lane in self._lanes.values() for i in lane.rounds)
+
+    def _add(self, number: LaneId) -> _Lane:
+        lane = self._lanes[number] = _Lane(LaneHealth(number))
+        for place in range(ROUNDS_AT_ONCE):
+            thread = threading.Thread(
+                target=self._run, args=(lane,), name=f"lane-{number}-{place}", daemon=True
             )
+            lane.threads.append(thread)
+            thread.start()
+        return lane
 
-    def _start(self, lane: LaneId) -> None:
-        self.health[lane] = LaneHealth(lane)
-        thread = threading.Thread(target=self._run, args=(lane,), name=f"lane-{lane}", daemon=True)
-        self._threads[lane] = thread
-        thread.start()
+    # -- rounds --------------------------------------------------------------------------------
 
-    def _run(self, lane: LaneId) -> None:
+    def _run(self, lane: _Lane) -> None:
+        """Run round after round, in turn with the lane's other thread."""
         while True:  # ends when `stop` makes `_next_round` answer None
-            spec = self._next_round(lane)
-            if spec is None:
+            item = self._next_round(lane)
+            if item is None:
                 return
-            health = self.health[lane]
+            error: Exception | None = None
             try:
-                self._cover(spec.expires_at_ms)
-                self._runner.run(spec)
-            except Exception as error:  # noqa: BLE001  # whatever ends a round is told and retried
-                self._failed(health, error)
-            else:
-                health.failures_in_a_row = 0
-                health.last_error = ""
-            finally:
-                health.rounds += 1
-                health.ended_ms = self._clock.wall_ms()
-                with self._changed:
-                    self._running.pop(lane, None)
-                    self._changed.notify_all()
-            self._pause_after_failure(health)
+                self._cover(item.spec.expires_at_ms)
+                self._runner.run(item.spec)
+            except Exception as caught:  # noqa: BLE001  # whatever ends a round is told and retried
+                error = caught
+            self._ended(lane, item, error)
 
-    def _next_round(self, lane: LaneId) -> LaneSpec | None:
-        """Wait until the lane may run, then its spec; None when the link stops."""
+    def _next_round(self, lane: _Lane) -> _Round | None:
+        """Wait until the lane's next round is to be prepared; None when the link stops."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._stopping or (lane in self._wanted and lane not in self._paused)
+            while True:  # ends when the link stops, or when it is time
+                if self._stopping:
+                    return None
+                wait_s = self._wait_s(lane)
+                if wait_s is not None and wait_s <= 0:
+                    return self._give_out(lane)
+                self._changed.wait(wait_s)
+
+    def _wait_s(self, lane: _Lane) -> float | None:
+        """How long the next round has to wait; None: until something changes."""
+        if not lane.partitions or len(lane.rounds) >= ROUNDS_AT_ONCE:
+            return None
+        now_ms = self._clock.wall_ms()
+        at_ms = lane.health.not_before_ms
+        if lane.rounds:
+            at_ms = max(at_ms, lane.rounds[-1].ends_at_ms - int(PREPARE_S * 1000))
+        return (at_ms - now_ms) / 1000
+
+    def _give_out(self, lane: _Lane) -> _Round:
+        now_ms = self._clock.wall_ms()
+        # Those whose partitions this round may take over; all that end with a switch of plans.
+        before = list(lane.rounds)
+        begins_ms = now_ms
+        if self._switch_at_ms is not None and now_ms < self._switch_at_ms + END_WITHIN_S * 1000:
+            before = [
+                item
+                for other in self._lanes.values()
+                for item in other.rounds
+                if other is lane or item.spec.generation != other.generation
+            ]
+        if before:
+            last_ms = max(item.ends_at_ms for item in before)
+            begins_ms = max(now_ms, last_ms + int(HAND_OVER_S * 1000))
+        spec = replace(
+            self._template,
+            lane=lane.health.lane,
+            generation=lane.generation,
+            round_number=lane.numbers,
+            partitions=lane.partitions,
+            begin_at_ms=begins_ms,
+            expires_at_ms=begins_ms + int(self._template.round_s * 1000),
+            waits_for=tuple(item.spec.round_id for item in before),
+        )
+        lane.numbers += 1
+        item = _Round(spec, spec.expires_at_ms)
+        lane.rounds.append(item)
+        return item
+
+    def _ended(self, lane: _Lane, item: _Round, error: Exception | None) -> None:
+        now_ms = self._clock.wall_ms()
+        health = lane.health
+        with self._changed:
+            lane.rounds.remove(item)
+            health.rounds += 1
+            health.ended_ms = now_ms
+            if error is None:
+                health.failures_in_a_row, health.last_error, health.not_before_ms = 0, "", 0
+            else:
+                health.failures_in_a_row += 1
+                health.last_error = _essence(str(error))
+                pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
+                health.not_before_ms = now_ms + int(min(RETRY_MAX_S, pause_s) * 1000)
+            # Who waits for this round's end hears of it; with none before it nobody does.
+            is_awaited = any(
+                item.spec.round_id in other.spec.waits_for
+                for each in self._lanes.values()
+                for other in each.rounds
             )
-            if self._stopping:
-                return None
-            round_s = self._template.round_s
-            spec = replace(
-                self._template,
-                lane=lane,
-                generation=self._generations[lane],
-                round_number=self.health[lane].rounds,
-                partitions=self._wanted[lane],
-                expires_at_ms=self._clock.wall_ms() + int((round_s + START_SLACK_S) * 1000),
-            )
-            self._running[lane] = spec
-            return spec
+            stopping = self._stopping
+            self._changed.notify_all()
+        if stopping:
+            return
+        if error is not None:
+            self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
+        if is_awaited:
+            try:
+                self.tell()
+            except Exception as failure:  # noqa: BLE001  # told; the next round's end tells it anew
+                self._events.warn(
+                    f"lane {health.lane}: the end of a round can't be told: {failure}"
+                )
+
+    # -- telling -------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Announce what is wanted now; one at a time, so that the newest is the last."""
+        with self._telling:
+            with self._changed:
+                told = Announcement(
+                    self._wanted_generations(), self._switch_at_ms, self._all_running()
+                )
+            self._announce_to_tasks(told)
 
     def _cover(self, deadline_ms: int) -> None:
         """Announce `deadline_ms` unless a later one already is."""
@@ -221,19 +355,31 @@ class LaneSet:
         with self._changed:
             self._deadline_ms = max(self._deadline_ms, deadline_ms)
 
-    def _failed(self, health: LaneHealth, error: Exception) -> None:
-        health.failures_in_a_row += 1
-        health.last_error = _essence(str(error))
-        with self._changed:
-            stopping = self._stopping
-        if not stopping:
-            self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
+    # -- ending --------------------------------------------------------------------------------
 
-    def _pause_after_failure(self, health: LaneHealth) -> None:
-        if health.failures_in_a_row:
-            pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10))
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping, pause_s)
+    def _await_end(self) -> None:
+        """Wait until no round runs; cancel the jobs of those that do not end."""
+        if self._wait_until_idle(END_WITHIN_S):
+            return
+        with self._changed:
+            overdue = [item for lane in self._lanes.values() for item in lane.rounds]
+        self._cancel(overdue)
+        self._wait_until_idle(CANCEL_WITHIN_S)
+
+    def _wait_until_idle(self, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not any(lane.rounds for lane in self._lanes.values()), timeout_s
+            )
+
+    def _cancel(self, overdue: list[_Round]) -> None:
+        for item in overdue:
+            if item.is_cancelled:
+                continue
+            item.is_cancelled = True
+            spec = item.spec
+            self._events.warn(f"lane {spec.lane}: the round does not end, its job is cancelled")
+            self._runner.cancel(spec)
 
 
 def _essence(text: str) -> str:

@@ -1,35 +1,38 @@
 """A link that runs: becomes its owner, refreshes topics, keeps lanes going, tells how it fares.
 
-I10 One owner: a driver that finds an unresigned predecessor waits until the last deadline that
-    this one announced has passed; only then may it give out rounds.
+I10 One owner: nothing is given out before the link is claimed (see `ownership`), and what changes
+    anything first looks whether the claim still holds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
-from heliostat.errors import BrokerError
+from heliostat.errors import LinkTakenOver
+from heliostat.invariants import first_generation
 from heliostat.link.flow import Claims, Known, Turn
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
-from heliostat.link.state import LinkState, Owner, Stored, control_topic, progress_topic
+from heliostat.link.ownership import Ownership
+from heliostat.link.state import LinkState, control_topic, progress_topic
 from heliostat.link.status import StatusBoard
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
 from heliostat.records.lane import CopySettings, LaneSpec
+from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0
 OWN_EVERY_S = 2.0
 OWN_LASTS_S = 6.0
 """A link without rounds has an owner all the same: renewed in time, believed for so long."""
-WAIT_STEP_S = 0.2
+BEGIN_STOP_S = 60.0
+"""A stop while the link begins waits so long for what it is asking the clusters."""
 LOOP_STOP_S = 20.0
-EXPIRATION_KEY = "producer.id.expiration.ms"
-EXPIRATION_DEFAULT_MS = 86_400_000
 
 
 class LinkService:
@@ -72,43 +75,69 @@ class LinkService:
         self._lane_count = lane_count
         self._clock = clock
         self._events = events
-        self._instance = Owner.new_instance()
         self._state = LinkState(link, self._target_config)
         self._stopping = threading.Event()
+        self._beginning = threading.Lock()
+        self.waits = threading.Event()
+        """Set while another instance drives the link."""
+        self._ownership = Ownership(
+            LinkName(link.name),
+            self._state,
+            clock=clock,
+            events=events,
+            must_stop=self._stopping.is_set,
+            on_wait=self.waits.set,
+        )
         self._lanes: LaneSet | None = None
         self._loops: list[Loop] = []
         self._admins: list[ClusterAdmin] = []
         self._known = Known({}, {})
 
-    def start(self) -> None:
+    def start(self) -> bool:
         """Become the owner and begin; returns when the loops run.
+
+        Waits while another instance drives the link, until that one is gone or `stop` is called.
+
+        Returns
+        -------
+        Whether the link runs: not if it was stopped before.
 
         Raises
         ------
         HeliostatError
             A cluster can't be reached or refuses, or both clusters are one and the same.
         """
+        with self._beginning:
+            return not self._stopping.is_set() and self._begin()
+
+    def _begin(self) -> bool:
         source = ClusterAdmin(self._source_config.access())
         self._admins.append(source)
         target = ClusterAdmin(self._target_config.access())
         self._admins.append(target)
         check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
         self._state.ensure()
-        stored = self._own()
+        if not self._ownership.claim():
+            return False
+        self.waits.clear()
+        renewal = self._loop("ownership", OWN_EVERY_S, lambda: self._ownership.keep(OWN_LASTS_S))
+        self._loops = [renewal]
+        renewal.start()
+        self._state.claim = self._ownership.claim_number
+        stored = self._state.read()
         producer_id = stored.producer_id
         if producer_id is None:
             producer_id = target.init_producer_id()
             self._state.put_producer(producer_id)
-        generations = self._state.read_generations()
-        self._known = Known(stored.mirrors, stored.starts)
+        self._known = Known(stored.mirrors, stored.starts, producer_id=producer_id)
         lanes = self._lanes = LaneSet(
-            self._template(producer_id, _expiration_s(target)),
+            self._template(producer_id, producer_expiration_ms(target) / 1000),
             self._runner,
-            announce=self._state.announce,
+            announce=lambda told: self._as_owner(lambda: self._state.announce(told)),
             announce_deadline=self._announce_deadline,
             clock=self._clock,
             events=self._events,
-            first_generation=max(generations.values(), default=0),
+            first_generation=first_generation(self._ownership.claim_number),
         )
         turn = Turn(
             link=self.link,
@@ -120,54 +149,67 @@ class LinkService:
             events=self._events,
             claimed=self._claimed,
         )
-        self._loops = [
+        others = [
             self._loop(
                 "refresh",
                 self.link.topics.refresh_interval_s,
-                lambda: turn.run(self._known, self.board.load()),
+                lambda: self._as_owner(lambda: turn.run(self._known, self.board.load())),
             ),
-            self._loop("ownership", OWN_EVERY_S, lambda: lanes.renew(OWN_LASTS_S)),
-            self._loop("report", TELL_EVERY_S, lambda: self._state.put_driver(self._report())),
+            self._loop(
+                "report",
+                TELL_EVERY_S,
+                lambda: self._as_owner(lambda: self._state.put_driver(self._report())),
+            ),
         ]
-        for loop in self._loops:
+        self._loops += others
+        for loop in others:
             loop.start()
+        return True
 
     def stop(self) -> None:
         """End loops and rounds, resign, close; safe to call more than once."""
         if self._stopping.is_set():
             return
         self._stopping.set()
+        began = self._beginning.acquire(timeout=BEGIN_STOP_S)
         for loop in self._loops:
             loop.stop(LOOP_STOP_S)
         if self._lanes is not None:
-            self._lanes.stop()
-            self._state.put_driver({**self._report(), "state": "stopped"})
-            self._state.put_owner(Owner.here(self._clock.wall_ms(), self._instance, resigned=True))
+            with contextlib.suppress(LinkTakenOver):  # nothing of ours is left to tell anybody
+                self._lanes.stop()
+        if self._ownership.is_ours:
+            with contextlib.suppress(LinkTakenOver):
+                self._as_owner(
+                    lambda: self._state.put_driver({**self._report(), "state": "stopped"})
+                )
+                self._ownership.resign()
         self._state.close()
         for admin in self._admins:
             admin.close()
+        if began:
+            self._beginning.release()
 
-    def _own(self) -> Stored:
-        """Wait for a predecessor's last deadline, then take over."""
-        stored = self._state.read()
-        told = False
-        while stored.owner is not None and not stored.owner.resigned:
-            left_s = (stored.owner.deadline_ms - self._clock.wall_ms()) / 1000
-            if left_s <= 0 or self._stopping.is_set():
-                break
-            if not told:
-                told = True
-                self._events.info(
-                    f"waiting up to {left_s:.0f} s for the last round of the predecessor on "
-                    f"{stored.owner.host} (pid {stored.owner.pid}), which has not resigned"
-                )
-            self._clock.sleep(min(left_s, WAIT_STEP_S))
-            stored = self._state.read()
-        self._state.put_owner(Owner.here(self._clock.wall_ms(), self._instance))
-        return stored
+    def _as_owner(self, act: Callable[[], None]) -> None:
+        """Do it while the link is ours; a process that was stopped for long learns here first.
+
+        Raises
+        ------
+        LinkTakenOver
+            It is another's now; the link halts.
+        """
+        try:
+            self._ownership.hold(OWN_LASTS_S)
+        except LinkTakenOver as error:
+            self._halt(error)
+            raise
+        act()
 
     def _announce_deadline(self, deadline_ms: int) -> None:
-        self._state.put_owner(Owner.here(deadline_ms, self._instance))
+        try:
+            self._ownership.announce(deadline_ms)
+        except LinkTakenOver as error:
+            self._halt(error)
+            raise
 
     def _template(self, producer_id: ProducerId, expiration_s: float) -> LaneSpec:
         records = self.link.records
@@ -201,8 +243,9 @@ class LinkService:
         return {
             "at_ms": now_ms,
             "state": "running",
-            "instance": self._instance,
-            "refused": dict(self._known.refused),
+            "instance": self._ownership.instance,
+            "claim": self._ownership.claim_number,
+            **self._known.told(),
             "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
             "loops": [
                 {
@@ -236,14 +279,5 @@ class LinkService:
         )
 
     def _halt(self, error: BaseException) -> None:
-        self.failure = error
-
-
-def _expiration_s(target: ClusterAdmin) -> float:
-    """How long the target's brokers remember a producer (I4); the default where it is hidden."""
-    try:
-        entry = target.describe_broker_configs().get(EXPIRATION_KEY)
-    except BrokerError:
-        entry = None
-    value = entry.value if entry is not None else None
-    return int(value or EXPIRATION_DEFAULT_MS) / 1000
+        if self.failure is None:
+            self.failure = error

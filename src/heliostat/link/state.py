@@ -1,6 +1,7 @@
 """What a link knows, all of it on the target: a driver that dies is restarted anywhere.
 
-    heliostat.<link>.state     compacted: producer id, owner, mirrors, start offsets
+    heliostat.<link>.state     compacted: producer id, owner, mirrors, start offsets; the owner is
+                               written in transactions, which fence a predecessor (I10)
     heliostat.<link>.control   compacted: which generation of which lane is wanted
     heliostat.<link>.progress  an hour of reports, one a second and lane
 
@@ -10,16 +11,17 @@ losing `state` the knowledge which target topics are ours: the plan then refuses
 
 from __future__ import annotations
 
-import os
-import socket
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.fenced_writer import FencedWriter
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
-from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
+from heliostat.link.lane_set import Announcement
+from heliostat.link.ownership import Owner
+from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.records.state_channel import CONTROL_KEY
 from heliostat.topics.values import MirrorRecord
 
@@ -28,6 +30,10 @@ OWNER_KEY = "owner"
 DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
 START_PREFIX = "start/"
+CHANGES_WITHIN_S = 0.1
+"""A waiting instance asks for changes so long."""
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +42,6 @@ class Starts:
 
     target_id: TopicId | None
     offsets: dict[PartitionId, Offset] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who drives the link, and until when its rounds may still send (I10)."""
-
-    instance: str
-    host: str
-    pid: int
-    deadline_ms: int
-    """Wall clock: no round that this driver gave out sends anything later."""
-    resigned: bool
-
-    @classmethod
-    def here(cls, deadline_ms: int, instance: str, *, resigned: bool = False) -> Owner:
-        """The process that calls, as the owner."""
-        return cls(instance, socket.gethostname(), os.getpid(), deadline_ms, resigned)
-
-    @staticmethod
-    def new_instance() -> str:
-        """A name that no other driver has or had."""
-        return uuid.uuid4().hex
 
 
 @dataclass(slots=True)
@@ -85,6 +69,11 @@ def progress_topic(link: LinkName) -> str:
     return f"{STATE_TOPIC_PREFIX}{link}.progress"
 
 
+def owner_id(link: LinkName) -> str:
+    """Transactional id of the link's owner."""
+    return f"{STATE_TOPIC_PREFIX}{link}.owner"
+
+
 class LinkState:
     """The link's state topics; every write is durable when it returns.
 
@@ -100,6 +89,12 @@ class LinkState:
         access = target.access()
         self._replicas = link.state.replication_factor
         self._state = KeyedTopic(access, state_topic(link.name))
+        self._owner_writer = FencedWriter(
+            access, TopicName(state_topic(link.name)), owner_id(link.name)
+        )
+        self._owner: Owner | None = None
+        self.claim = 0
+        """Number of the claim that this process holds, once it does."""
         self._control = KeyedTopic(access, control_topic(link.name))
         self._progress = RecentRecords(access, progress_topic(link.name))
         self._progress_writer = KeyedTopic(access, progress_topic(link.name))
@@ -110,9 +105,32 @@ class LinkState:
         self._control.ensure(self._replicas)
         self._progress.ensure(self._replicas)
 
+    def missing(self, target: ClusterAdmin) -> list[TopicName]:
+        """State topics that are not there."""
+        names = [self._state.topic, self._control.topic, self._progress.topic]
+        return [
+            name
+            for name, topic in target.describe_topics(names).items()
+            if topic.error is not None and topic.error.kafka_code == UNKNOWN_TOPIC
+        ]
+
+    def restore(
+        self,
+        producer_id: ProducerId | None,
+        mirrors: Mapping[TopicName, MirrorRecord],
+        starts: Mapping[TopicName, Starts],
+    ) -> None:
+        """Make missing topics anew and write what the state holds, but for the owner."""
+        self.ensure()
+        if producer_id is not None:
+            self.put_producer(producer_id)
+        self.put_mirrors(mirrors)
+        self.put_starts(starts)
+
     def close(self) -> None:
         """Close the connections."""
         self._state.close()
+        self._owner_writer.close()
         self._control.close()
         self._progress.close()
         self._progress_writer.close()
@@ -124,7 +142,7 @@ class LinkState:
             if key == PRODUCER_KEY:
                 stored.producer_id = ProducerId(value["producer_id"])
             elif key == OWNER_KEY:
-                stored.owner = Owner(**value)
+                stored.owner = Owner.from_json(value)
             elif key.startswith(MIRROR_PREFIX):
                 record = MirrorRecord.from_json(value)
                 stored.mirrors[record.source] = record
@@ -140,27 +158,37 @@ class LinkState:
                 )
         return stored
 
-    def read_generations(self) -> dict[LaneId, int]:
-        """The generations that were wanted last."""
-        lanes = self._control.read_all().get(CONTROL_KEY, {}).get("lanes", {})
-        return {LaneId(int(lane)): int(generation) for lane, generation in lanes.items()}
-
     def put_producer(self, producer_id: ProducerId) -> None:
         """Remember the link's one producer id (I1)."""
         self._state.write(PRODUCER_KEY, {"producer_id": producer_id})
 
+    def fence_owner(self) -> None:
+        """Become the only one who may write the owner's record (I10)."""
+        self._owner_writer.fence()
+
+    @property
+    def may_put_owner(self) -> bool:
+        """Whether `fence_owner` was called, and no write has failed since."""
+        return self._owner_writer.is_ready
+
     def put_owner(self, owner: Owner) -> None:
-        """Announce who drives, and the last deadline it gave out (I10)."""
-        self._state.write(
-            OWNER_KEY,
-            {
-                "instance": owner.instance,
-                "host": owner.host,
-                "pid": owner.pid,
-                "deadline_ms": owner.deadline_ms,
-                "resigned": owner.resigned,
-            },
-        )
+        """Announce who drives, and for how long its rounds may send (I10); durable."""
+        self._owner_writer.write(OWNER_KEY, owner.to_json())
+
+    def read_owner(self, *, is_first: bool = True) -> Owner | None:
+        """Who drives, as it is now; or, not `is_first`, as far as changes came in meanwhile."""
+        if is_first:
+            found, self._owner = self._state.read_all().get(OWNER_KEY), None
+            self._owner = None if found is None else Owner.from_json(found)
+            return self._owner
+        for change in self._state.poll(CHANGES_WITHIN_S):
+            if change.key == OWNER_KEY:
+                self._owner = None if change.value is None else Owner.from_json(change.value)
+        return self._owner
+
+    def last_claim(self) -> int:
+        """The highest claim that lanes have heard of; 0 before any."""
+        return int(self._control.read_all().get(CONTROL_KEY, {}).get("claim", 0))
 
     def put_mirrors(self, records: Mapping[TopicName, MirrorRecord]) -> None:
         """Remember mirrors."""
@@ -184,7 +212,17 @@ class LinkState:
         """Tell how the driver fares, beside the lanes' reports."""
         self._progress_writer.write(DRIVER_KEY, report)
 
-    def announce(self, generations: Mapping[LaneId, int]) -> None:
-        """Tell running tasks which generation of each lane is wanted; all others end."""
-        lanes = {str(lane): generation for lane, generation in generations.items()}
-        self._control.write(CONTROL_KEY, {"lanes": lanes})
+    def announce(self, told: Announcement) -> None:
+        """Tell running tasks which generation of each lane is wanted; all others end.
+
+        What an earlier owner announces from now on they don't listen to.
+        """
+        self._control.write(
+            CONTROL_KEY,
+            {
+                "claim": self.claim,
+                "lanes": {str(lane): number for lane, number in told.generations.items()},
+                "switch_at_ms": told.switch_at_ms,
+                "running": list(told.running),
+            },
+        )

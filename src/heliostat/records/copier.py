@@ -9,56 +9,59 @@ what one fetch returned for a partition is joined; so batches grow by themselves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
+from heliostat.records.fetch_plan import FetchPlan
+from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.network import (
+    LIVE,
+    SPARSE,
     Appended,
     AppendLost,
+    Channel,
     Event,
     Fetched,
     FetchLost,
     Network,
     Send,
+    Swept,
+    Traffic,
     Want,
 )
 from heliostat.records.partition_copy import PartitionCopy, Phase
 
-APPEND_REQUEST_BYTES_MAX = 16 * 1024 * 1024
-"""Stays far below a broker's `socket.request.max.bytes` (100 MiB)."""
+APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
+"""Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
 LEADERS_EVERY_S = 0.5
 """Metadata is asked for at most so often while a partition lacks a leader."""
 LOOK_EVERY_S = 0.005
+LOOK_S_PER_PARTITION = 20e-6
 """Partitions in need are looked for at most so often, and at once after trouble: looking through
 all of them on every turn would cost more than the copying of a few."""
 IDLE_WAIT_S = 0.05
 """Longest wait for answers, so that retries and the deadline are seen in time."""
-FETCH_PACE_S_PER_PARTITION = 20e-6
-FETCH_PACE_S_MAX = 0.05
-"""A fetch of many partitions makes the broker look through all of them: 20 us each, so that a
-lane of 2,500 asks at most 20 times a second."""
+FETCH_PACE_S_PER_PARTITION = 100e-6
+"""A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
+tenth of a core on a lane's waiting fetches."""
+SWEEP_REST_RATIO = 4.0
+"""A sweep rests so many times as long as its answer took: a fifth of a core of the broker's."""
+SWEEP_PACE_S_MIN, SWEEP_PACE_S_MAX = 0.02, 1.0
+SWEEP_FULL_BYTES = 8 * 1024 * 1024
+"""After an answer so large the next sweep does not rest."""
+PREPARE_LOOK_S = 0.005
+"""How often a round that has not begun looks at the clock."""
 SOURCE_ENDS_EVERY_S = 5.0
 """Lag must be visible while a partition is broken: its source end is asked for so often."""
+Line = tuple[BrokerId, Channel]
+"""One connection: requests in it are served in order."""
 DRAIN_S = 10.0
 """How long the end of a round waits for answers that are still under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """What a round tells and asks besides copying."""
-
-    is_superseded: Callable[[], bool]
-    """Whether a newer plan, or a stop, ends this round; called often, must be quick."""
-    is_report_due: Callable[[], bool]
-    """Whether a report is wanted now; called often, must be quick."""
-    publish: Callable[[RoundReport], None]
-    """Takes a report of the round so far."""
 
 
 class Copier:
@@ -80,9 +83,17 @@ class Copier:
         self._clock = clock
         now_ms = clock.wall_ms()
         left_s = (lane.expires_at_ms - now_ms) / 1000
-        self._deadline_s = clock.monotonic_s() + min(lane.round_s, left_s)
+        to_wait_s = max(0.0, (lane.begin_at_ms - now_ms) / 1000)
+        self._deadline_s = clock.monotonic_s() + min(to_wait_s + lane.round_s, left_s)
         self.partitions = [
-            PartitionCopy(index, spec, lane.settings, lane.producer_id, now_ms)
+            PartitionCopy(
+                index,
+                spec,
+                lane.settings,
+                lane.producer_id,
+                now_ms,
+                holds_old=bool(lane.waits_for),
+            )
             for index, spec in enumerate(lane.partitions)
         ]
         self.latency = LatencyHistogram()
@@ -90,20 +101,39 @@ class Copier:
         self._target_leader: dict[int, BrokerId] = {}
         self._leaders_at_s = -1e9
         self._leaders_stale = True
-        self._by_source: dict[BrokerId, list[PartitionCopy]] = {}
+        self._plans: dict[BrokerId, FetchPlan] = {}
+        self._plan_of: dict[int, FetchPlan] = {}
         self._look_at_s = 0.0
         self._source_ends_at_s = 0.0
-        self._fetch_turn: dict[BrokerId, int] = {}
-        self._fetch_at_s: dict[BrokerId, float] = {}
-        self._sendable: dict[BrokerId, dict[int, PartitionCopy]] = {}
+        self._fetch_turn: dict[Line, int] = {}
+        self._fetch_at_s: dict[Line, float] = {}
+        self._swept_at: dict[BrokerId, tuple[float, int]] = {}
+        """When the last sweep was sent (monotonic seconds, wall ms)."""
+        self._sendable: dict[Line, dict[int, PartitionCopy]] = {}
+        self._append_line: dict[int, Line] = {}
+        self._queued: dict[int, PartitionCopy] = {}
+        """Partitions with batches that are not acknowledged yet."""
+        self._holds_old = bool(lane.waits_for)
 
     def run(self, hooks: Hooks) -> RoundReport:
-        """Copy until the deadline or until superseded; then wait for what is under way."""
+        """Copy until the deadline or until superseded; then wait for what is under way.
+
+        Connections are open before the round begins, so that its beginning is not felt.
+        """
         ended_by = "deadline"
+        self._find_leaders(self._clock.monotonic_s())
+        self._network.open(set(self._source_leader.values()), set(self._target_leader.values()))
         while may_send(self._clock.monotonic_s(), self._deadline_s):
             if hooks.is_superseded():
                 ended_by = "plan"
                 break
+            self._end_by(hooks.switch_at_ms())
+            to_wait_s = (self._lane.begin_at_ms - self._clock.wall_ms()) / 1000
+            if to_wait_s > 0:
+                self._clock.sleep(min(to_wait_s, PREPARE_LOOK_S))
+                continue
+            if self._holds_old:
+                self._look_for_predecessors(hooks.running())
             self.turn(self._clock.monotonic_s())
             if hooks.is_report_due():
                 hooks.publish(self.report(""))
@@ -114,7 +144,7 @@ class Copier:
         """One turn: look after partitions in need, send what can be sent, take answers."""
         self._find_leaders(now_s)
         if now_s >= self._look_at_s:
-            self._look_at_s = now_s + LOOK_EVERY_S
+            self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self.partitions))
             self._find_positions(now_s)
         appended = self._send_appends(now_s)
         fetched = self._send_fetches(now_s)
@@ -122,7 +152,7 @@ class Copier:
 
     def _pause_s(self, now_s: float) -> float:
         """How long to wait for answers: not past the next fetch that pacing holds back."""
-        due = [at for at in self._fetch_at_s.values() if at > now_s]
+        due = [at for at in (self._deadline_s, *self._fetch_at_s.values()) if at > now_s]
         return max(0.0, min([IDLE_WAIT_S, *(at - now_s for at in due)]))
 
     def report(self, ended_by: str) -> RoundReport:
@@ -138,6 +168,21 @@ class Copier:
             [item.report() for item in self.partitions],
             self.latency.compact(),
         )
+
+    def _end_by(self, switch_at_ms: int | None) -> None:
+        """A newer plan comes into force at a moment: send nothing behind it."""
+        if switch_at_ms is not None:
+            left_s = (switch_at_ms - self._clock.wall_ms()) / 1000
+            self._deadline_s = min(self._deadline_s, self._clock.monotonic_s() + left_s)
+
+    def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
+        """Once those before us have ended, old records are ours to send too (I10)."""
+        if running is None or not running.isdisjoint(self._lane.waits_for):
+            return
+        self._holds_old = False
+        for item in self.partitions:
+            item.holds_old = False
+            self._mark_sendable(item)
 
     # -- looking after partitions --------------------------------------------------------------
 
@@ -156,19 +201,36 @@ class Copier:
         self._source_leader = dict(leaders.source)
         self._target_leader = dict(leaders.target)
         self._look_at_s = 0.0
-        self._sendable = {}
-        self._by_source = {}
+        self._make_plans()
+        self._sendable, self._append_line = {}, {}
         for item in self.partitions:
             self._mark_sendable(item)
-            broker = self._source_leader.get(item.index)
-            if broker is not None:
-                self._by_source.setdefault(broker, []).append(item)
         self._leaders_stale = False
         for index, problem in leaders.problems.items():
             item = self.partitions[index]
             if item.phase is not Phase.STOPPED:
                 item.no_leader(problem, now_s, now_ms)
                 self._leaders_stale = True
+
+    def _make_plans(self) -> None:
+        """Group the partitions of each source broker; kept where leaders stay."""
+        led: dict[BrokerId, list[PartitionCopy]] = {}
+        for item in self.partitions:
+            broker = self._source_leader.get(item.index)
+            if broker is not None:
+                led.setdefault(broker, []).append(item)
+        settings = self._lane.settings
+        kept = {b: plan for b, plan in self._plans.items() if plan.items == led.get(b)}
+        self._plans = {
+            b: kept.get(b)
+            or FetchPlan(
+                items,
+                live_max=settings.live_partitions_max,
+                backlog_slots=settings.backlog_connections,
+            )
+            for b, items in led.items()
+        }
+        self._plan_of = {item.index: self._plans[b] for b, items in led.items() for item in items}
 
     def _find_positions(self, now_s: float) -> None:
         now_ms = self._clock.wall_ms()
@@ -221,20 +283,34 @@ class Copier:
     # -- sending -------------------------------------------------------------------------------
 
     def _mark_sendable(self, item: PartitionCopy) -> None:
-        broker = self._target_leader.get(item.index)
-        if broker is not None and (item.queue or item.phase is Phase.LIFT):
-            self._sendable.setdefault(broker, {})[item.index] = item
+        """Put a partition into the line of those that have something to send.
+
+        It changes lines only with nothing in flight: two connections keep no order.
+        """
+        index = item.index
+        broker = self._target_leader.get(index)
+        if broker is None or not (item.queue or item.phase is Phase.LIFT):
+            return
+        line = self._append_line.get(index)
+        if line is None or item.in_flight == 0:
+            plan = self._plan_of.get(index)
+            channel = plan.channel_of(index) if plan is not None else LIVE
+            wanted = (broker, channel if channel.traffic is Traffic.BACKLOG else LIVE)
+            if line is not None and line != wanted:
+                self._sendable.get(line, {}).pop(index, None)
+            line = self._append_line[index] = wanted
+        self._sendable.setdefault(line, {})[index] = item
 
     def _send_appends(self, now_s: float) -> bool:
         sent_any = False
         now_ms = self._clock.wall_ms()
-        for broker, items in self._sendable.items():
-            while items and self._network.can_append(broker):
+        for (broker, channel), items in self._sendable.items():
+            while items and self._network.can_append(broker, channel):
                 sends = self._one_batch_of_each(items, now_ms)
                 if not sends or not may_send(self._clock.monotonic_s(), self._deadline_s):
                     self._give_back(sends, now_s, now_ms)
                     break
-                self._network.append(broker, sends)
+                self._network.append(broker, channel, sends)
                 sent_any = True
         return sent_any
 
@@ -262,37 +338,54 @@ class Copier:
             item.append_lost(send.batch, "the round's deadline passed", now_s, now_ms)
 
     def _send_fetches(self, now_s: float) -> bool:
-        ready = [
-            broker
-            for broker in self._by_source
-            if now_s >= self._fetch_at_s.get(broker, 0.0) and self._network.can_fetch(broker)
-        ]
-        if not ready:
-            return False
-        queued = sum(item.queued_bytes for item in self.partitions)
-        if queued >= self._lane.settings.lane_queued_bytes_max:
-            return False
         sent_any = False
-        for broker in ready:
-            items = self._by_source[broker]
-            wants = self._wants(broker, items, now_s)
-            if wants:
-                for want in wants:
-                    self.partitions[want.index].fetching = True
-                self._network.fetch(broker, wants)
-                pace_s = min(FETCH_PACE_S_MAX, FETCH_PACE_S_PER_PARTITION * len(wants))
-                self._fetch_at_s[broker] = now_s + pace_s
-                sent_any = True
+        has_room: bool | None = None
+        for broker, plan in self._plans.items():
+            plan.regroup(now_s)
+            for channel, items in plan.groups.items():
+                line = (broker, channel)
+                if now_s < self._fetch_at_s.get(line, 0.0) or not self._network.can_fetch(*line):
+                    continue
+                if has_room is None:
+                    has_room = self._has_room()
+                if has_room and self._fetch(broker, channel, items, now_s):
+                    sent_any = True
         return sent_any
 
-    def _wants(self, broker: BrokerId, items: list[PartitionCopy], now_s: float) -> list[Want]:
+    def _has_room(self) -> bool:
+        """Whether more may be fetched; sums up what waits for its acknowledgement."""
+        done = [index for index, item in self._queued.items() if not item.queued_bytes]
+        for index in done:
+            del self._queued[index]
+        queued = sum(item.queued_bytes for item in self._queued.values())
+        return queued < self._lane.settings.lane_queued_bytes_max
+
+    def _fetch(
+        self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
+    ) -> bool:
+        if channel == SPARSE:
+            wants = [item.want(now_s) or item.want_nothing() for item in items]
+            if not any(want.bytes_max for want in wants):
+                wants = []
+            self._swept_at[broker] = (now_s, self._clock.wall_ms())
+            self._fetch_at_s[broker, channel] = now_s + SWEEP_PACE_S_MIN
+        else:
+            wants = self._wants((broker, channel), items, now_s)
+            for want in wants:
+                self.partitions[want.index].fetching = want
+            self._fetch_at_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
+        if wants:
+            self._network.fetch(broker, channel, wants)
+        return bool(wants)
+
+    def _wants(self, line: Line, items: list[PartitionCopy], now_s: float) -> list[Want]:
         """What to fetch from one broker, each time beginning one partition further on.
 
         The broker fills its answer in the order of the request and returns a batch above the
         limit only for the first partition that has data.
         """
-        turn = self._fetch_turn.get(broker, 0) % len(items)
-        self._fetch_turn[broker] = turn + 1
+        turn = self._fetch_turn.get(line, 0) % len(items)
+        self._fetch_turn[line] = turn + 1
         wants = (item.want(now_s) for item in items[turn:] + items[:turn])
         return [want for want in wants if want is not None]
 
@@ -301,18 +394,22 @@ class Copier:
     def _take(self, events: Iterable[Event]) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         for event in events:
-            if not isinstance(event, Fetched | Appended) or event.error:
+            if isinstance(event, FetchLost | AppendLost) or (
+                isinstance(event, Fetched | Appended) and event.error
+            ):
                 self._look_at_s = 0.0
             match event:
                 case Fetched():
                     self._take_fetched(event, now_s, now_ms)
+                case Swept():
+                    self._take_swept(event, now_s)
                 case Appended():
                     self._take_appended(event, now_s, now_ms)
                 case FetchLost():
                     for want in event.wants:
                         item = self.partitions[want.index]
-                        if want.attempt == item.attempt:
-                            item.fetching = False
+                        if want.attempt == item.attempt and want.bytes_max:
+                            item.fetching = None
                             if item.phase is not Phase.STOPPED:
                                 item.fetch_failed(13, event.reason, now_s, now_ms)
                     self._leaders_stale = True
@@ -323,16 +420,27 @@ class Copier:
                     self._leaders_stale = True
 
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
-        item = self.partitions[event.want.index]
-        if event.want.attempt != item.attempt:
-            return
-        item.fetching = False
-        if item.phase is not Phase.COPY:
+        want = event.want
+        item = self.partitions[want.index]
+        if item.fetching is want:
+            item.fetching = None
+        if (
+            want.attempt != item.attempt
+            or not want.bytes_max
+            or item.phase is not Phase.COPY
+            or want.offset != item.fetch_offset  # another channel was quicker
+        ):
             return
         if event.error:
             item.fetch_failed(event.error, "", now_s, now_ms)
             self._leaders_stale |= kafka_error(event.error).stale_metadata
             return
+        plan = self._plan_of.get(item.index)
+        if plan is not None and event.end > event.start and item.position >= item.source_end:
+            # Quiet partitions are heard of by sweeps only: until the last one nothing was missing.
+            swept_ms = self._swept_at.get(self._source_leader[item.index], (0.0, -1))[1]
+            if plan.channel_of(item.index) == SPARSE:
+                item.caught_up_ms = max(item.caught_up_ms, swept_ms)
         item.fetched(
             event.buffer,
             event.start,
@@ -341,8 +449,28 @@ class Copier:
             now_s=now_s,
             now_ms=now_ms,
         )
+        if plan is not None:
+            self._judge(plan, item, want, event.end - event.start)
         if item.queue:
+            self._queued[item.index] = item
             self._mark_sendable(item)
+
+    def _judge(self, plan: FetchPlan, item: PartitionCopy, want: Want, got_bytes: int) -> None:
+        """Tell the plan how busy a partition is, and whether it is far behind."""
+        lag = item.source_end - item.fetch_offset
+        if got_bytes:
+            is_behind = lag > 0 and got_bytes * 2 >= want.bytes_max
+            plan.saw_records(item.index, is_behind=is_behind)
+        if lag <= 0 or 0 < got_bytes * 4 < want.bytes_max:
+            plan.caught_up(item.index)
+
+    def _take_swept(self, event: Swept, now_s: float) -> None:
+        """Rest in proportion to what the sweep cost, unless it brought as much as it could."""
+        sent_at_s, _ = self._swept_at[event.broker]
+        took_s = now_s - sent_at_s
+        pace_s = min(SWEEP_PACE_S_MAX, max(SWEEP_PACE_S_MIN, took_s * SWEEP_REST_RATIO))
+        at_s = now_s if event.bytes >= SWEEP_FULL_BYTES else now_s + pace_s
+        self._fetch_at_s[event.broker, SPARSE] = at_s
 
     def _take_appended(self, event: Appended, now_s: float, now_ms: int) -> None:
         send = event.send

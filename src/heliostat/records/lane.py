@@ -78,6 +78,10 @@ class CopySettings:
     """The target's `producer.id.expiration.ms`: how long the net under I1 holds."""
     report_interval_s: float = 1.0
     control_interval_s: float = 0.25
+    live_partitions_max: int = 64
+    """Of one broker and lane, that wait together: 0.6 ms of the broker's time a fetch."""
+    backlog_connections: int = 1
+    """To each broker, for partitions far behind; several fill a long line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,16 @@ class LaneSpec:
     control_topic: str
     progress_topic: str
     settings: CopySettings = field(default_factory=CopySettings)
+    begin_at_ms: int = 0
+    """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
+    waits_for: tuple[str, ...] = ()
+    """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
+    duplicate check may not hold (I10)."""
+
+    @property
+    def round_id(self) -> str:
+        """Names this round among all of the link."""
+        return f"{self.lane}/{self.generation}/{self.round_number}"
 
 
 @dataclass(slots=True)

@@ -9,11 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol
 
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.carry import CarriedBatch
+
+
+class Traffic(Enum):
+    """Kinds of traffic that must not wait for each other, each on connections of its own."""
+
+    LIVE = "live"
+    """Small fetches that wait at the broker for the next record: an answer within milliseconds."""
+    SPARSE = "sparse"
+    """All partitions in which little happens, swept by fetches that do not wait."""
+    BACKLOG = "backlog"
+    """Partitions far behind: large fetches and appends."""
+
+
+class Channel(NamedTuple):
+    """One connection to each broker of a side; `slot` counts those of one kind of traffic."""
+
+    traffic: Traffic
+    slot: int
+
+
+LIVE = Channel(Traffic.LIVE, 0)
+SPARSE = Channel(Traffic.SPARSE, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +71,15 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Swept:
+    """A sweep was answered; of its partitions only those with news came as `Fetched` before."""
+
+    broker: BrokerId
+    bytes: int
+    """Size of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """Answer to a `Send`."""
 
@@ -73,7 +105,7 @@ class AppendLost:
     reason: str
 
 
-Event = Fetched | Appended | FetchLost | AppendLost
+Event = Fetched | Swept | Appended | FetchLost | AppendLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +147,27 @@ class Network(Protocol):
         """Lift the target's log start."""
         ...
 
-    def can_fetch(self, broker: BrokerId) -> bool:
+    def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
+        """Open connections ahead of their use; where that fails, their use will show it."""
+        ...
+
+    def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         """Whether a fetch may be sent to this source broker now (one is in flight at most)."""
         ...
 
-    def can_append(self, broker: BrokerId) -> bool:
+    def can_append(self, broker: BrokerId, channel: Channel) -> bool:
         """Whether a further append may be in flight to this target broker now."""
         ...
 
-    def fetch(self, broker: BrokerId, wants: Sequence[Want]) -> None:
-        """Send one fetch; its answers come as events."""
+    def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
+        """Send one fetch; its answers come as events, a `Fetched` for each want.
+
+        A sweep (`SPARSE`) does not wait for records; see `Swept` for its answer. A want with
+        `bytes_max` 0 brings none.
+        """
         ...
 
-    def append(self, broker: BrokerId, sends: Sequence[Send]) -> None:
+    def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Send one produce request; its answers come as events."""
         ...
 

@@ -29,6 +29,9 @@ RETRY_MAX_S = 5.0
 """A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
 REFUSALS_MAX = 2
 """Refusals at one and the same log end that show that the end is not ours."""
+LATE_PREDECESSOR = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER")
+LATE_PREDECESSOR_S = 0.01
+"""What the round before sent last may land just after the end was read: look again at once."""
 CORRUPT_TRIES_MAX = 3
 """A batch that the target calls corrupt is fetched again so often before it counts as stored so."""
 OUT_OF_ORDER = 45
@@ -77,6 +80,8 @@ class PartitionCopy:
         settings: CopySettings,
         producer_id: int,
         now_ms: int,
+        *,
+        holds_old: bool = False,
     ) -> None:
         self.index = index
         self.spec = spec
@@ -95,7 +100,9 @@ class PartitionCopy:
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
         self.in_flight = 0
-        self.fetching = False
+        self.fetching: Want | None = None
+        self.holds_old = holds_old
+        """Records for which the broker's duplicate check may not hold must wait (I10)."""
         self.fetch_bytes = settings.partition_fetch_bytes_max
         self.needs_source_range = False
         self.not_before_s = 0.0
@@ -204,7 +211,7 @@ class PartitionCopy:
         """What to fetch now, if anything."""
         if (
             self.phase is not Phase.COPY
-            or self.fetching
+            or self.fetching is not None
             or self._resetting
             or self._stop is not None
             or self.needs_source_range
@@ -213,6 +220,10 @@ class PartitionCopy:
         ):
             return None
         return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes)
+
+    def want_nothing(self) -> Want:
+        """Its place in a sweep while it wants nothing."""
+        return Want(self.index, self.attempt, max(0, self.fetch_offset), 0)
 
     def fetched(
         self,
@@ -302,20 +313,20 @@ class PartitionCopy:
             self.queue.append(batch)
             self.queued_bytes += batch.size
         batch = self.queue[0]
-        if self.in_flight and self.in_flight >= self._depth(batch, now_ms):
+        is_old = batch.max_timestamp < now_ms - self.settings.producer_expiration_s * 500
+        if (is_old and self.holds_old) or self.in_flight >= self._depth(is_old=is_old):
             return None
         self.queue.popleft()
         self.in_flight += 1
         return Send(self.index, self.attempt, batch)
 
-    def _depth(self, batch: CarriedBatch, now_ms: int) -> int:
-        """Batches that may be in flight together.
+    def _depth(self, *, is_old: bool) -> int:
+        """Batches that may be in flight together, at least one.
 
         The broker's sequence check keeps a pipeline in order only while it remembers the producer:
         not before the first append, and not for records whose timestamps let it forget (I4).
         """
-        fresh_from_ms = now_ms - self.settings.producer_expiration_s * 500
-        if not self._established or batch.max_timestamp < fresh_from_ms:
+        if not self._established or is_old:
             return 1
         return self.settings.requests_in_flight_max
 
@@ -391,7 +402,10 @@ class PartitionCopy:
         """Look again after a pause that doubles with each failure in a row."""
         failures = self._failures[trouble]
         self._failures[trouble] = failures + 1
-        self.not_before_s = now_s + min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(failures, 10))
+        pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(failures, 10))
+        if failures == 0 and code in LATE_PREDECESSOR:
+            pause_s = LATE_PREDECESSOR_S
+        self.not_before_s = now_s + pause_s
         self._trouble = trouble
         self.code, self.reason = code, reason
         self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
@@ -426,7 +440,7 @@ class PartitionCopy:
             self._resetting = False
             self._established = False
             self.attempt += 1
-            self.fetching = False
+            self.fetching = None
             self._stop = None
             self._padding = None
             self.phase = Phase.FIND_END

@@ -27,7 +27,8 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
-from heliostat.records.copier import Copier, Hooks
+from heliostat.records.copier import Copier
+from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.placement import Placement, lanes_for
 from heliostat.records.state_channel import StateChannel
@@ -225,7 +226,11 @@ def copy_round(lane: LaneSpec) -> RoundReport:
             # the lane's next round runs elsewhere.
             return os.getppid() != parent or state.is_superseded()
 
-        report = copier.run(Hooks(is_superseded, state.due, state.publish))
+        report = copier.run(
+            Hooks(
+                is_superseded, state.due, state.publish, state.running, lambda: state.switch_at_ms
+            )
+        )
         state.publish(report)
         return report
     finally:

@@ -1,18 +1,12 @@
-"""Both clusters over real connections: the `Network` that a Spark task uses.
-
-One data connection a broker and side. A fetch is answered before the next one is sent; appends are
-pipelined, the broker serves them strictly in order (`SocketServer` mutes the connection meanwhile).
-"""
+"""Both clusters over real connections: the `Network` that a Spark task uses."""
 
 from __future__ import annotations
 
+import contextlib
 import selectors
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from heliostat.access import PLAINTEXT
-from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.cluster import (
     CONSUMER,
     DEBUG_REPLICA,
@@ -21,49 +15,33 @@ from heliostat.clusters.wire.cluster import (
     TopicLeaders,
     WireCluster,
 )
-from heliostat.clusters.wire.connection import Connection, Frame
-from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import (
-    Appended,
+    LIVE,
+    SPARSE,
     AppendLost,
+    Channel,
     Event,
-    Fetched,
     FetchLost,
     Leaders,
     LogRange,
     Problem,
     Send,
+    Traffic,
     Want,
 )
+from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, SweepLine
 
-FETCH_BYTES_MIN = 1
-"""A fetch is answered as soon as there is anything: no linger."""
+BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
+"""Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
 ANSWER_SLACK_S = 5.0
 """Beyond the time that the broker itself may take (`produce_timeout_s`)."""
 UNKNOWN_TOPIC_ID = 100
 LEADER_NOT_AVAILABLE = 5
-
-
-@dataclass(slots=True)
-class _Fetching:
-    connection: Connection
-    version: int
-    correlation_id: int = -1
-    wants: dict[tuple[str | TopicId, int], Want] = field(default_factory=dict)
-    sent_at_s: float = 0.0
-    throttled_until_s: float = 0.0
-
-
-@dataclass(slots=True)
-class _Appending:
-    connection: Connection
-    version: int
-    requests: deque[tuple[int, float, Sequence[Send]]] = field(default_factory=deque)
-    """Correlation id, when it was sent (monotonic seconds), what it holds."""
-    throttled_until_s: float = 0.0
+FETCH, APPEND = "fetch", "append"
+LineKey = tuple[str, BrokerId, Channel]
 
 
 class WireNetwork:
@@ -95,17 +73,19 @@ class WireNetwork:
         self._settings = settings
         self._monotonic_s = monotonic_s
         self._selector = selectors.DefaultSelector()
-        self._fetching: dict[BrokerId, _Fetching] = {}
-        self._appending: dict[BrokerId, _Appending] = {}
+        self._context = LineContext(partitions, settings, monotonic_s)
+        self._fetching: dict[tuple[BrokerId, Channel], FetchLine] = {}
+        self._appending: dict[tuple[BrokerId, Channel], AppendLine] = {}
         self._leaders = Leaders({}, {}, {})
         self._lost: list[Event] = []
-        self._secured: dict[tuple[str, BrokerId], Connection] = {}
+        self._secured: dict[LineKey, FetchLine | AppendLine] = {}
 
     def close(self) -> None:
         """Close all connections; what is in flight stays ambiguous."""
-        for side in (self._fetching, self._appending):
-            for item in side.values():
-                item.connection.close()
+        for fetching in self._fetching.values():
+            fetching.connection.close()
+        for appending in self._appending.values():
+            appending.connection.close()
         self._selector.close()
         self._source.close()
         self._target.close()
@@ -187,118 +167,68 @@ class WireNetwork:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def can_fetch(self, broker: BrokerId) -> bool:
+    def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
+        """Open the connections of live traffic; a failure shows up again at their use."""
+        with contextlib.suppress(ConnectionLost):
+            for broker in source:
+                self._fetch_line(broker, LIVE)
+            for broker in target:
+                self._append_line(broker, LIVE)
+
+    def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         """No fetch is in flight there, and the broker has not asked for a pause (KIP-219)."""
-        item = self._fetching.get(broker)
-        return item is None or (not item.wants and self._monotonic_s() >= item.throttled_until_s)
+        line = self._fetching.get((broker, channel))
+        return line is None or line.is_free
 
-    def can_append(self, broker: BrokerId) -> bool:
+    def can_append(self, broker: BrokerId, channel: Channel) -> bool:
         """Fewer appends in flight there than allowed, and no pause asked for."""
-        item = self._appending.get(broker)
-        if item is None:
-            return True
-        is_free = len(item.requests) < self._settings.requests_in_flight_max
-        return is_free and self._monotonic_s() >= item.throttled_until_s
+        line = self._appending.get((broker, channel))
+        return line is None or line.is_free
 
-    def fetch(self, broker: BrokerId, wants: Sequence[Want]) -> None:
+    def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; where it can't be sent, `FetchLost` comes as an event."""
         try:
-            item = self._fetching.get(broker) or self._open_fetching(broker)
-            connection = item.connection
-            by_id = item.version >= fetch.BY_ID_FROM
-            specs = self._partitions
-            body = fetch.encode_fetch(
-                item.version,
-                [
-                    fetch.FetchPartition(
-                        specs[want.index].source.topic,
-                        specs[want.index].source_topic_id,
-                        specs[want.index].source.partition,
-                        want.offset,
-                        want.bytes_max,
-                    )
-                    for want in wants
-                ],
-                max_wait_ms=self._settings.fetch_wait_ms,
-                min_bytes=FETCH_BYTES_MIN,
-                max_bytes=self._settings.fetch_bytes_max,
-                read_committed=True,
-            )
-            item.wants = {self._source_key(want.index, by_id=by_id): want for want in wants}
-            item.sent_at_s = self._monotonic_s()
-            item.correlation_id = connection.next_correlation_id()
-            header = request_header(
-                fetch.API_KEY,
-                item.version,
-                item.correlation_id,
-                connection.settings.client_id,
-                flexible=True,
-            )
-            connection.send([header, body])
+            self._fetch_line(broker, channel).send(wants)
         except ConnectionLost as error:
-            self._drop_fetching(broker)
-            self._lost.append(FetchLost(list(wants), str(error)))
+            if (broker, channel) in self._fetching:
+                self._drop((FETCH, broker, channel), str(error))
+            else:
+                self._lost.append(FetchLost(list(wants), str(error)))
 
-    def append(self, broker: BrokerId, sends: Sequence[Send]) -> None:
+    def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Send one produce request; where it can't be sent, `AppendLost` comes as an event."""
         try:
-            item = self._appending.get(broker) or self._open_appending(broker)
+            self._append_line(broker, channel).send(sends)
         except ConnectionLost as error:
-            self._lost.append(AppendLost(list(sends), str(error)))
-            return
-        connection = item.connection
-        correlation_id = connection.next_correlation_id()
-        item.requests.append((correlation_id, self._monotonic_s(), sends))
-        specs = self._partitions
-        body = produce.encode_produce(
-            item.version,
-            [
-                produce.ProducePartition(
-                    specs[send.index].target.topic,
-                    specs[send.index].target_topic_id,
-                    specs[send.index].target.partition,
-                    send.batch.parts,
-                    send.batch.size,
-                )
-                for send in sends
-            ],
-            timeout_ms=int(self._settings.produce_timeout_s * 1000),
-        )
-        header = request_header(
-            produce.API_KEY,
-            item.version,
-            correlation_id,
-            connection.settings.client_id,
-            flexible=True,
-        )
-        try:
-            connection.send([header, *body])
-        except ConnectionLost as error:
-            self._drop_appending(broker, str(error))
+            if (broker, channel) in self._appending:
+                self._drop((APPEND, broker, channel), str(error))
+            else:
+                self._lost.append(AppendLost(list(sends), str(error)))
 
-    def _open_fetching(self, broker: BrokerId) -> _Fetching:
-        version = self._source.fetch_version(broker)
-        item = _Fetching(self._source.open_data(broker), version)
-        self._fetching[broker] = item
-        self._watch(item.connection, "fetch", broker)
-        return item
+    def _fetch_line(self, broker: BrokerId, channel: Channel) -> FetchLine:
+        line = self._fetching.get((broker, channel))
+        if line is None:
+            version = self._source.fetch_version(broker)
+            connection = self._source.open_data(broker)
+            bytes_max = self._settings.fetch_bytes_max
+            if channel == SPARSE:
+                line = SweepLine(broker, connection, version, self._context, bytes_max)
+            else:
+                if channel.traffic is Traffic.BACKLOG:
+                    bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
+                line = FetchLine(connection, version, self._context, bytes_max)
+            self._fetching[broker, channel] = line
+            self._watch((FETCH, broker, channel), line)
+        return line
 
-    def _open_appending(self, broker: BrokerId) -> _Appending:
-        version = self._target.produce_version(broker)
-        item = _Appending(self._target.open_data(broker), version)
-        self._appending[broker] = item
-        self._watch(item.connection, "append", broker)
-        return item
-
-    def _source_key(self, index: int, *, by_id: bool) -> tuple[str | TopicId, int]:
-        spec = self._partitions[index]
-        topic = spec.source_topic_id if by_id and spec.source_topic_id else spec.source.topic
-        return topic, spec.source.partition
-
-    def _target_key(self, index: int, *, by_id: bool) -> tuple[str | TopicId, int]:
-        spec = self._partitions[index]
-        topic = spec.target_topic_id if by_id and spec.target_topic_id else spec.target.topic
-        return topic, spec.target.partition
+    def _append_line(self, broker: BrokerId, channel: Channel) -> AppendLine:
+        line = self._appending.get((broker, channel))
+        if line is None:
+            version = self._target.produce_version(broker)
+            line = AppendLine(self._target.open_data(broker), version, self._context)
+            self._appending[broker, channel] = line
+            self._watch((APPEND, broker, channel), line)
+        return line
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -310,112 +240,61 @@ class WireNetwork:
             if not events:
                 self._selector.select(timeout_s)
             return events
-        for side, broker in self._readable(0.0 if events else timeout_s):
+        for key in self._readable(0.0 if events else timeout_s):
+            line = self._line(key)
             try:
-                if side == "fetch":
-                    frame = self._fetching[broker].connection.pump()
-                    if frame is not None:
-                        events.extend(self._fetched(broker, frame))
-                else:
-                    frame = self._appending[broker].connection.pump()
-                    if frame is not None:
-                        events.extend(self._appended(broker, frame))
+                frame = line.connection.pump()
+                if frame is not None:
+                    events.extend(line.take(frame))
             except (ConnectionLost, ProtocolError) as error:
-                if side == "fetch":
-                    wants = self._drop_fetching(broker)
-                    self._lost.append(FetchLost(wants, str(error)))
-                else:
-                    self._drop_appending(broker, str(error))
+                self._drop(key, str(error))
         events.extend(self._lost)
         self._lost = []
         return events
 
-    def _readable(self, timeout_s: float) -> Iterable[tuple[str, BrokerId]]:
+    def _readable(self, timeout_s: float) -> Iterable[LineKey]:
         """Whom to read from; secured connections may hold what no selector sees."""
-        held = [data for data, item in self._secured.items() if item.has_held()]
+        held = [key for key, line in self._secured.items() if line.connection.has_held()]
         found = self._selector.select(0.0 if held else timeout_s)
         if not held:
             return (key.data for key, _ in found)
         return dict.fromkeys([*held, *(key.data for key, _ in found)])
 
-    def _watch(self, connection: Connection, side: str, broker: BrokerId) -> None:
-        self._selector.register(connection, selectors.EVENT_READ, (side, broker))
-        if connection.settings.security != PLAINTEXT:
-            self._secured[side, broker] = connection
+    def _line(self, key: LineKey) -> FetchLine | AppendLine:
+        side, broker, channel = key
+        if side == FETCH:
+            return self._fetching[broker, channel]
+        return self._appending[broker, channel]
 
-    def _unwatch(self, connection: Connection, side: str, broker: BrokerId) -> None:
-        self._secured.pop((side, broker), None)
-        self._selector.unregister(connection)
-        connection.close()
+    def _watch(self, key: LineKey, line: FetchLine | AppendLine) -> None:
+        self._selector.register(line.connection, selectors.EVENT_READ, key)
+        if line.connection.settings.security != PLAINTEXT:
+            self._secured[key] = line
 
     def _drop_overdue(self) -> None:
         """Give up connections on which an answer is overdue: a broker that hangs closes nothing."""
-        now_s = self._monotonic_s()
         limit_s = self._settings.produce_timeout_s + ANSWER_SLACK_S
-        for broker, fetching in list(self._fetching.items()):
-            if fetching.wants and now_s > fetching.sent_at_s + limit_s:
-                self._lost.append(FetchLost(self._drop_fetching(broker), "no answer in time"))
-        for broker, appending in list(self._appending.items()):
-            if appending.requests and now_s > appending.requests[0][1] + limit_s:
-                self._drop_appending(broker, "no answer in time")
+        overdue: list[LineKey] = [
+            (FETCH, *key) for key, line in self._fetching.items() if line.is_overdue(limit_s)
+        ]
+        overdue += [
+            (APPEND, *key) for key, line in self._appending.items() if line.is_overdue(limit_s)
+        ]
+        for key in overdue:
+            self._drop(key, "no answer in time")
 
-    def _fetched(self, broker: BrokerId, frame: Frame) -> list[Event]:
-        item = self._fetching[broker]
-        if frame.correlation_id != item.correlation_id:
-            raise ProtocolError("a fetch answer belongs to another request", broker=broker)
-        answer = fetch.decode_fetch(item.version, frame.buffer, 4)
-        pause_ends_s = self._monotonic_s() + answer.throttle_ms / 1000
-        item.throttled_until_s = max(item.throttled_until_s, pause_ends_s)
-        events: list[Event] = []
-        wants, item.wants = item.wants, {}
-        if answer.error:
-            failure = BrokerError("a fetch was refused", kafka_code=answer.error)
-            return [FetchLost(list(wants.values()), str(failure))]
-        for got in answer.partitions:
-            want = wants.pop((got.topic, got.partition), None)
-            if want is None:
-                raise ProtocolError("a fetch answer holds what was not asked", topic=got.topic)
-            events.append(
-                Fetched(want, got.error, got.high_watermark, frame.buffer, got.start, got.end)
-            )
-        if wants:
-            raise ProtocolError("a fetch answer lacks partitions", missing=len(wants))
-        return events
-
-    def _appended(self, broker: BrokerId, frame: Frame) -> list[Event]:
-        item = self._appending[broker]
-        if not item.requests or item.requests[0][0] != frame.correlation_id:
-            raise ProtocolError("a produce answer belongs to another request", broker=broker)
-        answers, throttle_ms = produce.decode_produce(item.version, frame.buffer, 4)
-        # The answer behind it may ask for none and must not end the pause.
-        pause_ends_s = self._monotonic_s() + throttle_ms / 1000
-        item.throttled_until_s = max(item.throttled_until_s, pause_ends_s)
-        _, _, sends = item.requests[0]
-        by_id = item.version >= produce.BY_ID_FROM
-        waiting = {self._target_key(send.index, by_id=by_id): send for send in sends}
-        events: list[Event] = []
-        for got in answers:
-            send = waiting.pop((got.topic, got.partition), None)
-            if send is None:
-                raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
-            events.append(Appended(send, got.error, got.base_offset, got.message))
-        if waiting:
-            raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
-        item.requests.popleft()
-        return events
-
-    def _drop_fetching(self, broker: BrokerId) -> list[Want]:
-        item = self._fetching.pop(broker, None)
-        if item is None:
-            return []
-        self._unwatch(item.connection, "fetch", broker)
-        return list(item.wants.values())
-
-    def _drop_appending(self, broker: BrokerId, reason: str) -> None:
-        item = self._appending.pop(broker)
-        self._unwatch(item.connection, "append", broker)
-        sends = [send for _, _, request in item.requests for send in request]
-        self._lost.append(AppendLost(sends, reason))
+    def _drop(self, key: LineKey, reason: str) -> None:
+        """Close a connection; what was under way on it is lost."""
+        side, broker, channel = key
+        line = self._line(key)
+        if side == FETCH:
+            del self._fetching[broker, channel]
+        else:
+            del self._appending[broker, channel]
+        self._secured.pop(key, None)
+        self._selector.unregister(line.connection)
+        line.connection.close()
+        self._lost.append(line.give_up(reason))
 
 
 def _leader(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 
 import pytest
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
-from heliostat.link.lane_set import LaneSet, Runner
+from heliostat.link.lane_set import HAND_OVER_S, Announcement, LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
 from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
 
 WAIT_S = 10.0
+ROUND_S = 3.0
 
 
 def spec(number: int) -> PartitionSpec:
@@ -25,36 +25,50 @@ def spec(number: int) -> PartitionSpec:
 
 
 class Rounds:
-    """Rounds that last until their generation is no longer wanted, as real ones do."""
+    """Rounds that work from their beginning to their end or a switch of plans, as real ones do."""
 
     def __init__(self) -> None:
-        self.wanted: dict[LaneId, int] = {}
-        self.running: dict[Partition, LaneId] = {}
+        self.told = Announcement({}, None, ())
+        self.working: dict[Partition, LaneId] = {}
         self.started: list[LaneSpec] = []
         self.overlaps = 0
         self.fail_next = False
         self.deadlines: list[int] = []
+        self.clock = SystemClock()
         self._lock = threading.Lock()
 
-    def announce(self, generations: Mapping[LaneId, int]) -> None:
-        self.wanted = dict(generations)
+    def announce(self, told: Announcement) -> None:
+        self.told = told
+
+    def is_over(self, lane: LaneSpec) -> bool:
+        now_ms, told = self.clock.wall_ms(), self.told
+        if told.generations.get(lane.lane) != lane.generation:
+            return told.switch_at_ms is None or now_ms >= told.switch_at_ms
+        return now_ms >= lane.expires_at_ms
 
     def run(self, lane: LaneSpec) -> RoundReport:
         if self.fail_next:
             self.fail_next = False
             raise RuntimeError("heliostat.errors.X: [X] planted")
-        with self._lock:
-            self.started.append(lane)
-            for item in lane.partitions:
-                self.overlaps += item.source in self.running
-                self.running[item.source] = lane.lane
+        self.started.append(lane)
+        report = RoundReport(lane.lane, lane.generation, lane.round_number, 0, 0, "plan", [])
         until_s = time.monotonic() + WAIT_S
-        while self.wanted.get(lane.lane) == lane.generation and time.monotonic() < until_s:
-            time.sleep(0.005)
+        while self.clock.wall_ms() < lane.begin_at_ms:
+            assert time.monotonic() < until_s
+            if self.is_over(lane):
+                return report
+            time.sleep(0.001)
         with self._lock:
             for item in lane.partitions:
-                del self.running[item.source]
-        return RoundReport(lane.lane, lane.generation, lane.round_number, 0, 0, "plan", [])
+                self.overlaps += item.source in self.working
+                self.working[item.source] = lane.lane
+        while not self.is_over(lane):
+            assert time.monotonic() < until_s
+            time.sleep(0.001)
+        with self._lock:
+            for item in lane.partitions:
+                del self.working[item.source]
+        return report
 
 
 @pytest.fixture
@@ -69,7 +83,7 @@ def lanes(rounds: Rounds):
         lane=LaneId(-1),
         generation=0,
         round_number=0,
-        round_s=5,
+        round_s=ROUND_S,
         expires_at_ms=0,
         source_access=ClusterAccess(()),
         target_access=ClusterAccess(()),
@@ -102,11 +116,15 @@ def test_a_moved_partition_is_never_in_two_rounds(lanes: LaneSet, rounds: Rounds
     """Given two lanes at work / when partitions swap / then each round ended before the next."""
     zero, one = LaneId(0), LaneId(1)
     lanes.assign({zero: (spec(0), spec(1)), one: (spec(2),)})
-    wait(lambda: len(rounds.running) == 3)
-    for turn in range(6):
+    wait(lambda: len(rounds.working) == 3)
+    for turn in range(3):
         first, second = (spec(turn % 2),), (spec(1 - turn % 2), spec(2))
         lanes.assign({zero: first, one: second})
-        wait(lambda: len(rounds.running) == 3)
+        wanted = lanes.generations
+        wait(lambda all_=wanted: {n.generation for n in rounds.started} >= set(all_.values()))
+        begin_ms = max(n.begin_at_ms for n in rounds.started if n.generation in wanted.values())
+        wait(lambda at=begin_ms: SystemClock().wall_ms() > at)
+        wait(lambda: len(rounds.working) == 3)
     assert rounds.overlaps == 0
     assert all(lane.generation > 7 for lane in rounds.started)
 
@@ -114,17 +132,17 @@ def test_a_moved_partition_is_never_in_two_rounds(lanes: LaneSet, rounds: Rounds
 def test_an_unchanged_lane_is_left_at_work(lanes: LaneSet, rounds: Rounds) -> None:
     """Given two lanes / when one gains a partition / then the other's round goes on."""
     lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1),)})
-    wait(lambda: len(rounds.running) == 2)
+    wait(lambda: len(rounds.working) == 2)
     assert lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1), spec(2))}) == [LaneId(1)]
-    wait(lambda: len(rounds.running) == 3)
-    assert [lane.lane for lane in rounds.started].count(LaneId(0)) == 1
+    wait(lambda: len(rounds.working) == 3)
+    assert len({lane.generation for lane in rounds.started if lane.lane == LaneId(0)}) == 1
 
 
 def test_a_failed_round_is_told_and_tried_again(lanes: LaneSet, rounds: Rounds) -> None:
     """Given a round that fails / when time passes / then the next one runs, the error is kept."""
     rounds.fail_next = True
     lanes.assign({LaneId(0): (spec(0),)})
-    wait(lambda: len(rounds.running) == 1)
+    wait(lambda: len(rounds.working) == 1)
     assert lanes.health[LaneId(0)].failures_in_a_row == 1
     assert "[X] planted" in lanes.health[LaneId(0)].last_error
 
@@ -139,7 +157,35 @@ def test_each_rounds_deadline_is_announced_before_it_runs(lanes: LaneSet, rounds
 def test_stop_ends_all_rounds(lanes: LaneSet, rounds: Rounds) -> None:
     """Given lanes at work / when stopped / then nothing runs and nothing starts again."""
     lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1),)})
-    wait(lambda: len(rounds.running) == 2)
+    wait(lambda: len(rounds.working) == 2)
     lanes.stop()
-    assert not rounds.running
+    assert not rounds.working
     assert lanes.assign({LaneId(0): (spec(5),)}) == []
+
+
+def test_the_next_round_is_prepared_before_the_last_one_ends(lanes, rounds) -> None:
+    """Given a round / when its end comes near / then the next one begins right behind it."""
+    lanes.assign({LaneId(0): (spec(0),)})
+    wait(lambda: len(rounds.started) == 3)
+    first, second, third = rounds.started
+    gap_ms = int(HAND_OVER_S * 1000)
+    assert second.begin_at_ms == first.expires_at_ms + gap_ms
+    assert third.begin_at_ms == second.expires_at_ms + gap_ms
+    assert (second.waits_for, third.waits_for) == ((first.round_id,), (second.round_id,))
+    assert rounds.overlaps == 0
+    wait(lambda: first.round_id not in rounds.told.running)
+
+
+def test_a_switch_of_plans_waits_for_all_rounds_that_it_ends(lanes, rounds) -> None:
+    """Given two lanes / when a partition moves / then both begin at the switch, not before."""
+    zero, one = LaneId(0), LaneId(1)
+    lanes.assign({zero: (spec(0), spec(1)), one: (spec(2),)})
+    wait(lambda: len(rounds.working) == 3)
+    before = {lane.round_id for lane in rounds.started}
+    lanes.assign({zero: (spec(0),), one: (spec(1), spec(2))})
+    wait(lambda: len(rounds.started) >= 4)
+    switch_at_ms = rounds.told.switch_at_ms
+    assert switch_at_ms is not None
+    for lane in rounds.started[2:4]:
+        assert lane.begin_at_ms == switch_at_ms + int(HAND_OVER_S * 1000)
+        assert set(lane.waits_for) == before

@@ -17,7 +17,7 @@ from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Frame
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
-from heliostat.records.network import Appended, Fetched, Send, Want
+from heliostat.records.network import LIVE, Appended, Fetched, Send, Want
 from heliostat.records.wire_network import WireNetwork
 
 BROKER = BrokerId(1)
@@ -82,11 +82,11 @@ class Lane:
         self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s)
 
     def fetch(self) -> None:
-        self.network.fetch(BROKER, [Want(0, 1, 0, 1000)])
+        self.network.fetch(BROKER, LIVE, [Want(0, 1, 0, 1000)])
 
     def append(self) -> None:
         batch: Any = SimpleNamespace(parts=[b"batch"], size=5)
-        self.network.append(BROKER, [Send(0, 1, batch)])
+        self.network.append(BROKER, LIVE, [Send(0, 1, batch)])
 
 
 @pytest.fixture
@@ -133,15 +133,15 @@ def appended(throttle_ms: int) -> bytes:
 def test_a_pause_that_the_source_asks_for_is_kept(lane: Lane) -> None:
     """Given an answer with throttle time / when time passes / then no fetch before it is over."""
     lane.fetch()
-    assert not lane.network.can_fetch(BROKER)
+    assert not lane.network.can_fetch(BROKER, LIVE)
     lane.source.answer(fetched(PAUSE_MS), is_seen=True)
     [event] = lane.network.wait(1.0)
     assert isinstance(event, Fetched)
-    assert not lane.network.can_fetch(BROKER)
+    assert not lane.network.can_fetch(BROKER, LIVE)
     lane.now_s += PAUSE_MS / 1000 - 0.01
-    assert not lane.network.can_fetch(BROKER)
+    assert not lane.network.can_fetch(BROKER, LIVE)
     lane.now_s += 0.02
-    assert lane.network.can_fetch(BROKER)
+    assert lane.network.can_fetch(BROKER, LIVE)
 
 
 def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
@@ -152,9 +152,9 @@ def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
     for _ in range(2):
         [event] = lane.network.wait(1.0)
         assert isinstance(event, Appended)
-    assert not lane.network.can_append(BROKER)
+    assert not lane.network.can_append(BROKER, LIVE)
     lane.now_s += PAUSE_MS / 1000 + 0.01
-    assert lane.network.can_append(BROKER)
+    assert lane.network.can_append(BROKER, LIVE)
 
 
 @pytest.mark.parametrize("lane", [Security("SSL")], indirect=True)

@@ -28,6 +28,9 @@ BY_ID_FROM = 13
 
 _HEAD = struct.Struct(">iiiibii")  # replica, max wait, min bytes, max bytes, isolation, session
 _PARTITION = struct.Struct(">iiqiqi")
+_OFFSET, _BYTES_MAX = struct.Struct(">q"), struct.Struct(">i")
+_OFFSET_IN_PARTITION = 8
+_BYTES_BEHIND_OFFSET = 20
 _ANSWER = struct.Struct(">ihqqq")  # partition, error, high watermark, LSO, log start
 
 
@@ -67,8 +70,12 @@ def encode_fetch(
     min_bytes: int,
     max_bytes: int,
     read_committed: bool,
-) -> bytes:
-    """Body of a fetch request; partitions of one topic must stand together."""
+    offsets_at: list[int] | None = None,
+) -> bytearray:
+    """Body of a fetch request; partitions of one topic must stand together.
+
+    Into `offsets_at` goes where each partition's offset is, for `aim`.
+    """
     out = bytearray(_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1))
     groups = _by_topic(partitions)
     out += uvarint(len(groups) + 1)
@@ -82,13 +89,21 @@ def encode_fetch(
             out += compact_string(first.topic)
         out += uvarint(len(group) + 1)
         for item in group:
+            if offsets_at is not None:
+                offsets_at.append(len(out) + _OFFSET_IN_PARTITION)
             out += _PARTITION.pack(item.partition, -1, item.offset, -1, -1, item.bytes_max)
             out += b"\x00"
         out += b"\x00"
     out += b"\x01"  # no forgotten topics
     out += b"\x01"  # rack: the empty string
     out += b"\x00"
-    return bytes(out)
+    return out
+
+
+def aim(body: bytearray, offset_at: int, offset: int, bytes_max: int) -> None:
+    """Change what a request that is sent again and again wants of one partition."""
+    _OFFSET.pack_into(body, offset_at, offset)
+    _BYTES_MAX.pack_into(body, offset_at + _BYTES_BEHIND_OFFSET, bytes_max)
 
 
 def _by_topic(partitions: Sequence[FetchPartition]) -> list[list[FetchPartition]]:

@@ -1,0 +1,117 @@
+"""Which partitions of one source broker are fetched how: waiting, swept, or as a backlog.
+
+A fetch that waits at the broker for thousands of partitions makes every append there look through
+all of them, and an incremental fetch session costs more still (design, section 5). So few busy
+partitions wait, the many sparse ones are swept at a pace that costs the broker little, and those
+that are far behind have connections of their own, so that live ones don't wait behind their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heliostat.records.network import LIVE, SPARSE, Channel, Traffic
+from heliostat.records.partition_copy import PartitionCopy
+
+REGROUP_EVERY_S = 1.0
+SMOOTHING = 0.5
+"""Weight of the last second in a partition's rate."""
+STAYS_RATIO = 1.5
+"""A partition waits on unless another one is so much busier: moving rebuilds the sweep."""
+RATE_MIN = 0.2
+"""Answers with records a second below which a partition is sparse."""
+_FORGOTTEN_BELOW = 0.01
+
+
+class FetchPlan:
+    """Groups of the partitions that one source broker leads for a lane.
+
+    Parameters
+    ----------
+    items
+        All of them.
+    live_max
+        How many wait together at most.
+    backlog_slots
+        Connections over which those far behind are spread.
+    """
+
+    def __init__(
+        self, items: Sequence[PartitionCopy], *, live_max: int, backlog_slots: int
+    ) -> None:
+        self._live_max = live_max
+        self.items = list(items)
+        self._items = {item.index: item for item in items}
+        self._slots = backlog_slots
+        self._behind: set[int] = set()
+        self._live: set[int] = set(self._items if len(items) <= live_max else ())
+        self._hits: dict[int, int] = {}
+        self._rates: dict[int, float] = {}
+        self._regroup_at_s = 0.0
+        self._groups: dict[Channel, list[PartitionCopy]] = {}
+        self._is_stale = True
+
+    @property
+    def groups(self) -> dict[Channel, list[PartitionCopy]]:
+        """Partitions by channel, none empty; the same objects until a group changes."""
+        if self._is_stale:
+            self._is_stale = False
+            self._groups = self._grouped()
+        return self._groups
+
+    def channel_of(self, index: int) -> Channel:
+        """Where a partition is fetched now."""
+        if index in self._behind:
+            return Channel(Traffic.BACKLOG, index % self._slots)
+        return LIVE if index in self._live else SPARSE
+
+    def saw_records(self, index: int, *, is_behind: bool) -> None:
+        """An answer held records of a partition, and whether more are left than one holds."""
+        self._hits[index] = self._hits.get(index, 0) + 1
+        if is_behind and index not in self._behind:
+            self._behind.add(index)
+            self._is_stale = True
+
+    def caught_up(self, index: int) -> None:
+        """An answer held the last that there was of a partition."""
+        if index in self._behind:
+            self._behind.remove(index)
+            self._is_stale = True
+
+    def regroup(self, now_s: float) -> None:
+        """Decide anew, if a second has passed, who waits and who is swept."""
+        passed_s = now_s - self._regroup_at_s
+        if passed_s < REGROUP_EVERY_S:
+            return
+        self._regroup_at_s = now_s
+        for index in {*self._rates, *self._hits}:
+            now = self._hits.get(index, 0) / min(passed_s, 10.0)
+            before = self._rates.get(index, now)
+            rate = SMOOTHING * now + (1 - SMOOTHING) * before
+            if rate < _FORGOTTEN_BELOW:
+                self._rates.pop(index, None)
+            else:
+                self._rates[index] = rate
+        self._hits.clear()
+        if len(self._items) - len(self._behind) <= self._live_max:
+            live = set(self._items)
+        else:
+            live = self._busiest()
+        if live != self._live:
+            self._live = live
+            self._is_stale = True
+
+    def _busiest(self) -> set[int]:
+        rated = [
+            (rate * (STAYS_RATIO if index in self._live else 1.0), index)
+            for index, rate in self._rates.items()
+            if rate >= RATE_MIN and index not in self._behind
+        ]
+        rated.sort(reverse=True)
+        return {index for _, index in rated[: self._live_max]}
+
+    def _grouped(self) -> dict[Channel, list[PartitionCopy]]:
+        groups: dict[Channel, list[PartitionCopy]] = {}
+        for index, item in self._items.items():
+            groups.setdefault(self.channel_of(index), []).append(item)
+        return groups

@@ -1,0 +1,384 @@
+"""Connections of a lane, each with what is under way on it: fetches, sweeps, appends.
+
+A fetch is answered before the next one is sent; appends are pipelined, the broker serves them
+strictly in order (`SocketServer` mutes the connection meanwhile).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import override
+
+from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.primitives import read_topic, request_header, skip_tagged_fields
+from heliostat.clusters.wire.scan import (
+    END,
+    ERROR,
+    HIGH_WATERMARK,
+    PARTITION,
+    ROW_FIELDS,
+    START,
+    scan_partitions,
+)
+from heliostat.errors import BrokerError, ProtocolError
+from heliostat.names import BrokerId, TopicId
+from heliostat.records.lane import CopySettings, PartitionSpec
+from heliostat.records.network import (
+    Appended,
+    AppendLost,
+    Event,
+    Fetched,
+    FetchLost,
+    Send,
+    Swept,
+    Want,
+)
+
+FETCH_BYTES_MIN = 1
+"""A fetch is answered as soon as there is anything: no linger."""
+_TOPICS_BEHIND_TAGS = 10
+"""Throttle time, error and session id stand before the list of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineContext:
+    """What all connections of a lane have in common."""
+
+    partitions: Sequence[PartitionSpec]
+    settings: CopySettings
+    monotonic_s: Callable[[], float]
+
+
+def _source_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
+    topic = spec.source_topic_id if by_id and spec.source_topic_id else spec.source.topic
+    return topic, spec.source.partition
+
+
+def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
+    topic = spec.target_topic_id if by_id and spec.target_topic_id else spec.target.topic
+    return topic, spec.target.partition
+
+
+class FetchLine:
+    """One connection to a source broker; one fetch at a time.
+
+    Parameters
+    ----------
+    connection, version
+        Open, and the version of Fetch that it speaks.
+    context
+        The lane's.
+    bytes_max
+        Of an answer.
+    """
+
+    WAIT_MS: int | None = None
+    """How long the broker waits for records; None: as the settings say."""
+
+    def __init__(
+        self, connection: Connection, version: int, context: LineContext, bytes_max: int
+    ) -> None:
+        self.connection = connection
+        self._version = version
+        self._context = context
+        self._bytes_max = bytes_max
+        self._by_id = version >= fetch.BY_ID_FROM
+        self._wants: Sequence[Want] = ()
+        self._correlation_id = -1
+        self._sent_at_s = 0.0
+        self._throttled_until_s = 0.0
+
+    @property
+    def is_free(self) -> bool:
+        """No fetch is under way, and the broker has not asked for a pause (KIP-219)."""
+        return not self._wants and self._context.monotonic_s() >= self._throttled_until_s
+
+    def is_overdue(self, limit_s: float) -> bool:
+        """Whether an answer is due for longer than `limit_s`."""
+        return bool(self._wants) and self._context.monotonic_s() > self._sent_at_s + limit_s
+
+    def give_up(self, reason: str) -> FetchLost:
+        """What is under way, which will not be answered."""
+        wants, self._wants = self._wants, ()
+        return FetchLost(list(wants), reason)
+
+    def send(self, wants: Sequence[Want]) -> None:
+        """Send one fetch.
+
+        Raises
+        ------
+        ConnectionLost
+            It can't be sent.
+        """
+        self._wants = wants
+        self._send(self._encode(wants, None))
+
+    def _encode(self, wants: Sequence[Want], offsets_at: list[int] | None) -> bytearray:
+        specs, settings = self._context.partitions, self._context.settings
+        return fetch.encode_fetch(
+            self._version,
+            [
+                fetch.FetchPartition(
+                    specs[want.index].source.topic,
+                    specs[want.index].source_topic_id,
+                    specs[want.index].source.partition,
+                    want.offset,
+                    want.bytes_max,
+                )
+                for want in wants
+            ],
+            max_wait_ms=settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS,
+            min_bytes=FETCH_BYTES_MIN,
+            max_bytes=self._bytes_max,
+            read_committed=True,
+            offsets_at=offsets_at,
+        )
+
+    def _send(self, body: bytearray) -> None:
+        connection = self.connection
+        self._sent_at_s = self._context.monotonic_s()
+        self._correlation_id = connection.next_correlation_id()
+        header = request_header(
+            fetch.API_KEY,
+            self._version,
+            self._correlation_id,
+            connection.settings.client_id,
+            flexible=True,
+        )
+        connection.send([header, body])
+
+    def take(self, frame: Frame) -> list[Event]:
+        """Events of an answer.
+
+        Raises
+        ------
+        ProtocolError
+            It does not fit what was asked.
+        """
+        if frame.correlation_id != self._correlation_id:
+            raise ProtocolError("a fetch answer belongs to another request")
+        answer = fetch.decode_fetch(self._version, frame.buffer, 4)
+        until_s = self._context.monotonic_s() + answer.throttle_ms / 1000
+        self._throttled_until_s = max(self._throttled_until_s, until_s)
+        if answer.error:
+            failure = BrokerError("a fetch was refused", kafka_code=answer.error)
+            return [self.give_up(str(failure))]
+        events = self._events(frame, answer)
+        self._wants = ()
+        return events
+
+    def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
+        specs = self._context.partitions
+        wants = {_source_key(specs[want.index], by_id=self._by_id): want for want in self._wants}
+        events: list[Event] = []
+        for got in answer.partitions:
+            want = wants.pop((got.topic, got.partition), None)
+            if want is None:
+                raise ProtocolError("a fetch answer holds what was not asked", topic=got.topic)
+            events.append(
+                Fetched(want, got.error, got.high_watermark, frame.buffer, got.start, got.end)
+            )
+        if wants:
+            raise ProtocolError("a fetch answer lacks partitions", missing=len(wants))
+        return events
+
+
+class SweepLine(FetchLine):
+    """Fetches thousands of partitions at once, without waiting, and looks only at the news.
+
+    The request is made once for a group of partitions; then only offsets that moved are written
+    into it. The answer is looked through by compiled code (`scan`).
+
+    Parameters
+    ----------
+    broker
+        Whom it goes to.
+    """
+
+    WAIT_MS = 0
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        connection: Connection,
+        version: int,
+        context: LineContext,
+        bytes_max: int,
+    ) -> None:
+        super().__init__(connection, version, context, bytes_max)
+        self._broker = broker
+        self._body = bytearray()
+        self._offsets_at: list[int] = []
+        self._sent: list[Want] = []
+        self._rows = np.empty((0, ROW_FIELDS), np.int64)
+        self._numbers = np.empty(0, np.int64)
+        self._ends = np.full(len(context.partitions), -2, np.int64)
+        """High watermarks by the partitions' indexes, as last heard."""
+        self._indexes = np.empty(0, np.int64)
+
+    @override
+    def send(self, wants: Sequence[Want]) -> None:
+        """Send one sweep; see `FetchLine.send`."""
+        if len(wants) != len(self._sent) or any(
+            new.index != old.index for new, old in zip(wants, self._sent, strict=True)
+        ):
+            self._prepare(wants)
+        else:
+            for place, (new, old) in enumerate(zip(wants, self._sent, strict=True)):
+                if new.offset != old.offset or new.bytes_max != old.bytes_max:
+                    fetch.aim(self._body, self._offsets_at[place], new.offset, new.bytes_max)
+        self._sent = list(wants)
+        self._wants = self._sent
+        self._send(self._body)
+
+    def _prepare(self, wants: Sequence[Want]) -> None:
+        self._offsets_at = []
+        self._body = self._encode(wants, self._offsets_at)
+        specs = self._context.partitions
+        self._indexes = np.array([want.index for want in wants], np.int64)
+        self._numbers = np.array([specs[want.index].source.partition for want in wants], np.int64)
+        self._rows = np.empty((len(wants), ROW_FIELDS), np.int64)
+
+    @override
+    def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
+        data = np.frombuffer(frame.buffer, np.uint8)
+        rows = self._rows
+        at = skip_tagged_fields(frame.buffer, 4) + _TOPICS_BEHIND_TAGS
+        found = scan_partitions(data, at, self._by_id, rows)
+        events: list[Event] = []
+        if found != len(rows) or not np.array_equal(rows[:, PARTITION], self._numbers):
+            # Not in the order of the request, as refused partitions make it: the slow way.
+            events = super()._events(frame, answer)
+        else:
+            self._add_news(events, frame, rows)
+        events.append(Swept(self._broker, len(frame.buffer)))
+        return events
+
+    def _add_news(self, events: list[Event], frame: Frame, rows: np.ndarray) -> None:
+        specs = self._context.partitions
+        is_news = (
+            (rows[:, ERROR] != 0)
+            | (rows[:, END] > rows[:, START])
+            | (rows[:, HIGH_WATERMARK] != self._ends[self._indexes])
+        )
+        for place in np.flatnonzero(is_news).tolist():
+            topic_at, _, error, high_watermark, start, end = rows[place].tolist()
+            want = self._wants[place]
+            spec = specs[want.index]
+            if not self._is_topic(frame, topic_at, spec):
+                raise ProtocolError("a sweep's answer is not in order", topic=spec.source.topic)
+            self._ends[want.index] = high_watermark
+            events.append(Fetched(want, error, high_watermark, frame.buffer, start, end))
+
+    def _is_topic(self, frame: Frame, topic_at: int, spec: PartitionSpec) -> bool:
+        if self._by_id and spec.source_topic_id:
+            topic, _ = read_topic(frame.buffer, topic_at, by_id=True)
+            return topic == spec.source_topic_id
+        name = spec.source.topic.encode()
+        return bytes(frame.buffer[topic_at : topic_at + len(name)]) == name
+
+
+class AppendLine:
+    """One connection to a target broker; several appends under way, answered in order.
+
+    Parameters
+    ----------
+    connection, version
+        Open, and the version of Produce that it speaks.
+    context
+        The lane's.
+    """
+
+    def __init__(self, connection: Connection, version: int, context: LineContext) -> None:
+        self.connection = connection
+        self._version = version
+        self._context = context
+        self._requests: deque[tuple[int, float, Sequence[Send]]] = deque()
+        """Correlation id, when it was sent (monotonic seconds), what it holds."""
+        self._throttled_until_s = 0.0
+
+    @property
+    def is_free(self) -> bool:
+        """Fewer appends are under way than allowed, and no pause was asked for."""
+        is_room = len(self._requests) < self._context.settings.requests_in_flight_max
+        return is_room and self._context.monotonic_s() >= self._throttled_until_s
+
+    def is_overdue(self, limit_s: float) -> bool:
+        """Whether an answer is due for longer than `limit_s`."""
+        return bool(self._requests) and (
+            self._context.monotonic_s() > self._requests[0][1] + limit_s
+        )
+
+    def give_up(self, reason: str) -> AppendLost:
+        """What is under way, which will not be answered."""
+        sends = [send for _, _, request in self._requests for send in request]
+        self._requests.clear()
+        return AppendLost(sends, reason)
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Send one produce request.
+
+        Raises
+        ------
+        ConnectionLost
+            It can't be sent, as a whole at least.
+        """
+        connection, specs = self.connection, self._context.partitions
+        correlation_id = connection.next_correlation_id()
+        self._requests.append((correlation_id, self._context.monotonic_s(), sends))
+        body = produce.encode_produce(
+            self._version,
+            [
+                produce.ProducePartition(
+                    specs[send.index].target.topic,
+                    specs[send.index].target_topic_id,
+                    specs[send.index].target.partition,
+                    send.batch.parts,
+                    send.batch.size,
+                )
+                for send in sends
+            ],
+            timeout_ms=int(self._context.settings.produce_timeout_s * 1000),
+        )
+        header = request_header(
+            produce.API_KEY,
+            self._version,
+            correlation_id,
+            connection.settings.client_id,
+            flexible=True,
+        )
+        connection.send([header, *body])
+
+    def take(self, frame: Frame) -> list[Event]:
+        """Events of an answer.
+
+        Raises
+        ------
+        ProtocolError
+            It does not fit what was sent.
+        """
+        if not self._requests or self._requests[0][0] != frame.correlation_id:
+            raise ProtocolError("a produce answer belongs to another request")
+        answers, throttle_ms = produce.decode_produce(self._version, frame.buffer, 4)
+        until_s = self._context.monotonic_s() + throttle_ms / 1000
+        self._throttled_until_s = max(self._throttled_until_s, until_s)
+        specs = self._context.partitions
+        by_id = self._version >= produce.BY_ID_FROM
+        waiting = {
+            _target_key(specs[send.index], by_id=by_id): send for send in self._requests[0][2]
+        }
+        events: list[Event] = []
+        for got in answers:
+            send = waiting.pop((got.topic, got.partition), None)
+            if send is None:
+                raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
+            events.append(Appended(send, got.error, got.base_offset, got.message))
+        if waiting:
+            raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
+        self._requests.popleft()
+        return events

@@ -1,0 +1,92 @@
+"""The compiled look through a fetch's answer, against the plain reader of `fetch`."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliostat.clusters.wire import fetch, scan
+from heliostat.clusters.wire.primitives import compact_string, uvarint
+
+HEAD = b"\x00" + struct.pack(">ihi", 0, 0, 0)
+tags = st.sampled_from([b"\x00", b"\x01\x05\x02ab", b"\x02\x00\x00\x01\x03xyz"])
+partitions = st.tuples(
+    st.integers(0, 2**31 - 1),
+    st.sampled_from([0, 1, 6, 100, -1]),
+    st.integers(-1, 2**62),
+    st.integers(0, 2),
+    st.binary(max_size=300),
+    tags,
+)
+
+
+def answer(topics: list, *, by_id: bool) -> bytes:
+    out = HEAD + uvarint(len(topics) + 1)
+    for number, (items, tag) in enumerate(topics):
+        out += UUID(int=number).bytes if by_id else compact_string(f"t{number}")
+        out += uvarint(len(items) + 1)
+        for partition, error, high_watermark, aborted, records, more in items:
+            out += struct.pack(">ihqqq", partition, error, high_watermark, 0, 0)
+            out += uvarint(aborted + 1) + (bytes(16) + b"\x00") * aborted
+            out += struct.pack(">i", -1) + uvarint(len(records) + 1) + records + more
+        out += tag
+    return out + b"\x00"
+
+
+def scanned(data: bytes, by_id: bool, room: int) -> tuple[int, np.ndarray]:
+    rows = np.zeros((room, scan.ROW_FIELDS), np.int64)
+    array = np.frombuffer(bytearray(data), np.uint8) if data else np.empty(0, np.uint8)
+    return scan.scan_partitions(array, len(HEAD), by_id, rows), rows
+
+
+@given(st.lists(st.tuples(st.lists(partitions, max_size=5), tags), max_size=5), st.booleans())
+def test_each_partition_has_the_row_that_the_reader_sees(topics, by_id):
+    data = answer(topics, by_id=by_id)
+    expected = list(fetch.decode_fetch(13 if by_id else 12, bytearray(data), 0).partitions)
+    found, rows = scanned(data, by_id, len(expected))
+    assert found == len(expected)
+    for row, seen in zip(rows.tolist(), expected, strict=True):
+        topic_at, partition, error, high_watermark, start, end = row
+        numbers = (seen.partition, seen.error, seen.high_watermark, seen.start, seen.end)
+        assert (partition, error, high_watermark, start, end) == numbers
+        name = seen.topic.bytes if by_id else seen.topic.encode()
+        assert data[topic_at : topic_at + len(name)] == name
+    if expected:
+        assert scanned(data, by_id, len(expected) - 1)[0] == -1
+
+
+@given(
+    st.lists(st.tuples(st.lists(partitions, max_size=3), tags), min_size=1, max_size=3),
+    st.booleans(),
+    st.data(),
+)
+def test_cut_and_damaged_answers_are_refused_or_read_within_their_bytes(topics, by_id, data):
+    sound = answer(topics, by_id=by_id)
+    cut = sound[: data.draw(st.integers(len(HEAD), len(sound) - 1))]
+    assert scanned(cut[:-1] if len(cut) > len(HEAD) else cut, by_id, 20)[0] <= 20
+    at = data.draw(st.integers(len(HEAD), len(sound) - 1))
+    damaged = sound[:at] + bytes([data.draw(st.integers(0, 255))]) + sound[at + 1 :]
+    found, rows = scanned(damaged, by_id, 20)
+    assert all(0 <= row[scan.END] <= len(damaged) for row in rows[: max(0, found)].tolist())
+
+
+if os.environ.get("NUMBA_BOUNDSCHECK") != "1":
+
+    def test_no_index_is_ever_wrong(tmp_path):
+        """The tests of this file again, compiled with each index checked."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__)],
+            env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:]
