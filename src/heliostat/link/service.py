@@ -120,7 +120,7 @@ class LinkService:
         if not self._ownership.claim():
             return False
         self.waits.clear()
-        renewal = self._loop("ownership", OWN_EVERY_S, lambda: self._ownership.keep(OWN_LASTS_S))
+        renewal = self._loop("ownership", OWN_EVERY_S, self._keep_owning)
         self._loops = [renewal]
         renewal.start()
         self._state.claim = self._ownership.claim_number
@@ -203,6 +203,11 @@ class LinkService:
             self._halt(error)
             raise
         act()
+
+    def _keep_owning(self) -> None:
+        self._ownership.keep(OWN_LASTS_S)
+        if self._lanes is not None:
+            self._lanes.renew(0.0)  # what it would announce was announced just now
 
     def _announce_deadline(self, deadline_ms: int) -> None:
         try:
