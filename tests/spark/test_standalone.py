@@ -26,6 +26,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 LINK = "east-to-west"
 PARTITIONS = 6
+BATCH = 200
+"""Records of a batch."""
+SLOWLY = {"fetch_bytes_max": 100_000, "partition_fetch_bytes_max": 20_000}
+"""Small fetches, so that copying is still under way when something is killed."""
 FELT_S = 30.0
 """A lane whose executor is killed goes on elsewhere: seconds, on a busy machine a multiple."""
 
@@ -43,17 +47,25 @@ class Copied:
         self.source, self.target = pair.source.bootstrap, pair.target.bootstrap
         self.topic = create_topic(pair.source, name, partitions=PARTITIONS)
         self.written = 0
-        self._batch = encode(odd_records(random.Random(name), 100))
+        self._batch = encode(odd_records(random.Random(name), BATCH))
 
     def write(self, batches: int = 2) -> None:
         """So many batches into each partition."""
         for partition in range(PARTITIONS):
             write_batches(self.source, self.topic, [self._batch] * batches, partition=partition)
-        self.written += batches * 100
+        self.written += batches * BATCH
 
     def arrived(self) -> bool:
-        found = ends(self.target, {self.topic: PARTITIONS})[self.topic]
-        return found == [self.written] * PARTITIONS
+        return self._ends() == [self.written] * PARTITIONS
+
+    def write_much(self) -> None:
+        """Enough to copy for a while; returns when some of it has arrived."""
+        before = self.written
+        self.write(40)
+        wait_for("copying under way", lambda: max(self._ends()) > before)
+
+    def _ends(self) -> list[int]:
+        return ends(self.target, {self.topic: PARTITIONS})[self.topic]
 
     def write_and_wait(self, within_s: float = 90.0) -> float:
         """Seconds until all partitions have what was written now."""
@@ -70,6 +82,7 @@ def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf:
         pair.source.bootstrap,
         pair.target.bootstrap,
         topics={"include": [topic], "refresh_interval_s": 1},
+        records=SLOWLY,
     )
     read = yaml.safe_load(config.read_text())
     read["spark"] = {"master": master, "conf": {"spark.ui.enabled": "true", **conf}}
@@ -98,26 +111,34 @@ def assert_verified(config: Path, records: int) -> None:
 
 
 class Page:
-    """Spark's own page of a running link."""
+    """Spark's own page of a running link; what does not answer yet has nothing to show."""
 
     def __init__(self, port: int) -> None:
         self._base = f"http://{LOOPBACK}:{port}/api/v1/applications"
 
-    def _ask(self, path: str) -> Any:
+    def _ask(self, path: str) -> list[dict[str, Any]]:
+        try:
+            (application,) = self._read("")
+            return self._read(f"/{application['id']}/{path}")
+        except OSError:
+            return []
+
+    def _read(self, path: str) -> list[dict[str, Any]]:
         address = self._base + path
-        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310  # loopback
-            return json.load(answer)
+        with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310  # loopback
+            found: list[dict[str, Any]] = json.load(answer)
+            return found
 
-    def running_jobs(self) -> list[dict[str, Any]]:
-        """Jobs that run now."""
-        (application,) = self._ask("")
-        return list(self._ask(f"/{application['id']}/jobs?status=running"))
+    def rounds(self, of_lanes: int) -> dict[str, str] | None:
+        """Descriptions of jobs by group (link and lane), when exactly so many lanes have one."""
+        jobs = self._ask("jobs?status=running")
+        found = {job["jobGroup"]: job["description"] for job in jobs}
+        return found if len(found) == of_lanes else None
 
-    def busy_executors(self) -> dict[str, int]:
-        """Tasks that run now, by executor."""
-        (application,) = self._ask("")
-        executors = self._ask(f"/{application['id']}/executors")
-        return {one["id"]: one["activeTasks"] for one in executors if one["id"] != "driver"}
+    def busy_executors(self) -> int:
+        """How many executors have a task now."""
+        executors = self._ask("executors")
+        return sum(1 for one in executors if one["id"] != "driver" and one["activeTasks"])
 
 
 def workers_of(cluster: SparkCluster) -> list[psutil.Process]:
@@ -144,28 +165,30 @@ def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
     with RunningLink(config) as link:
         wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
         # One lane a core, one core a worker: each worker runs one.
-        wait_for("a round on each worker", lambda: sorted(page.busy_executors().values()) == [1, 1])
-        described = wait_for(
-            "two jobs", lambda: len(page.running_jobs()) == 2 and page.running_jobs()
-        )
-        texts = sorted(job["description"] for job in described)
-        assert [text.startswith(f"{LINK} lane ") for text in texts] == [True, True], texts
-        assert all("3 partitions, cluster-" in text for text in texts), texts
-        assert {job["jobGroup"] for job in described} == {f"{LINK}/0", f"{LINK}/1"}
+        wait_for("a round on each worker", lambda: page.busy_executors() == 2)
+        rounds = wait_for("both lanes", lambda: page.rounds(of_lanes=2))
+        assert set(rounds) == {f"{LINK}/0", f"{LINK}/1"}
+        for group, text in rounds.items():
+            assert text.startswith(f"{LINK} lane {group[-1]}, round "), text
+            assert f" partitions, {copied.topic}-" in text, text
 
+        copied.write_much()
         assert spark_cluster.workers[0].kill_executors() == 1
         felt_s = copied.write_and_wait()
+        print(f"executor killed: felt {felt_s:.1f} s")
         assert felt_s < FELT_S, link.text()
 
-        wait_for("two executors again", lambda: len(page.busy_executors()) == 2)
+        wait_for("both workers busy again", lambda: page.busy_executors() == 2)
         spark_cluster.remove_worker(spark_cluster.workers[1])
         copied.write_and_wait()
         spark_cluster.add_worker()
-        wait_for("both workers busy", lambda: sorted(page.busy_executors().values())[-2:] == [1, 1])
+        wait_for("both workers busy", lambda: page.busy_executors() == 2)
         copied.write_and_wait()
 
+        copied.write_much()
         spark_cluster.kill_worker(spark_cluster.workers[0])
         felt_s = copied.write_and_wait()
+        print(f"worker killed: felt {felt_s:.1f} s")
         assert felt_s < FELT_S, link.text()
         assert_verified(config, copied.written * PARTITIONS)
         assert link.stop() == 0, link.text()
@@ -185,15 +208,12 @@ def test_more_workers_give_more_lanes(
     page = Page(port)
     before = len(spark_cluster.workers)
 
-    def groups() -> set[str]:
-        return {job["jobGroup"] for job in page.running_jobs()}
-
     copied.write()
     with RunningLink(config) as link:
         wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
-        wait_for("a lane a worker", lambda: len(groups()) == before)
+        wait_for("a lane a worker", lambda: page.rounds(of_lanes=before))
         spark_cluster.add_worker()
-        wait_for("one more lane", lambda: len(groups()) == before + 1)
+        wait_for("one more lane", lambda: page.rounds(of_lanes=before + 1))
         copied.write_and_wait()
         # The driver is killed: its executors and their Python must not copy on.
         link.kill_driver()
