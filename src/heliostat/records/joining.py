@@ -55,6 +55,7 @@ _WORDS = {
     Problem.LENGTH: "a record's length is wrong",
     Problem.OFFSET: "a record's offset is wrong",
     Problem.TIMESTAMP: "a record's timestamp is wrong",
+    Problem.CHECKSUM: "a batch's checksum does not fit its bytes",
     Problem.LEFT_OVER: "a batch has more bytes than its records",
 }
 _buffers = ReusedBuffers()
@@ -249,7 +250,7 @@ class _OpenRun(_Target):
         view = memoryview(self._data)
         try:
             if crc32c(view[at + CRC_FROM : end]) != stored:
-                raise BatchError("a batch's checksum does not fit its bytes")  # noqa: TRY301 - one exit
+                raise _error(Problem.CHECKSUM)
             room = len(self.room) - int(self.fields[FILLED])
             body = decompress(CODECS[bits & CODEC_BITS], view[at + HEADER_BYTES : end], room)
             append_time = latest if bits & LOG_APPEND_TIME_BIT else None

@@ -52,6 +52,7 @@ class Problem(IntEnum):
     LEFT_OVER = 6
     FAR_APART = 7
     NO_ROOM = 8
+    CHECKSUM = 9
 
 
 # Places in the array that says how far a new batch is: int64 each.
@@ -136,22 +137,10 @@ def encode_records(  # noqa: C901, PLR0911, PLR0917 - one flat loop, compiled wi
 ) -> Any:
     """Append records `[start, stop)` of the `count` in `data[at:end]` to a new batch.
 
-    Parameters
-    ----------
-    data, at, end, count, base_timestamp
-        One batch's records, decompressed, and what their timestamp deltas count from (ms).
-    append_time, has_append_time
-        Timestamp that readers see for each instead of its own.
-    start, stop
-        Which are wanted; all are checked.
-    out, batch
-        The new batch's records (uint8), and how far it is (int64, see `FILLED` and so on). Without
-        records yet it takes the first one's timestamp as its base.
-
-    Returns
-    -------
-    int
-        A `Problem`; beside `NONE`, `batch` is as it was, and `out` behind `FILLED` is anything.
+    All are checked; their timestamp deltas count from `base_timestamp` (ms), readers see
+    `append_time` instead if `has_append_time`. `out` (uint8) holds the new batch's records, `batch`
+    (int64, see `FILLED` and so on) how far it is; without records yet it takes the first one's
+    timestamp as its base. Answers a `Problem`; beside `NONE`, `batch` is as it was.
     """
     if count * RECORD_BYTES_MIN > end - at:
         return _TOO_SHORT
