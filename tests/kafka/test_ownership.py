@@ -1,0 +1,287 @@
+"""Two whole instances of a link: one works, the other waits, takes over, and is never harmed."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import time
+from collections.abc import Iterator, Sequence
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+from support.clusters import create_topic, fresh_name
+from support.faults import DAY_MS, Stage, Trial, small_load, stage_of
+from support.links import RunningLink, ends, wait_for
+from support.records import Sample, encode, write_batches
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.fenced_writer import FencedWriter
+from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import load_config
+from heliostat.errors import BrokerError
+from heliostat.names import (
+    Alias,
+    LaneId,
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicName,
+    TopicPartition,
+)
+from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec
+from heliostat.records.pipeline import copy_round
+from heliostat.sandbox.shapes import GenericShape, Timestamps
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+ROUND_S = 2
+SILENT_S = 30.0
+"""A successor needs the announced end of the last round (some 7 s here, 10 s of a fresh claim), and
+its own start on a busy machine."""
+AT_ONCE_S = 6.0
+"""A resigned predecessor is not waited for: less than any announced deadline here."""
+BEGIN_WITHIN_S = 60.0
+RIVALS_BEGIN_MS = 5_000
+"""Three processes start and connect, then begin at the same moment."""
+HALTS_WITHIN_S = 60.0
+"""Its rounds end or are cancelled, then Spark."""
+EXIT_HALTED = 3
+FORGETFUL = {
+    "producer.id.expiration.ms": "1000",
+    "producer.id.expiration.check.interval.ms": "300",
+}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("owners")
+    with stage_of(folder, spark, link={"lanes": {"round_s": ROUND_S}}) as made:
+        yield made
+
+
+def runs(link: RunningLink) -> bool:
+    return "east → west runs" in link.text()
+
+
+def waits(link: RunningLink) -> bool:
+    return ": waiting, it is driven from" in link.text()
+
+
+def signal_all(link: RunningLink, number: signal.Signals) -> None:
+    """To the driver, Spark's JVM and the workers, which have groups of their own."""
+    for process in link.tree():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def wait_runs(link: RunningLink, within_s: float) -> float:
+    """Wait until it drives the link; seconds that took."""
+    began_s = time.monotonic()
+    try:
+        wait_for("the link to run", lambda: runs(link), within_s)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{link.text()[-4000:]}") from None
+    return time.monotonic() - began_s
+
+
+def working(stage: Stage) -> RunningLink:
+    """The stage's instance, one that drives the link."""
+    if stage.link is None or stage.link.process.poll() is not None:
+        stage.start_link()
+    assert stage.link is not None
+    wait_runs(stage.link, BEGIN_WITHIN_S)
+    return stage.link
+
+
+def standby_of(stage: Stage, stack: contextlib.ExitStack) -> RunningLink:
+    """A second instance, which waits."""
+    link = stack.enter_context(RunningLink(stage.config))
+    try:
+        wait_for("an instance that waits", lambda: waits(link), BEGIN_WITHIN_S)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{link.text()[-4000:]}") from None
+    return link
+
+
+def test_one_works_the_other_takes_over(stage: Stage) -> None:
+    """Given two started at once / when the working one is killed, stopped / then the other works.
+
+    And one that waits ends at once when it is told to, without having taken over.
+    """
+    assert stage.link is not None
+    with contextlib.ExitStack() as stack:
+        pair = [stage.link, stack.enter_context(RunningLink(stage.config))]
+        wait_for(
+            "one to work and one to wait",
+            lambda: (
+                sorted((runs(link), waits(link)) for link in pair) == [(False, True), (True, False)]
+            ),
+            BEGIN_WITHIN_S,
+        )
+        first, second = sorted(pair, key=runs, reverse=True)
+        stage.link = first
+        with Trial(stage) as trial:
+            third = standby_of(stage, stack)
+            began_s = time.monotonic()
+            assert third.stop(signal.SIGTERM, within_s=15) == 0
+            print(f"a waiting instance ended within {time.monotonic() - began_s:.1f} s")
+            assert not runs(third)
+            assert "takes over" not in third.text().replace("this instance takes over when", "")
+
+            signal_all(first, signal.SIGKILL)
+            first.kill_all()
+            stage.link = second
+            print(f"killed: taken over after {wait_runs(second, SILENT_S):.1f} s")
+            trial.wait_copied(100)
+
+            fourth = standby_of(stage, stack)
+            began_s = time.monotonic()
+            assert second.stop(signal.SIGTERM) == 0
+            stage.link = fourth
+            wait_runs(fourth, AT_ONCE_S)
+            print(f"told to end: ended and taken over within {time.monotonic() - began_s:.1f} s")
+            trial.wait_copied(100)
+
+
+def stopped_and_woken(stage: Stage, trial: Trial) -> None:
+    """Stop all processes of the owner, let another take over and copy on, then wake the first."""
+    first = working(stage)
+    with contextlib.ExitStack() as stack:
+        second = standby_of(stage, stack)
+        trial.fill(20_000)
+        signal_all(first, signal.SIGSTOP)
+        stage.link = second
+        stack.pop_all()  # the stage ends it
+        try:
+            print(f"stopped in mid copy: taken over after {wait_runs(second, SILENT_S):.1f} s")
+            trial.wait_copied(300)
+            trial.fill(20_000)
+        finally:
+            signal_all(first, signal.SIGCONT)
+        try:
+            code = first.process.wait(HALTS_WITHIN_S)
+        finally:
+            text = first.text()
+            first.kill_all()
+        assert code == EXIT_HALTED, text[-4000:]
+        assert "[LINK_TAKEN_OVER]" in text, text[-4000:]
+        trial.wait_copied(300)
+
+
+def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage) -> None:
+    """Given a stopped owner under load / when it wakes after a takeover / then it halts."""
+    working(stage)
+    with Trial(stage) as trial:
+        stopped_and_woken(stage, trial)
+
+
+def test_a_stopped_instance_does_no_harm_where_the_broker_forgets_either(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> None:
+    """Given records of two days ago and producers forgotten at once / when so / then likewise."""
+    shape = GenericShape(value_bytes=200, timestamps=Timestamps.AGED, age_ms=2 * DAY_MS)
+    load = small_load(fresh_name("fault"), shape=shape, configs={"retention.ms": "-1"})
+    folder = tmp_path_factory.mktemp("forgetful-owners")
+    lanes = {"lanes": {"round_s": ROUND_S}}
+    with (
+        stage_of(folder, spark, target=FORGETFUL, link=lanes) as stage,
+        Trial(stage, load) as trial,
+    ):
+        stopped_and_woken(stage, trial)
+        assert "producer.id.expiration.ms=1000 (1 s)" in stage.text()
+
+
+def rival_lanes(
+    stage: Stage, topic: TopicName, partitions: int, fetch_bytes: Sequence[int]
+) -> list[LaneSpec]:
+    """Lanes that each serve all partitions of a topic, with batch boundaries of their own."""
+    clusters = load_config(stage.config).clusters
+    access = [clusters[Alias(alias)].access() for alias in ("east", "west")]
+    control, progress = f"heliostat.{topic}.control", f"heliostat.{topic}.progress"
+    with ClusterAdmin(access[0]) as source, ClusterAdmin(access[1]) as target:
+        producer = target.init_producer_id()
+        ids = [admin.describe_topics([topic])[topic].topic_id for admin in (source, target)]
+    state, reports = KeyedTopic(access[1], control), RecentRecords(access[1], progress)
+    with contextlib.closing(state), contextlib.closing(reports):
+        state.ensure(1)
+        reports.ensure(1)
+        lanes = {str(lane): 1 for lane in range(len(fetch_bytes))}
+        state.write("lanes", {"claim": 0, "lanes": lanes})
+    now_ms = int(time.time() * 1000)
+    here = [TopicPartition(topic, PartitionId(number)) for number in range(partitions)]
+    rows = tuple(
+        PartitionSpec(each, each, ids[0], ids[1], Offset(0), 1024 * 1024, needs_keys=False)
+        for each in here
+    )
+    return [
+        LaneSpec(
+            link=LinkName("rivals"),
+            lane=LaneId(number),
+            generation=1,
+            round_number=0,
+            round_s=6.0,
+            begin_at_ms=now_ms + RIVALS_BEGIN_MS,
+            expires_at_ms=now_ms + 60_000,
+            source_access=access[0],
+            target_access=access[1],
+            producer_id=producer,
+            partitions=rows,
+            control_topic=control,
+            progress_topic=progress,
+            settings=CopySettings(
+                fetch_bytes_max=size * partitions, partition_fetch_bytes_max=size
+            ),
+        )
+        for number, size in enumerate(fetch_bytes)
+    ]
+
+
+def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
+    """Given three copiers of the same fresh records / when at once / then each record is once."""
+    partitions, records = 3, 30_000
+    topic = fresh_name("rivals")
+    for cluster in (stage.source, stage.target):
+        create_topic(cluster, topic, partitions=partitions)
+    now_ms = int(time.time() * 1000)
+    for number in range(partitions):
+        samples = [Sample(b"k%d" % at, b"v%d" % at * 20, now_ms) for at in range(records)]
+        batches = [encode(samples[at : at + 50]) for at in range(0, records, 50)]
+        write_batches(stage.source.bootstrap, topic, batches, partition=number)
+    lanes = rival_lanes(stage, topic, partitions, [30_000, 70_000, 300_000])
+    with multiprocessing.get_context("spawn").Pool(len(lanes)) as pool:
+        reports = pool.map_async(copy_round, lanes, chunksize=1).get(60)
+    copied = [report.records for report in reports]
+    assert sum(count > 0 for count in copied) > 1, f"they were no rivals: {copied}"
+    wanted = {topic: [records] * partitions}
+    assert ends(stage.target.bootstrap, {topic: partitions}) == wanted
+    report = stage.verify([topic])
+    assert report.is_clean, report.lines()
+    assert report.offsets_equal
+    assert report.records == records * partitions
+
+
+def test_only_the_newest_writer_writes(stage: Stage) -> None:
+    """Given a writer / when another one fences it / then it is refused, until it fences back."""
+    name = fresh_name("heliostat.writers")
+    bootstrap = stage.target.bootstrap.split(",")
+    with (
+        KeyedTopic(bootstrap, name) as topic,
+        contextlib.closing(FencedWriter(bootstrap, name, f"{name}.owner")) as first,
+        contextlib.closing(FencedWriter(bootstrap, name, f"{name}.owner")) as second,
+    ):
+        topic.ensure(1)
+        first.fence()
+        for number in range(3):
+            first.write("owner", {"number": number})
+        second.fence()
+        assert topic.read_all() == {"owner": {"number": 2}}
+        with pytest.raises(BrokerError) as refused:
+            first.write("owner", {"number": 99})
+        assert refused.value.is_fenced
+        assert not first.is_ready
+        second.write("owner", {"number": 3})
+        first.fence()
+        assert topic.read_all() == {"owner": {"number": 3}}
