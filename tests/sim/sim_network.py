@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.partition_log import PartitionLog
+from sim.partition_log import HEADER, PartitionLog
 
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset
@@ -25,6 +25,7 @@ from heliostat.records.network import (
     Problem,
     Send,
     Swept,
+    Tail,
     Want,
 )
 
@@ -100,6 +101,15 @@ class SimNetwork:
             return dict.fromkeys(indexes, ConnectionLost("lost"))
         logs = self.world.target
         return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
+
+    def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
+        found = {}
+        for index, end in ends.items():
+            last = self.world.target[index].batches[-1]
+            if last.base_offset + last.count == end and not self.world.happens(0.2):
+                fields = HEADER.unpack_from(last.data, 0)
+                found[index] = Tail(fields[9], (fields[11] + fields[6]) % 2**31)
+        return found
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         logs = self.world.source

@@ -234,6 +234,28 @@ def test_a_foreign_write_is_seen_and_stops_only_its_partition() -> None:
         assert position_is_target_end(second.position, world.source[1].end), f"seed {seed}"
 
 
+def test_a_foreign_write_is_seen_though_the_target_has_forgotten_us() -> None:
+    """Given old records and a foreign one behind them / when a round begins / then DIVERGED."""
+    for seed in range(SEEDS // 10):
+        world = make_world(seed + 6_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
+        Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock).run(QUIET)
+        stranger = PartitionLog()
+        fill(stranger, world.random, 1, WALL_MS)
+        world.target[0].append(stranger.batches[0].data)
+        for log in world.target:
+            log.expire_producers(world.clock.wall_ms(), DAY_MS)
+        fill(world.source[0], world.random, world.source[0].end + 50, WALL_MS - 3 * DAY_MS)
+        end = world.target[0].end
+        copier = Copier(lane(world, 1, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
+        copier.run(QUIET)
+        first, second = copier.partitions
+        assert (first.state, first.code) == (PartitionState.DIVERGED, "FOREIGN_TAIL"), (
+            f"seed {seed}"
+        )
+        assert world.target[0].end == end
+        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+
+
 def test_records_that_are_gone_before_they_were_copied_are_a_gap() -> None:
     """Given retention that overtook / when the position is gone / then GAP with the range."""
     for seed in range(SEEDS // 10):

@@ -9,14 +9,14 @@ what one fetch returned for a partition is joined; so batches grow by themselves
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.fetch_plan import FetchPlan
+from heliostat.records.fetch_plan import FetchPlan, make_plans
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.network import (
@@ -28,13 +28,17 @@ from heliostat.records.network import (
     Event,
     Fetched,
     FetchLost,
+    LogRange,
     Network,
+    Problem,
     Send,
     Swept,
+    Tail,
     Traffic,
     Want,
 )
-from heliostat.records.partition_copy import PartitionCopy, Phase
+from heliostat.records.partition_copy import PartitionCopy
+from heliostat.records.partition_phase import Phase
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
@@ -113,7 +117,7 @@ class Copier:
         self._append_line: dict[int, Line] = {}
         self._queued: dict[int, PartitionCopy] = {}
         """Partitions with batches that are not acknowledged yet."""
-        self._holds_old = bool(lane.waits_for)
+        self._holds_old = self._takes_over = bool(lane.waits_for)
 
     def run(self, hooks: Hooks) -> RoundReport:
         """Copy until the deadline or until superseded; then wait for what is under way.
@@ -201,8 +205,11 @@ class Copier:
         self._source_leader = dict(leaders.source)
         self._target_leader = dict(leaders.target)
         self._look_at_s = 0.0
-        self._make_plans()
-        self._sendable, self._append_line = {}, {}
+        self._plans = make_plans(
+            self.partitions, self._source_leader, self._plans, self._lane.settings
+        )
+        self._plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
+        self._sendable = {}
         for item in self.partitions:
             self._mark_sendable(item)
         self._leaders_stale = False
@@ -211,26 +218,6 @@ class Copier:
             if item.phase is not Phase.STOPPED:
                 item.no_leader(problem, now_s, now_ms)
                 self._leaders_stale = True
-
-    def _make_plans(self) -> None:
-        """Group the partitions of each source broker; kept where leaders stay."""
-        led: dict[BrokerId, list[PartitionCopy]] = {}
-        for item in self.partitions:
-            broker = self._source_leader.get(item.index)
-            if broker is not None:
-                led.setdefault(broker, []).append(item)
-        settings = self._lane.settings
-        kept = {b: plan for b, plan in self._plans.items() if plan.items == led.get(b)}
-        self._plans = {
-            b: kept.get(b)
-            or FetchPlan(
-                items,
-                live_max=settings.live_partitions_max,
-                backlog_slots=settings.backlog_connections,
-            )
-            for b, items in led.items()
-        }
-        self._plan_of = {item.index: self._plans[b] for b, items in led.items() for item in items}
 
     def _find_positions(self, now_s: float) -> None:
         now_ms = self._clock.wall_ms()
@@ -242,16 +229,31 @@ class Copier:
             and item.index in self._target_leader
         ]
         if seekers:
-            for index, target in self._network.target_ranges(seekers).items():
+            ranges = self._network.target_ranges(seekers)
+            tails = self._tails(ranges)
+            for index, target in ranges.items():
                 item = self.partitions[index]
                 if isinstance(target, Exception):
                     item.find_end_failed(target, now_s, now_ms)
                     self._leaders_stale = True
                 else:
-                    item.begin_at(target, now_ms)
+                    item.begin_at(target, tails.get(index), now_ms)
                     self._mark_sendable(item)
         self._delete_throw_away(now_s, now_ms)
         self._find_source_ends(now_s, now_ms)
+
+    def _tails(self, ranges: Mapping[int, LogRange | Problem]) -> Mapping[int, Tail]:
+        """Who wrote last; not asked where a round takes over from one that knew."""
+        if self._takes_over:
+            self._takes_over = False
+            return {}
+        return self._network.target_tails(
+            {
+                index: target.end
+                for index, target in ranges.items()
+                if isinstance(target, LogRange) and target.end > target.start
+            }
+        )
 
     def _find_source_ends(self, now_s: float, now_ms: int) -> None:
         """Ask where the source stands: for a refused offset at once, for broken ones at times."""
@@ -292,7 +294,7 @@ class Copier:
         if broker is None or not (item.queue or item.phase is Phase.LIFT):
             return
         line = self._append_line.get(index)
-        if line is None or item.in_flight == 0:
+        if line is None or item.in_flight == 0 or line[0] != broker:
             plan = self._plan_of.get(index)
             channel = plan.channel_of(index) if plan is not None else LIVE
             wanted = (broker, channel if channel.traffic is Traffic.BACKLOG else LIVE)

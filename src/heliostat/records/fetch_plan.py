@@ -8,8 +8,10 @@ that are far behind have connections of their own, so that live ones don't wait 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from heliostat.names import BrokerId
+from heliostat.records.lane import CopySettings
 from heliostat.records.network import LIVE, SPARSE, Channel, Traffic
 from heliostat.records.partition_copy import PartitionCopy
 
@@ -115,3 +117,28 @@ class FetchPlan:
         for index, item in self._items.items():
             groups.setdefault(self.channel_of(index), []).append(item)
         return groups
+
+
+def make_plans(
+    partitions: Sequence[PartitionCopy],
+    leaders: Mapping[int, BrokerId],
+    before: Mapping[BrokerId, FetchPlan],
+    settings: CopySettings,
+) -> dict[BrokerId, FetchPlan]:
+    """A plan for each source broker; one of those `before` where it leads the same partitions."""
+    led: dict[BrokerId, list[PartitionCopy]] = {}
+    for item in partitions:
+        broker = leaders.get(item.index)
+        if broker is not None:
+            led.setdefault(broker, []).append(item)
+    plans: dict[BrokerId, FetchPlan] = {}
+    for broker, items in led.items():
+        known = before.get(broker)
+        if known is None or known.items != items:
+            known = FetchPlan(
+                items,
+                live_max=settings.live_partitions_max,
+                backlog_slots=settings.backlog_connections,
+            )
+        plans[broker] = known
+    return plans

@@ -116,6 +116,13 @@ class LogRange:
     end: Offset
 
 
+class Tail(NamedTuple):
+    """Who appended the last record of a log, and in which place of the producer's sequence."""
+
+    producer_id: int
+    sequence: int
+
+
 Problem = BrokerError | ConnectionLost
 
 
@@ -137,6 +144,10 @@ class Network(Protocol):
 
     def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         """Log starts and real log ends at the target."""
+        ...
+
+    def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
+        """Who appended the record before each end; missing where that can't be read now."""
         ...
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:

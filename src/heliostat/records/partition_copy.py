@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from enum import Enum
 
 from heliostat.errors import Append, Verdict, kafka_error
-from heliostat.invariants import append_landed_where_named
+from heliostat.invariants import append_landed_where_named, tail_is_ours
 from heliostat.names import Offset
 from heliostat.records.batch import Codec
 from heliostat.records.carry import CarriedBatch, CarrySettings, Stop, StopReason, carry
 from heliostat.records.lane import CopySettings, PartitionReport, PartitionSpec, PartitionState
-from heliostat.records.network import LogRange, Problem, Send, Want
+from heliostat.records.network import LogRange, Problem, Send, Tail, Want
 from heliostat.records.padding import padding_batches
+from heliostat.records.partition_phase import Phase, Trouble
 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
@@ -41,23 +41,6 @@ CORRUPT = 2
 OFFSET_OUT_OF_RANGE = 1
 LIFT_DELETE_EVERY = 50_000_000
 """Offsets filled between two deletions: at 0.9 bytes each the target holds 45 MB of throw-away."""
-
-
-class Phase(Enum):
-    """What the copier must do next for a partition."""
-
-    FIND_END = "find end"
-    LIFT = "lift"
-    COPY = "copy"
-    STOPPED = "stopped"
-
-
-class Trouble(Enum):
-    """Which side a passing fault is on: only success there ends it."""
-
-    NONE = "none"
-    FETCH = "fetch"
-    APPEND = "append"
 
 
 class PartitionCopy:
@@ -137,10 +120,18 @@ class PartitionCopy:
         """Whether the target's end must be read before anything else; never with one in flight."""
         return self.phase is Phase.FIND_END and self.in_flight == 0
 
-    def begin_at(self, target: LogRange, now_ms: int) -> None:
-        """Take the target's log end as the position (I2)."""
+    def begin_at(self, target: LogRange, tail: Tail | None, now_ms: int) -> None:
+        """Take the target's log end as the position (I2), if what stands before it is ours (I1)."""
         end, start = target.end, target.start
         self.position = end
+        if tail is not None and not tail_is_ours(tail, self._producer_id, end):
+            self.stop(
+                PartitionState.DIVERGED,
+                "FOREIGN_TAIL",
+                f"the record before the target's end {end} was not appended by this link",
+                now_ms,
+            )
+            return
         if end < self.spec.start or start < min(self.spec.start, end):
             if self.spec.can_lift:
                 self._begin_lift(end, now_ms)

@@ -29,9 +29,11 @@ from heliostat.records.network import (
     LogRange,
     Problem,
     Send,
+    Tail,
     Traffic,
     Want,
 )
+from heliostat.records.tails import read_tails
 from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, SweepLine
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
@@ -122,6 +124,18 @@ class WireNetwork:
         """Log starts and log ends, uncommitted tail included, asked from the leaders."""
         partitions = {index: self._partitions[index].target for index in indexes}
         return self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
+
+    def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
+        """Who appended the record before each end, asked from the leaders."""
+        by_broker: dict[BrokerId, dict[int, Offset]] = {}
+        for index, end in ends.items():
+            if index in self._leaders.target:
+                by_broker.setdefault(self._leaders.target[index], {})[index] = end
+        found: dict[int, Tail] = {}
+        for broker, some in by_broker.items():
+            specs = {index: self._partitions[index] for index in some}
+            found |= read_tails(self._target, broker, specs, some)
+        return found
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         """Log starts and high watermarks, asked from the leaders."""
