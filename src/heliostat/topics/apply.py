@@ -15,6 +15,8 @@ from heliostat.topics.values import MirrorRecord
 
 VISIBLE_TIMEOUT_S = 30.0  # metadata spreads within a second; leaders of 5,000 partitions take some
 VISIBLE_PAUSE_S = 0.05
+VISIBLE_PAUSE_S_MAX = 1.0
+LOOK_S_PER_TOPIC = 0.0005
 TOPICS_PER_REQUEST = 200  # a broker takes some 10,000 new partitions a request at most
 LEADER_NOT_AVAILABLE = 5
 REQUEST_TIMED_OUT = 7
@@ -195,7 +197,8 @@ def _await_visible(
         pending -= seen.keys()
         if not pending or clock.monotonic_s() > deadline_s:
             break
-        clock.sleep(VISIBLE_PAUSE_S)
+        # Looking at thousands of topics slows down the broker that is making them.
+        clock.sleep(min(VISIBLE_PAUSE_S_MAX, VISIBLE_PAUSE_S + LOOK_S_PER_TOPIC * len(pending)))
     for name in sorted(pending):
         source = wants[name].source
         unusable.add(source)
