@@ -132,7 +132,7 @@ class Page:
     def rounds(self, of_lanes: int) -> dict[str, str] | None:
         """Descriptions of jobs by group (link and lane), when exactly so many lanes have one."""
         jobs = self._ask("jobs?status=running")
-        found = {job["jobGroup"]: job["description"] for job in jobs}
+        found = {job["jobGroup"].rsplit("/", 2)[0]: job["description"] for job in jobs}
         return found if len(found) == of_lanes else None
 
     def busy_executors(self) -> int:

@@ -315,6 +315,12 @@ class LaneSet:
                 health.last_error = _essence(str(error))
                 pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
                 health.not_before_ms = now_ms + int(min(RETRY_MAX_S, pause_s) * 1000)
+                # A failed job does not prove that its task has ended, on a machine cut off from
+                # this one: where it still reaches the target it hears that it is not wanted.
+                self._next_generation += 1
+                lane.generation = self._next_generation
+                for other in lane.rounds:
+                    other.ends_at_ms = min(other.ends_at_ms, now_ms)
             # Who waits for this round's end hears of it; with none before it nobody does.
             is_awaited = any(
                 item.spec.round_id in other.spec.waits_for
@@ -327,7 +333,7 @@ class LaneSet:
             return
         if error is not None:
             self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
-        if is_awaited:
+        if is_awaited or error is not None:
             try:
                 self.tell()
             except Exception as failure:  # noqa: BLE001  # told; the next round's end tells it anew

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
 """A round waits so long when all executors are gone, then fails and is told as failed."""
 LOOK_S = 0.1
+STATE_TIMEOUT_S = 8.0
+"""For answers about state topics: a lane that hears nothing for 20 s ends its round."""
 NAMED_PARTITIONS_MAX = 4
 """A description names so many; Spark's page shows one line."""
 
@@ -115,20 +118,20 @@ class SparkRounds:
             The task failed; the text holds our error's code.
         """
         context = self.session.sparkContext
-        group = _job_group(lane)
+        group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
         if self._is_local:
             context.setJobGroup(group, describe(lane), True)
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
         executors = self._wait_executors()
         with self._lock:
-            chosen = self._placement.take(group, lane.round_number, executors)
+            chosen = self._placement.take(place, lane.round_number, executors)
         assert chosen is not None
         try:
             context.setJobGroup(group, describe(lane), True)
             return _placed(context, lane, chosen).mapPartitions(copy_rounds).collect()[0]
         finally:
             with self._lock:
-                self._placement.give_back(group, lane.round_number)
+                self._placement.give_back(place, lane.round_number)
 
     def has_ended(self) -> bool:
         """Whether Spark ended by itself, as when the cluster's master removes this program."""
@@ -162,8 +165,8 @@ def _java_options() -> str:
 
 
 def _job_group(lane: LaneSpec) -> str:
-    """Name under which a lane's job can be cancelled."""
-    return f"{lane.link}/{lane.lane}"
+    """Name under which a round's job can be cancelled, without the one that is prepared."""
+    return f"{lane.link}/{lane.round_id}"
 
 
 def describe(lane: LaneSpec) -> str:
@@ -214,8 +217,9 @@ def copy_round(lane: LaneSpec) -> RoundReport:
         lane.settings,
         clock.monotonic_s,
     )
+    state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(
-        lane, WireCluster(lane.target_access, dial), clock.monotonic_s, clock.wall_ms
+        lane, WireCluster(lane.target_access, state_dial), clock.monotonic_s, clock.wall_ms
     )
     try:
         copier = Copier(lane, network, clock)
