@@ -107,6 +107,7 @@ class Copier:
         self._leaders_stale = True
         self._plans: dict[BrokerId, FetchPlan] = {}
         self._plan_of: dict[int, FetchPlan] = {}
+        self._told_all = False
         self._look_at_s = 0.0
         self._source_ends_at_s = 0.0
         self._fetch_turn: dict[Line, int] = {}
@@ -160,8 +161,10 @@ class Copier:
         return max(0.0, min([IDLE_WAIT_S, *(at - now_s for at in due)]))
 
     def report(self, ended_by: str) -> RoundReport:
-        """Where the lane stands."""
+        """Where the lane stands; between the first report and the last only what has news."""
         lane = self._lane
+        news = [item for item in self.partitions if item.has_news()]
+        told, self._told_all = (news if self._told_all and not ended_by else self.partitions), True
         return RoundReport(
             lane.lane,
             lane.generation,
@@ -169,7 +172,7 @@ class Copier:
             sum(item.records for item in self.partitions),
             sum(item.bytes for item in self.partitions),
             ended_by,
-            [item.report() for item in self.partitions],
+            [item.report() for item in told],
             self.latency.compact(),
         )
 

@@ -98,6 +98,7 @@ class PartitionCopy:
         self.lifted_to = Offset(0)
         self._established = False
         self._resetting = False
+        self._told: tuple[int, int, PartitionState, str] | None = None
         self._padding: Iterator[CarriedBatch] | None = None
         self._stop: Stop | None = None
         self._refused = (-1, 0)
@@ -466,6 +467,12 @@ class PartitionCopy:
     def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
         """A side has no leader for it at the moment, or can't be asked."""
         self._retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
+
+    def has_news(self) -> bool:
+        """Whether it stands elsewhere than at the last call."""
+        now = (self.position, self.source_end, self.state, self.code)
+        before, self._told = self._told, now
+        return now != before
 
     def report(self) -> PartitionReport:
         """Where it stands."""
