@@ -57,7 +57,8 @@ class RecentRecords:
             "cleanup.policy": "delete",
             "retention.ms": str(RETENTION_MS),
             "segment.bytes": str(SEGMENT_BYTES),
-            "message.timestamp.type": "CreateTime",
+            # A clock of ours that is ahead must not make the broker refuse (KIP-937).
+            "message.timestamp.type": "LogAppendTime",
         }
         with ClusterAdmin(self._access, "heliostat-state") as admin:
             replicas = replication_factor or min(REPLICAS, len(admin.brokers()))

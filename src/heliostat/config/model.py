@@ -296,7 +296,10 @@ class RecordsConfig(Frozen):
     partition_fetch_bytes_max: Annotated[MegaBytes, Field(title="Fetch of a partition")] = 1_048_576
     """Bytes that one fetch may return of one partition; one whole batch comes in any case."""
     in_flight_max: Annotated[int, Field(title="In flight", ge=1, le=IN_FLIGHT_LIMIT)] = 5
-    """Produce requests under way to one broker."""
+    """Produce requests under way to one broker and connection."""
+    connections: Annotated[int, Field(title="Connections", ge=1, le=16)] = 1
+    """To each broker, for partitions far behind: several fill a line of long delay. Live ones have
+    their own in any case."""
 
 
 class LanesConfig(Frozen):

@@ -237,6 +237,7 @@ class LinkService:
                 requests_in_flight_max=records.in_flight_max,
                 join_below_bytes=records.join_below_bytes,
                 join_bytes_max=records.join_bytes_max,
+                backlog_connections=records.connections,
                 compression=None if records.compression == "keep" else records.compression,
                 producer_expiration_s=expiration_s,
             ),

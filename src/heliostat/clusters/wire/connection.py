@@ -15,6 +15,7 @@ import struct
 import time
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 
 from heliostat.access import PLAINTEXT, Security
 from heliostat.clusters.wire.buffers import ReusedBuffers
@@ -74,8 +75,7 @@ def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStrea
             "broker can't be reached", broker=str(endpoint), why=str(error)
         ) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, RECEIVE_BUFFER_BYTES)
+    _enlarge_buffers(sock)
     # Kernel time-outs keep the socket blocking (MSG_WAITALL works) and bound every call.
     limit = struct.pack("ll", int(settings.request_timeout_s), 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -90,6 +90,21 @@ def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStrea
         )
     sock.settimeout(None)
     return sock
+
+
+def _enlarge_buffers(sock: socket.socket) -> None:
+    """Ask for large buffers where the kernel grants them.
+
+    Where its limit is lower, a fixed size would be smaller than what its own tuning reaches on a
+    long line (tcp(7): tcp_rmem, tcp_wmem), and a size once set ends that tuning.
+    """
+    for option, limit in ((socket.SO_RCVBUF, "rmem_max"), (socket.SO_SNDBUF, "wmem_max")):
+        try:
+            granted = int(Path("/proc/sys/net/core", limit).read_text())
+        except (OSError, ValueError):
+            continue  # no Linux: its tuning is left alone
+        if granted >= RECEIVE_BUFFER_BYTES:
+            sock.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
 
 
 @dataclass(slots=True)
