@@ -1,4 +1,4 @@
-"""Clusters of three brokers: leaders move, and brokers are lost."""
+"""Clusters of three brokers: leaders move, brokers are lost, replicas are too few for a while."""
 
 from __future__ import annotations
 
@@ -75,3 +75,38 @@ def test_leaders_move_and_a_broker_is_lost(stage: Stage, side: str) -> None:
         trial.wait_copied(300)  # all three partitions get records, the lost broker's too
         assert lost.broker_id not in leaders(cluster, trial.topic)
         lost.start()
+
+
+def test_too_few_replicas_in_sync_for_a_while(stage: Stage) -> None:
+    """Given three replicas demanded and one lost / when it is back / then nothing is missing."""
+    with replicated(stage) as trial:
+        with ClusterAdmin(stage.target.bootstrap.split(",")) as admin:
+            demand = {"min.insync.replicas": "3"}
+            assert admin.alter_configs({trial.topic: demand}) == {trial.topic: None}
+        lost = leader_of(stage.target, trial.topic)
+        lost.kill()
+
+        def refused() -> bool:
+            said = stage.said_of(trial.topic)
+            return len([text for text in said if "NOT_ENOUGH_REPLICAS" in text]) == PARTITIONS
+
+        wait_for("word of too few replicas", refused)
+        before = trial.copied()
+        trial.wait_sent(600)
+        assert trial.copied() == before
+        lost.start()
+        trial.wait_normal()
+
+
+def test_target_without_majority_for_a_while(stage: Stage) -> None:
+    """Given two of three brokers lost / when they are back / then nothing is missing."""
+    with replicated(stage) as trial:
+        lost = [broker for broker in stage.target.brokers if broker.broker_id != 1]
+        for broker in lost:
+            broker.kill()
+        trial.wait_sent(600)
+        for broker in lost:
+            broker.launch()
+        for broker in lost:
+            broker.wait_ready()
+        trial.wait_copied(300)
