@@ -46,6 +46,8 @@ AT_ONCE_S = 6.0
 BEGIN_WITHIN_S = 60.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
+STOPPED_S = 0.2
+"""Of each turn: long enough that a rival's pause between retries is over."""
 HALTS_WITHIN_S = 60.0
 """Its rounds end or are cancelled, then Spark."""
 EXIT_HALTED = 3
@@ -222,7 +224,7 @@ def rival_lanes(
             lane=LaneId(number),
             generation=1,
             round_number=0,
-            round_s=6.0,
+            round_s=25.0,
             begin_at_ms=now_ms + RIVALS_BEGIN_MS,
             expires_at_ms=now_ms + 60_000,
             source_access=access[0],
@@ -240,21 +242,33 @@ def rival_lanes(
 
 
 def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
-    """Given three copiers of the same fresh records / when at once / then each record is once."""
-    partitions, records = 3, 30_000
+    """Given three copiers of the same fresh records, stopped in turn / then each record is once."""
+    partitions, turns, batches, size = 3, 40, 15, 50
+    records = turns * batches * size
     topic = fresh_name("rivals")
     for cluster in (stage.source, stage.target):
         create_topic(cluster, topic, partitions=partitions)
     now_ms = int(time.time() * 1000)
-    for number in range(partitions):
-        samples = [Sample(b"k%d" % at, b"v%d" % at * 20, now_ms) for at in range(records)]
-        batches = [encode(samples[at : at + 50]) for at in range(0, records, 50)]
-        write_batches(stage.source.bootstrap, topic, batches, partition=number)
+    batch = encode([Sample(b"k%d" % at, b"v%d" % at * 20, now_ms) for at in range(size)])
     lanes = rival_lanes(stage, topic, partitions, [30_000, 70_000, 300_000])
     with multiprocessing.get_context("spawn").Pool(len(lanes)) as pool:
-        reports = pool.map_async(copy_round, lanes, chunksize=1).get(60)
+        pending = pool.map_async(copy_round, lanes, chunksize=1)
+        rivals = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+        pending.wait(RIVALS_BEGIN_MS / 1000)
+        for turn in range(turns):  # whoever copies now is stopped soon: another one must go on
+            rivals[turn % len(rivals)].suspend()
+            try:
+                for number in range(partitions):
+                    write_batches(
+                        stage.source.bootstrap, topic, [batch] * batches, partition=number
+                    )
+                pending.wait(STOPPED_S)
+            finally:
+                rivals[turn % len(rivals)].resume()
+        reports = pending.get(60)
     copied = [report.records for report in reports]
     assert sum(count > 0 for count in copied) > 1, f"they were no rivals: {copied}"
+    print(f"records copied by each rival: {copied}")
     wanted = {topic: [records] * partitions}
     assert ends(stage.target.bootstrap, {topic: partitions}) == wanted
     report = stage.verify([topic])
