@@ -53,11 +53,6 @@ IDLE_WAIT_S = 0.05
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
 tenth of a core on a lane's waiting fetches."""
-SWEEP_REST_RATIO = 4.0
-"""A sweep rests so many times as long as its answer took: a fifth of a core of the broker's."""
-SWEEP_PACE_S_MIN, SWEEP_PACE_S_MAX = 0.02, 1.0
-SWEEP_FULL_BYTES = 8 * 1024 * 1024
-"""After an answer so large the next sweep does not rest."""
 PREPARE_LOOK_S = 0.005
 """How often a round that has not begun looks at the clock."""
 SOURCE_ENDS_EVERY_S = 5.0
@@ -112,8 +107,6 @@ class Copier:
         self._source_ends_at_s = 0.0
         self._fetch_turn: dict[Line, int] = {}
         self._fetch_at_s: dict[Line, float] = {}
-        self._swept_at: dict[BrokerId, tuple[float, int]] = {}
-        """When the last sweep was sent (monotonic seconds, wall ms)."""
         self._sendable: dict[Line, dict[int, PartitionCopy]] = {}
         self._append_line: dict[int, Line] = {}
         self._queued: dict[int, PartitionCopy] = {}
@@ -369,11 +362,16 @@ class Copier:
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
     ) -> bool:
         if channel == SPARSE:
-            wants = [item.want(now_s) or item.want_nothing() for item in items]
+            channel_of = self._plans[broker].channel_of
+            wants = [
+                (item.want(now_s) if channel_of(item.index) == SPARSE else None)
+                or item.want_nothing()
+                for item in items
+            ]
             if not any(want.bytes_max for want in wants):
                 wants = []
-            self._swept_at[broker] = (now_s, self._clock.wall_ms())
-            self._fetch_at_s[broker, channel] = now_s + SWEEP_PACE_S_MIN
+            pace = self._plans[broker].sweep
+            self._fetch_at_s[broker, channel] = pace.began(now_s, self._clock.wall_ms())
         else:
             wants = self._wants((broker, channel), items, now_s)
             for want in wants:
@@ -407,7 +405,10 @@ class Copier:
                 case Fetched():
                     self._take_fetched(event, now_s, now_ms)
                 case Swept():
-                    self._take_swept(event, now_s)
+                    plan = self._plans.get(event.broker)
+                    if plan is not None:
+                        at_s = plan.sweep.ended(event.bytes, now_s)
+                        self._fetch_at_s[event.broker, SPARSE] = at_s
                 case Appended():
                     self._take_appended(event, now_s, now_ms)
                 case FetchLost():
@@ -443,9 +444,8 @@ class Copier:
         plan = self._plan_of.get(item.index)
         if plan is not None and event.end > event.start and item.position >= item.source_end:
             # Quiet partitions are heard of by sweeps only: until the last one nothing was missing.
-            swept_ms = self._swept_at.get(self._source_leader[item.index], (0.0, -1))[1]
             if plan.channel_of(item.index) == SPARSE:
-                item.caught_up_ms = max(item.caught_up_ms, swept_ms)
+                item.caught_up_ms = max(item.caught_up_ms, plan.sweep.at_ms)
         item.fetched(
             event.buffer,
             event.start,
@@ -468,14 +468,6 @@ class Copier:
             plan.saw_records(item.index, is_behind=is_behind)
         if lag <= 0 or 0 < got_bytes * 4 < want.bytes_max:
             plan.caught_up(item.index)
-
-    def _take_swept(self, event: Swept, now_s: float) -> None:
-        """Rest in proportion to what the sweep cost, unless it brought as much as it could."""
-        sent_at_s, _ = self._swept_at[event.broker]
-        took_s = now_s - sent_at_s
-        pace_s = min(SWEEP_PACE_S_MAX, max(SWEEP_PACE_S_MIN, took_s * SWEEP_REST_RATIO))
-        at_s = now_s if event.bytes >= SWEEP_FULL_BYTES else now_s + pace_s
-        self._fetch_at_s[event.broker, SPARSE] = at_s
 
     def _take_appended(self, event: Appended, now_s: float, now_ms: int) -> None:
         send = event.send

@@ -23,6 +23,37 @@ STAYS_RATIO = 1.5
 RATE_MIN = 0.2
 """Answers with records a second below which a partition is sparse."""
 _FORGOTTEN_BELOW = 0.01
+SWEEP_REST_RATIO = 3.0
+"""A sweep rests so many times as long as its answer took: a quarter of a core of the broker's."""
+SWEEP_S, SWEEP_SLOWER_MAX = 0.02, 1.5
+"""How long the first one is thought to take, and how much slower than the last one may count: one
+that was held up by something else must not hold up the next."""
+SWEEP_PACE_S_MIN, SWEEP_PACE_S_MAX = 0.02, 1.0
+SWEEP_FULL_BYTES = 8 * 1024 * 1024
+"""After an answer so large the next sweep does not rest."""
+
+
+class SweepPace:
+    """When the next sweep of one broker may go: it rests in proportion to what it takes."""
+
+    def __init__(self) -> None:
+        self.at_ms = -1
+        """Wall clock of the last sweep, for what it had no news of."""
+        self._sent_at_s = 0.0
+        self._took_s = SWEEP_S
+
+    def began(self, now_s: float, now_ms: int) -> float:
+        """A sweep is sent; when the next one may follow if nothing is heard of this one."""
+        self._sent_at_s, self.at_ms = now_s, now_ms
+        return now_s + SWEEP_PACE_S_MIN
+
+    def ended(self, answer_bytes: int, now_s: float) -> float:
+        """It was answered; when the next one may go (monotonic seconds)."""
+        self._took_s = min(now_s - self._sent_at_s, SWEEP_SLOWER_MAX * self._took_s)
+        if answer_bytes >= SWEEP_FULL_BYTES:
+            return now_s
+        pace_s = min(SWEEP_PACE_S_MAX, max(SWEEP_PACE_S_MIN, self._took_s * SWEEP_REST_RATIO))
+        return now_s + pace_s
 
 
 class FetchPlan:
@@ -41,6 +72,7 @@ class FetchPlan:
     def __init__(
         self, items: Sequence[PartitionCopy], *, live_max: int, backlog_slots: int
     ) -> None:
+        self.sweep = SweepPace()
         self._live_max = live_max
         self.items = list(items)
         self._items = {item.index: item for item in items}
@@ -55,7 +87,11 @@ class FetchPlan:
 
     @property
     def groups(self) -> dict[Channel, list[PartitionCopy]]:
-        """Partitions by channel, none empty; the same objects until a group changes."""
+        """Partitions by channel, none empty.
+
+        A sweep is of all of them, to be muted where they are fetched otherwise: its request stays
+        the same then, and to make one of thousands takes as long as ten sweeps.
+        """
         if self._is_stale:
             self._is_stale = False
             self._groups = self._grouped()
@@ -116,6 +152,8 @@ class FetchPlan:
         groups: dict[Channel, list[PartitionCopy]] = {}
         for index, item in self._items.items():
             groups.setdefault(self.channel_of(index), []).append(item)
+        if SPARSE in groups:
+            groups[SPARSE] = self.items
         return groups
 
 

@@ -32,7 +32,7 @@ def test_of_many_the_busy_ones_wait_and_the_rest_is_swept():
             for _ in range(index):
                 plan.saw_records(index, is_behind=False)
         plan.regroup(10.0 + second)
-    assert sizes(plan) == {LIVE: 4, SPARSE: 96}
+    assert sizes(plan) == {LIVE: 4, SPARSE: 100}
     assert [plan.channel_of(index) for index in (7, 8, 11)] == [SPARSE, LIVE, LIVE]
 
 
