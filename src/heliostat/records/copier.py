@@ -412,18 +412,21 @@ class Copier:
                 case Appended():
                     self._take_appended(event, now_s, now_ms)
                 case FetchLost():
-                    for want in event.wants:
-                        item = self.partitions[want.index]
-                        if want.attempt == item.attempt and want.bytes_max:
-                            item.fetching = None
-                            if item.phase is not Phase.STOPPED:
-                                item.fetch_failed(13, event.reason, now_s, now_ms)
-                    self._leaders_stale = True
+                    self._take_fetch_lost(event, now_s, now_ms)
                 case AppendLost():
                     for send in event.sends:
                         item = self.partitions[send.index]
                         item.append_lost(send.batch, event.reason, now_s, now_ms)
                     self._leaders_stale = True
+
+    def _take_fetch_lost(self, event: FetchLost, now_s: float, now_ms: int) -> None:
+        for want in event.wants:
+            item = self.partitions[want.index]
+            if want.attempt == item.attempt and want.bytes_max:
+                item.fetching = None
+                if item.phase is not Phase.STOPPED:
+                    item.fetch_failed(13, event.reason, now_s, now_ms)
+        self._leaders_stale = True
 
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
         want = event.want
@@ -442,10 +445,10 @@ class Copier:
             self._leaders_stale |= kafka_error(event.error).stale_metadata
             return
         plan = self._plan_of.get(item.index)
-        if plan is not None and event.end > event.start and item.position >= item.source_end:
+        was_level = event.end > event.start and item.position >= item.source_end
+        if plan is not None and was_level and plan.channel_of(item.index) == SPARSE:
             # Quiet partitions are heard of by sweeps only: until the last one nothing was missing.
-            if plan.channel_of(item.index) == SPARSE:
-                item.caught_up_ms = max(item.caught_up_ms, plan.sweep.at_ms)
+            item.caught_up_ms = max(item.caught_up_ms, plan.sweep.at_ms)
         item.fetched(
             event.buffer,
             event.start,
