@@ -14,6 +14,8 @@ EFD_PREFIX = "lsst."
 EFD_SINGLE_TOPICS = 3_000
 EFD_SPREAD_TOPICS = 71
 EFD_SPREAD_PARTITIONS = 26
+MANY_SPREAD_PARTITIONS = 99
+EFD_SHAPED = ("efd", "many")
 BACKLOG_TOPIC = "back-log"
 BACKLOG_PARTITIONS = 4
 BACKLOG_RECORD_BYTES = 500
@@ -74,7 +76,7 @@ class Live:
 
     def streams(self) -> list[Stream]:
         """The topics under load."""
-        if self.name == "efd":
+        if self.name in EFD_SHAPED:
             return efd_streams(self.topics, self.partitions)
         share = 1 / self.topics
         return [
@@ -84,7 +86,7 @@ class Live:
 
     def patterns(self) -> list[str]:
         """What a configuration includes."""
-        live = r"lsst\..*" if self.name == "efd" else "live-.*"
+        live = r"lsst\..*" if self.name in EFD_SHAPED else "live-.*"
         return [live, "back-.*"] if self.backlog_records else [live]
 
 
@@ -148,6 +150,21 @@ LIVE = {
         heap_mb=1536,
         start_deadline_s=300,
     ),
+    # 10,029 partitions: the EFD's topics again, the busy ones spread further.
+    "many": Live(
+        name="many",
+        rates=(2_200,),
+        warm_s=30,
+        window_s=60,
+        topics=EFD_SINGLE_TOPICS,
+        partitions=MANY_SPREAD_PARTITIONS,
+        value_bytes=0,
+        sampled=100,
+        single=True,
+        storage=Storage.TMPFS,
+        heap_mb=2048,
+        start_deadline_s=400,
+    ),
     "catchup": Live(
         name="catchup",
         rates=(200,),
@@ -165,6 +182,9 @@ SMALL = {
     "latency": dataclasses.replace(LIVE["latency"], warm_s=2, window_s=5, small=True),
     "efd": dataclasses.replace(
         LIVE["efd"], warm_s=2, window_s=6, topics=60, partitions=5, sampled=30, small=True
+    ),
+    "many": dataclasses.replace(
+        LIVE["many"], warm_s=2, window_s=6, topics=60, partitions=9, sampled=30, small=True
     ),
     "catchup": dataclasses.replace(
         LIVE["catchup"], window_s=5, backlog_records=200_000, small=True

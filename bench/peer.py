@@ -105,6 +105,7 @@ TUNED: dict[str, str] = {
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
     "efd": "4 tasks, 5 in flight, no linger",
+    "many": "4 tasks, 5 in flight, no linger",
 }
 """The best candidate by scenario that still lets offsets be translated, which a mirror is for.
 
