@@ -81,6 +81,8 @@ class _Lane:
     health: LaneHealth
     partitions: tuple[PartitionSpec, ...] = ()
     generation: int = 0
+    told: int = 0
+    """The generation that tasks have been told of: one that they don't know ends at once."""
     rounds: list[_Round] = field(default_factory=list)
     """Given out and not ended, in order."""
     numbers: int = 0
@@ -170,8 +172,6 @@ class LaneSet:
                 lane.partitions = wanted.get(number, ())
                 lane.generation = self._next_generation
         self.tell()
-        with self._changed:
-            self._changed.notify_all()
         return changed
 
     def stop(self) -> None:
@@ -203,7 +203,12 @@ class LaneSet:
                 for item in lane.rounds
                 if now_ms > item.ends_at_ms + END_WITHIN_S * 1000
             ]
+            is_untold = any(
+                lane.partitions and lane.told != lane.generation for lane in self._lanes.values()
+            )
         self._cancel(overdue)
+        if is_untold:  # it failed the last time
+            self.tell()
         self._cover(now_ms + int(lasts_s * 1000))
 
     # -- bookkeeping, under the lock -----------------------------------------------------------
@@ -264,6 +269,8 @@ class LaneSet:
     def _wait_s(self, lane: _Lane) -> float | None:
         """How long the next round has to wait; None: until something changes."""
         if not lane.partitions or len(lane.rounds) >= ROUNDS_AT_ONCE:
+            return None
+        if lane.told != lane.generation:
             return None
         now_ms = self._clock.wall_ms()
         at_ms = lane.health.not_before_ms
@@ -351,6 +358,10 @@ class LaneSet:
                     self._wanted_generations(), self._switch_at_ms, self._all_running()
                 )
             self._announce_to_tasks(told)
+            with self._changed:
+                for number, generation in told.generations.items():
+                    self._lanes[number].told = generation
+                self._changed.notify_all()
 
     def _cover(self, deadline_ms: int) -> None:
         """Announce `deadline_ms` unless a later one already is."""
