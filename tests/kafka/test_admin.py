@@ -134,7 +134,7 @@ def test_partitions_grow_each_for_itself(admin):
 
 
 def test_offsets_by_end_start_and_time(admin, summit):
-    topic = create(admin, "admin.offsets")
+    topic = create(admin, "admin.offsets", retention__ms="-1")  # the records are of 1970
     produce(summit, topic, (1000, b"a"), (2000, b"b"), (3000, b"c"))
     only, missing = part(topic), part("admin.missing")
 
