@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from support.clusters import HEAP_MB, create_topic, fresh_name, until
-from support.links import RunningLink, ends, wait_for, wait_level, write_config
+from support.links import RunningLink, ends, wait_for, wait_level, words_of, write_config
 from support.records import Sample, encode, write_batches
 
 from heliostat.access import ClusterAccess, SecretRef, Security
@@ -346,7 +346,7 @@ def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
             until(lambda: time.monotonic() > over_s, "load over several sessions")
         wait_level(link, east.bootstrap, west.bootstrap, {topic: 3})
         told["arguments"] = b"\n".join(
-            b" ".join(map(str.encode, process.cmdline())) for process in link.tree()
+            b" ".join(map(str.encode, words_of(process))) for process in link.tree()
         )
         page = f"http://127.0.0.1:{port}"
         [app] = json.loads(fetched(f"{page}/api/v1/applications"))

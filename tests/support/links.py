@@ -42,6 +42,14 @@ def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
     return path
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line, as `ps` shows it; none of one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 class RunningLink:
     """A `heliostat run` process; stops with the block, whatever happens in it."""
 

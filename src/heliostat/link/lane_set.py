@@ -25,7 +25,9 @@ HAND_OVER_S = 0.02
 """Between the end of a round and the beginning of the next: what was sent last has landed."""
 SWITCH_S = 1.5
 """A changed plan comes into force after this: its rounds are prepared meanwhile."""
-END_WITHIN_S = 15.0
+START_SLACK_S = 15.0
+"""A round without one before it, which has to wait for its task to start, lasts so much longer."""
+END_WITHIN_S = 30.0
 """A round ends within a second of its time; after this its job is cancelled."""
 CANCEL_WITHIN_S = 10.0
 RETRY_FIRST_S = 0.2
@@ -43,8 +45,8 @@ class LaneHealth:
     failures_in_a_row: int = 0
     last_error: str = ""
     ended_ms: int = 0
-    not_before_ms: int = 0
-    """After a failure the next round waits until then."""
+    not_before_s: float = 0.0
+    """After a failure the next round waits until then (monotonic)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Announcement:
 @dataclass(slots=True)
 class _Round:
     spec: LaneSpec
-    ends_at_ms: int
+    ends_at_s: float
+    """By the driver's monotonic clock, as all waiting is: the wall clock may be stepped."""
     is_cancelled: bool = False
 
 
@@ -130,9 +133,8 @@ class LaneSet:
         self._telling = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
         self._next_generation = first_generation
-        self._switch_at_ms: int | None = None
+        self._switch_at_s: float | None = None
         self._stopping = False
-        self._deadline_ms = 0
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
@@ -162,10 +164,10 @@ class LaneSet:
             if not changed:
                 return []
             old = [item for number in changed for item in self._rounds(number)]
-            switch_at_ms = self._clock.wall_ms() + int(SWITCH_S * 1000)
+            switch_at_s = self._clock.monotonic_s() + SWITCH_S
             for item in old:
-                item.ends_at_ms = min(item.ends_at_ms, switch_at_ms)
-            self._switch_at_ms = switch_at_ms if old else None
+                item.ends_at_s = min(item.ends_at_s, switch_at_s)
+            self._switch_at_s = switch_at_s if old else None
             for number in changed:
                 self._next_generation += 1
                 lane = self._lanes.get(number) or self._add(number)
@@ -178,7 +180,7 @@ class LaneSet:
         """End all rounds and wait for them; what is under way is acknowledged first."""
         with self._changed:
             self._stopping = True
-            self._switch_at_ms = None
+            self._switch_at_s = None
             self._changed.notify_all()
         try:
             self.tell()
@@ -196,12 +198,12 @@ class LaneSet:
         with self._changed:
             if self._stopping:
                 return
-            now_ms = self._clock.wall_ms()
+            now_s = self._clock.monotonic_s()
             overdue = [
                 item
                 for lane in self._lanes.values()
                 for item in lane.rounds
-                if now_ms > item.ends_at_ms + END_WITHIN_S * 1000
+                if now_s > item.ends_at_s + END_WITHIN_S
             ]
             is_untold = any(
                 lane.partitions and lane.told != lane.generation for lane in self._lanes.values()
@@ -209,7 +211,8 @@ class LaneSet:
         self._cancel(overdue)
         if is_untold:  # it failed the last time
             self.tell()
-        self._cover(now_ms + int(lasts_s * 1000))
+        if lasts_s:
+            self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
 
     # -- bookkeeping, under the lock -----------------------------------------------------------
 
@@ -249,7 +252,7 @@ class LaneSet:
                 return
             error: Exception | None = None
             try:
-                self._cover(item.spec.expires_at_ms)
+                self._announce_deadline(item.spec.expires_at_ms)
                 self._runner.run(item.spec)
             except Exception as caught:  # noqa: BLE001  # whatever ends a round is told and retried
                 error = caught
@@ -272,62 +275,62 @@ class LaneSet:
             return None
         if lane.told != lane.generation:
             return None
-        now_ms = self._clock.wall_ms()
-        at_ms = lane.health.not_before_ms
+        at_s = lane.health.not_before_s
         if lane.rounds:
-            at_ms = max(at_ms, lane.rounds[-1].ends_at_ms - int(PREPARE_S * 1000))
-        return (at_ms - now_ms) / 1000
+            at_s = max(at_s, lane.rounds[-1].ends_at_s - PREPARE_S)
+        return at_s - self._clock.monotonic_s()
 
     def _give_out(self, lane: _Lane) -> _Round:
-        now_ms = self._clock.wall_ms()
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         # Those whose partitions this round may take over; all that end with a switch of plans.
         before = list(lane.rounds)
-        begins_ms = now_ms
-        if self._switch_at_ms is not None and now_ms < self._switch_at_ms + END_WITHIN_S * 1000:
+        if self._switch_at_s is not None and now_s < self._switch_at_s + END_WITHIN_S:
             before = [
                 item
                 for other in self._lanes.values()
                 for item in other.rounds
                 if other is lane or item.spec.generation != other.generation
             ]
-        if before:
-            last_ms = max(item.ends_at_ms for item in before)
-            begins_ms = max(now_ms, last_ms + int(HAND_OVER_S * 1000))
+        last_s = max((item.ends_at_s for item in before), default=-1.0)
+        begins_s = max(now_s, last_s + HAND_OVER_S)
+        lasts_s = self._template.round_s + (0.0 if before else START_SLACK_S)
+        begins_ms = now_ms + round((begins_s - now_s) * 1000)
         spec = replace(
             self._template,
             lane=lane.health.lane,
             generation=lane.generation,
             round_number=lane.numbers,
             partitions=lane.partitions,
+            round_s=lasts_s,
             begin_at_ms=begins_ms,
-            expires_at_ms=begins_ms + int(self._template.round_s * 1000),
+            expires_at_ms=begins_ms + int(lasts_s * 1000),
             waits_for=tuple(item.spec.round_id for item in before),
         )
         lane.numbers += 1
-        item = _Round(spec, spec.expires_at_ms)
+        item = _Round(spec, begins_s + lasts_s)
         lane.rounds.append(item)
         return item
 
     def _ended(self, lane: _Lane, item: _Round, error: Exception | None) -> None:
-        now_ms = self._clock.wall_ms()
+        now_s = self._clock.monotonic_s()
         health = lane.health
         with self._changed:
             lane.rounds.remove(item)
             health.rounds += 1
-            health.ended_ms = now_ms
+            health.ended_ms = self._clock.wall_ms()
             if error is None:
-                health.failures_in_a_row, health.last_error, health.not_before_ms = 0, "", 0
+                health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
             else:
                 health.failures_in_a_row += 1
                 health.last_error = _essence(str(error))
                 pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
-                health.not_before_ms = now_ms + int(min(RETRY_MAX_S, pause_s) * 1000)
+                health.not_before_s = now_s + min(RETRY_MAX_S, pause_s)
                 # A failed job does not prove that its task has ended, on a machine cut off from
                 # this one: where it still reaches the target it hears that it is not wanted.
                 self._next_generation += 1
                 lane.generation = self._next_generation
                 for other in lane.rounds:
-                    other.ends_at_ms = min(other.ends_at_ms, now_ms)
+                    other.ends_at_s = min(other.ends_at_s, now_s)
             # Who waits for this round's end hears of it; with none before it nobody does.
             is_awaited = any(
                 item.spec.round_id in other.spec.waits_for
@@ -354,23 +357,16 @@ class LaneSet:
         """Announce what is wanted now; one at a time, so that the newest is the last."""
         with self._telling:
             with self._changed:
-                told = Announcement(
-                    self._wanted_generations(), self._switch_at_ms, self._all_running()
-                )
+                switch_at_ms = None
+                if self._switch_at_s is not None:
+                    left_s = self._switch_at_s - self._clock.monotonic_s()
+                    switch_at_ms = self._clock.wall_ms() + round(left_s * 1000)
+                told = Announcement(self._wanted_generations(), switch_at_ms, self._all_running())
             self._announce_to_tasks(told)
             with self._changed:
                 for number, generation in told.generations.items():
                     self._lanes[number].told = generation
                 self._changed.notify_all()
-
-    def _cover(self, deadline_ms: int) -> None:
-        """Announce `deadline_ms` unless a later one already is."""
-        with self._changed:
-            if deadline_ms <= self._deadline_ms:
-                return
-        self._announce_deadline(deadline_ms)
-        with self._changed:
-            self._deadline_ms = max(self._deadline_ms, deadline_ms)
 
     # -- ending --------------------------------------------------------------------------------
 

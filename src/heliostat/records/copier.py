@@ -53,6 +53,8 @@ IDLE_WAIT_S = 0.05
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
 tenth of a core on a lane's waiting fetches."""
+PREPARED_S_MAX = 5.0
+"""No round is given out so long before it begins: more is a clock that differs."""
 PREPARE_LOOK_S = 0.005
 """How often a round that has not begun looks at the clock."""
 SOURCE_ENDS_EVERY_S = 5.0
@@ -82,7 +84,9 @@ class Copier:
         self._clock = clock
         now_ms = clock.wall_ms()
         left_s = (lane.expires_at_ms - now_ms) / 1000
-        to_wait_s = max(0.0, (lane.begin_at_ms - now_ms) / 1000)
+        to_wait_s = min(PREPARED_S_MAX, max(0.0, (lane.begin_at_ms - now_ms) / 1000))
+        # From here on by the monotonic clock alone: the wall clock may be stepped.
+        self._begin_at_s = clock.monotonic_s() + to_wait_s
         self._deadline_s = clock.monotonic_s() + min(to_wait_s + lane.round_s, left_s)
         self.partitions = [
             PartitionCopy(
@@ -126,7 +130,7 @@ class Copier:
                 ended_by = "plan"
                 break
             self._end_by(hooks.switch_at_ms())
-            to_wait_s = (self._lane.begin_at_ms - self._clock.wall_ms()) / 1000
+            to_wait_s = self._begin_at_s - self._clock.monotonic_s()
             if to_wait_s > 0:
                 self._clock.sleep(min(to_wait_s, PREPARE_LOOK_S))
                 continue
