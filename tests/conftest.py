@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 from support.clusters import HEAP_MB, ClusterPair
 from support.leaks import no_process_left_behind  # noqa: F401  # pytest finds it here by its name
 from support.spark import spark  # noqa: F401  # as above
 
 from heliostat.sandbox import Cluster, ClusterSpec, start_many
+
+settings.register_profile("steady", deadline=None)  # a busy machine is no failure
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")
