@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import SparkUnavailable
+from heliostat.errors import BrokerError, ConnectionLost, SparkUnavailable
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
 from heliostat.link.operations import claimed_by_others
@@ -21,6 +21,8 @@ from heliostat.ops.events import Events
 from heliostat.records.pipeline import SparkRounds
 
 POLL_S = 0.5
+FOLLOW_AGAIN_S = 2.0
+"""Between two tries to read reports, when the target does not answer."""
 BEGIN_STOP_S = 65.0
 """More than a link's own wait for what it is asking while it begins."""
 
@@ -150,9 +152,15 @@ class Running:
         progress = RecentRecords(target, progress_topic(name))
         reader = StatusReader(name, progress, service.board)
         try:
-            reader.begin()
             while not self._stopping.is_set():
-                reader.read(POLL_S)
+                try:
+                    reader.begin()
+                    while not self._stopping.is_set():
+                        reader.read(POLL_S)
+                except (ConnectionLost, BrokerError) as error:
+                    self._events.warn(f"link {name}: its reports can't be read now: {error}")
+                    progress.close()
+                    self._stopping.wait(FOLLOW_AGAIN_S)
         except Exception as error:  # noqa: BLE001  # without figures a link must not look well
             self._events.warn(f"link {name}: its reports can't be read: {error}")
         finally:
