@@ -79,6 +79,7 @@ def test_topics_are_created_each_for_itself(admin):
         "INVALID_TOPIC_EXCEPTION",
         "INVALID_CONFIG",
     )
+    until(lambda: admin.describe_topics([good])[good].error is None, "word of the new topic")
     info = admin.describe_topics([good, worse])
     assert info[good].topic_id == answers[good]
     assert [p.partition for p in info[good].partitions] == [0, 1, 2]
