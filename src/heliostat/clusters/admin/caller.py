@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    UnknownBrokerIdError,
+)
 from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.access import Reachable, access_of
@@ -77,14 +82,29 @@ class Caller:
         """
         manager = self._client._manager  # noqa: SLF001 - its public methods lose answers, see above
         tries = ANY_BROKER_TRIES if broker is None else 1
-        while True:  # ends: `tries` falls
+        looked_up = False
+        while True:  # ends: `tries` falls, and brokers are looked up once
             tries -= 1
             try:
                 return manager.run(manager.send, request, broker)
+            except UnknownBrokerIdError as error:
+                # A broker that joined or came back since the client last looked, which it does by
+                # itself only every five minutes.
+                if looked_up:
+                    raise self._lost(error) from error
+                looked_up = True
+                self._look_up_brokers()
             except (KafkaError, OSError, RuntimeError) as error:
                 if tries <= 0 or not _was_never_sent(error):
                     raise self._lost(error) from error
                 time.sleep(ANY_BROKER_PAUSE_S)
+
+    def _look_up_brokers(self) -> None:
+        manager = self._client._manager  # noqa: SLF001 - as in `send`
+        try:
+            manager.run(manager.cluster.refresh_metadata)
+        except (KafkaError, OSError, RuntimeError) as error:
+            raise self._lost(error) from error
 
     def send_to_controller(self, request: Any) -> Any:
         """Send to the controller (with KRaft any broker forwards; ZooKeeper's must be found)."""

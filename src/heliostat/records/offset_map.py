@@ -1,0 +1,263 @@
+"""Which source offset stands at which target offset, for one partition: exact, run-length, small.
+
+A mirror of a source without holes needs no map: both offsets are the same number. Where the source
+has a hole (compaction, a transaction's marker or aborted records, a record that was set aside) the
+target has none, and from there on a source offset is the target's plus a constant. Such a place is
+a *break*; the stretch up to the next break is an *extent*.
+
+I2  The position is `source_of(the target's log end)`; nothing else decides it.
+I3  A break is durable before the first batch behind it is sent. It may therefore name a place that
+    the target has not reached; whoever goes on from an earlier end puts others there.
+
+Breaks cross the state topic `heliostat.<link>.offsets` as rows (`Row`): a row replaces everything
+from its first break on. Rows of an older round than the newest seen are not listened to (I10): one
+may arrive late, after its successor's.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from heliostat.errors import ProtocolError
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+
+ROW_FORMAT = 1
+ROW_BREAKS_MAX = 4096
+"""A row is written anew as it grows; beyond this the next one is begun."""
+_BITS, _MORE = 7, 0x80
+
+
+class Break(NamedTuple):
+    """From target offset `target` on, up to the next break, source = `source` + distance."""
+
+    target: int
+    source: int
+
+
+class Stamp(NamedTuple):
+    """Which round wrote a row: later ones are greater."""
+
+    generation: int
+    round_number: int
+
+
+class Extent(NamedTuple):
+    """`length` offsets that stand at both sides one behind the other; open ended if None."""
+
+    source: int
+    target: int
+    length: int | None
+
+
+@dataclass(slots=True)
+class OffsetMap:
+    """The map of one partition; without breaks both offsets are equal."""
+
+    _targets: list[int] = field(default_factory=list)
+    _sources: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, breaks: Iterable[Break]) -> OffsetMap:
+        """A map with these breaks, in order."""
+        found = cls()
+        for each in breaks:
+            found.add(each)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether offsets are equal on both sides."""
+        return not self._targets
+
+    def breaks(self) -> Iterator[Break]:
+        """All breaks in order."""
+        return map(Break, self._targets, self._sources)
+
+    def add(self, new: Break) -> None:
+        """Put a break behind the others; what stood from its target offset on is gone.
+
+        One that says nothing new, as it follows from those before, is not kept.
+        """
+        self.truncate(new.target)
+        if new.source != self.source_of(new.target):
+            self._targets.append(new.target)
+            self._sources.append(new.source)
+
+    def truncate(self, target: int) -> None:
+        """Forget the breaks from this target offset on."""
+        at = bisect_left(self._targets, target)
+        del self._targets[at:], self._sources[at:]
+
+    def source_of(self, target: int) -> Offset:
+        """Source offset of the record at a target offset, or of the one that comes there next."""
+        at = bisect_right(self._targets, target) - 1
+        if at < 0:
+            return Offset(target)
+        return Offset(self._sources[at] + target - self._targets[at])
+
+    def target_of(self, source: int) -> Offset:
+        """Target offset of the first record that is not before a source offset.
+
+        For the source offset of a record it is that record's place; for one in a hole the next
+        record's. So a reader that goes on from the answer reads exactly what it has not read.
+        """
+        at = bisect_right(self._sources, source) - 1
+        found = source if at < 0 else self._targets[at] + source - self._sources[at]
+        following = at + 1
+        if following < len(self._targets):
+            found = min(found, self._targets[following])  # in the hole before the next break
+        return Offset(found)
+
+    def holds(self, source: int) -> bool:
+        """Whether the record at a source offset is, or will be, at the target: not in a hole."""
+        return self.source_of(self.target_of(source)) == source
+
+    def extents(self, start: int = 0) -> Iterator[Extent]:
+        """Runs of equal distance from target offset `start` on; the last is open ended."""
+        first = Break(start, self.source_of(start))
+        rest = [each for each in self.breaks() if each.target > start]
+        for one, following in pairwise([first, *rest]):
+            yield Extent(one.source, one.target, following.target - one.target)
+        last = rest[-1] if rest else first
+        yield Extent(last.source, last.target, None)
+
+    def apply(self, row: Row) -> None:
+        """Take a row: it replaces everything from its first break on."""
+        if row.breaks:
+            self.truncate(row.breaks[0].target)
+        for each in row.breaks:
+            self.add(each)
+
+
+class RowKey(NamedTuple):
+    """Key of a row: compaction keeps the last of each."""
+
+    mirror: TopicPartition
+    """The target's partition."""
+    target_topic_id: str
+    """Of that very topic; one made anew begins without a map. Empty before Kafka 2.8."""
+    first: int
+    """Target offset of its first break."""
+    stamp: Stamp
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        topic, partition = self.mirror.topic, self.mirror.partition
+        return json.dumps(
+            [topic, partition, self.target_topic_id, self.first, *self.stamp],
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def decode(cls, key: bytes) -> RowKey:
+        """Back from bytes.
+
+        Raises
+        ------
+        ProtocolError
+            They are not ours.
+        """
+        try:
+            topic, partition, topic_id, first, generation, number = json.loads(key)
+            mirror = TopicPartition(TopicName(topic), PartitionId(int(partition)))
+            stamp = Stamp(int(generation), int(number))
+            return cls(mirror, str(topic_id), int(first), stamp)
+        except (ValueError, TypeError) as error:
+            raise ProtocolError("a row of the offset map has a key that is not ours") from error
+
+
+class Row(NamedTuple):
+    """One record of the state topic: the map from the first of its breaks on."""
+
+    key: RowKey
+    breaks: tuple[Break, ...]
+
+    def encode(self) -> bytes:
+        """Its value as bytes: the format, then distances between breaks as varints.
+
+        Both distances of a break are positive, and the source's is the larger: so what is written
+        is the target's, and by how much more the source moves on.
+        """
+        out = bytearray([ROW_FORMAT])
+        target = source = 0
+        for each in self.breaks:
+            moved = each.target - target
+            _put(out, moved)
+            _put_signed(out, each.source - source - moved)
+            target, source = each
+        return bytes(out)
+
+    @classmethod
+    def decode(cls, key: RowKey, value: bytes) -> Row:
+        """Back from bytes.
+
+        Raises
+        ------
+        ProtocolError
+            They are not ours, or of a later version.
+        """
+        if not value or value[0] != ROW_FORMAT:
+            raise ProtocolError("a row of the offset map has a format that is not known")
+        breaks: list[Break] = []
+        at, target, source = 1, 0, 0
+        while at < len(value):
+            moved, at = _take(value, at)
+            more, at = _take(value, at)
+            target += moved
+            source += moved + ((more >> 1) ^ -(more & 1))
+            breaks.append(Break(target, source))
+        return cls(key, tuple(breaks))
+
+
+@dataclass(slots=True)
+class MapReader:
+    """Maps of many partitions, put together from rows in the order of their topic."""
+
+    maps: dict[tuple[TopicPartition, str], OffsetMap] = field(default_factory=dict)
+    """By mirror and target topic id."""
+    _stamps: dict[tuple[TopicPartition, str], Stamp] = field(default_factory=dict)
+
+    def take(self, row: Row) -> bool:
+        """Apply a row; False if it is from an older round than the newest seen (I10)."""
+        name = (row.key.mirror, row.key.target_topic_id)
+        if row.key.stamp < self._stamps.get(name, row.key.stamp):
+            return False
+        self._stamps[name] = row.key.stamp
+        self.maps.setdefault(name, OffsetMap()).apply(row)
+        return True
+
+    def of(self, mirror: TopicPartition, target_topic_id: str) -> OffsetMap:
+        """The map of a mirror's partition; without rows the identity."""
+        return self.maps.get((mirror, target_topic_id), OffsetMap())
+
+
+def _put(out: bytearray, value: int) -> None:
+    while value >= _MORE:
+        out.append(value & (_MORE - 1) | _MORE)
+        value >>= _BITS
+    out.append(value)
+
+
+def _put_signed(out: bytearray, value: int) -> None:
+    _put(out, value << 1 if value >= 0 else ~(value << 1))
+
+
+def _take(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data):
+            raise ProtocolError("a row of the offset map is cut off")
+        byte = data[at]
+        at += 1
+        value |= (byte & (_MORE - 1)) << shift
+        if byte < _MORE:
+            return value, at
+        shift += _BITS
