@@ -21,6 +21,9 @@ from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
 
 PREPARE_S = 2.0
 """A round is given out so long before it begins: its job starts and its connections open."""
+COLD_PREPARE_S = 12.0
+"""As long for a lane's second round: the process that runs it has everything to load first, 2 s on
+a quiet machine, which later rounds find loaded."""
 HAND_OVER_S = 0.02
 """Between the end of a round and the beginning of the next: what was sent last has landed."""
 SWITCH_S = 1.5
@@ -277,7 +280,8 @@ class LaneSet:
             return None
         at_s = lane.health.not_before_s
         if lane.rounds:
-            at_s = max(at_s, lane.rounds[-1].ends_at_s - PREPARE_S)
+            prepare_s = COLD_PREPARE_S if lane.numbers < ROUNDS_AT_ONCE else PREPARE_S
+            at_s = max(at_s, lane.rounds[-1].ends_at_s - prepare_s)
         return at_s - self._clock.monotonic_s()
 
     def _give_out(self, lane: _Lane) -> _Round:

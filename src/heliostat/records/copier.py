@@ -53,7 +53,7 @@ IDLE_WAIT_S = 0.05
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
 tenth of a core on a lane's waiting fetches."""
-PREPARED_S_MAX = 5.0
+PREPARED_S_MAX = 15.0
 """No round is given out so long before it begins: more is a clock that differs."""
 PREPARE_LOOK_S = 0.005
 """How often a round that has not begun looks at the clock."""
