@@ -1,0 +1,93 @@
+"""Where consumer groups go on at the target, as MirrorMaker 2's clients read it.
+
+`<source>.checkpoints.internal` at the target, compacted, one partition. `MirrorClient` reads it
+from its beginning and takes the last record of each group and partition. It fails on a record
+without a value, so nothing is ever removed: a deleted group's last checkpoint stays.
+
+I9  Rows come from the groups' own publishing, which never points past what has landed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
+from heliostat.interchange.formats import Checkpoint
+from heliostat.names import Offset, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One partition of a group: what it has committed, and where it goes on at the target."""
+
+    group: str
+    source: TopicPartition
+    source_offset: Offset
+    target: TopicPartition
+    target_offset: Offset
+    metadata: str = ""
+
+    def checkpoint(self) -> Checkpoint:
+        """As MirrorMaker 2 writes it."""
+        return Checkpoint(
+            self.group, self.target, self.source_offset, self.target_offset, self.metadata
+        )
+
+
+class Checkpoints:
+    """Writes what has changed.
+
+    Parameters
+    ----------
+    topic
+        `<source>.checkpoints.internal` at the target.
+    admin
+        The target's.
+    replication_factor
+        Of the topic, if it must be made.
+    """
+
+    def __init__(
+        self, topic: ByteTopic, admin: ClusterAdmin, replication_factor: int | None = None
+    ) -> None:
+        self._topic = topic
+        self._admin = admin
+        self._replicas = replication_factor
+        self._written: dict[bytes, bytes] | None = None
+        """Value of each key as it stands in the topic; None: not known, read it first."""
+
+    @property
+    def count(self) -> int:
+        """Groups' partitions in the topic, as far as it was read."""
+        return len(self._written or ())
+
+    def publish(self, rows: Iterable[GroupRow], now_ms: int) -> int:
+        """Write the rows that differ from what the topic says; how many that were.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The target does not answer or refuses; the next call reads the topic again.
+        """
+        if self._written is None:
+            self._topic.ensure(self._admin, self._replicas)
+        written = self._read() if self._written is None else self._written
+        self._written = None
+        records = {
+            key: value
+            for key, value in ((c.key(), c.value()) for c in (row.checkpoint() for row in rows))
+            if written.get(key) != value
+        }
+        self._topic.write(ByteRecord(key, value, now_ms) for key, value in records.items())
+        written.update(records)
+        self._written = written
+        return len(records)
+
+    def _read(self) -> dict[bytes, bytes]:
+        return {
+            record.key: record.value
+            for record in self._topic.read_all()
+            if record.key is not None and record.value is not None
+        }

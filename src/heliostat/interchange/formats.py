@@ -1,0 +1,192 @@
+"""MirrorMaker 2's own records, byte for byte: heartbeats, checkpoints and offset syncs.
+
+Classes `Heartbeat`, `Checkpoint` and `OffsetSync` of `org.apache.kafka.connect.mirror`, 4.3.0.
+Numbers are big-endian, a text is an int16 with its length in bytes and UTF-8. Values of heartbeats
+and checkpoints begin with an int16, the version of their schema: 0. Java's readers take any version
+for 0, so other versions are refused here rather than misread.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Self
+
+from heliostat.errors import ProtocolError
+from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
+
+VERSION = 0
+TEXT_BYTES_MAX = 32_767
+"""An int16 tells the length (`Type.STRING`)."""
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_HEARTBEAT = struct.Struct(">hq")
+_OFFSETS = struct.Struct(">qq")
+_CHECKPOINT = struct.Struct(">hqq")
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A sign that a flow between two clusters is alive."""
+
+    source: Alias
+    target: Alias
+    timestamp_ms: int
+
+    def key(self) -> bytes:
+        """Bytes of the record's key."""
+        return _text(self.source) + _text(self.target)
+
+    def value(self) -> bytes:
+        """Bytes of the record's value."""
+        return _HEARTBEAT.pack(VERSION, self.timestamp_ms)
+
+    @classmethod
+    def decode(cls, key: bytes | None, value: bytes | None) -> Self:
+        """Back from a record.
+
+        Raises
+        ------
+        ProtocolError
+            It is no heartbeat.
+        """
+        reader = _Reader(key, "heartbeat")
+        source, target = Alias(reader.text()), Alias(reader.text())
+        body = _Reader(value, "heartbeat")
+        body.version()
+        return cls(source, target, body.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a group stands at the source, and where it goes on at the target.
+
+    Parameters
+    ----------
+    group
+        The consumer group.
+    partition
+        The target's partition, under the target's name.
+    upstream, downstream
+        Committed offset at the source, and its place at the target.
+    metadata
+        What the group committed beside it.
+    """
+
+    group: str
+    partition: TopicPartition
+    upstream: Offset
+    downstream: Offset
+    metadata: str = ""
+
+    def key(self) -> bytes:
+        """Bytes of the record's key."""
+        return _text(self.group) + _partition(self.partition)
+
+    def value(self) -> bytes:
+        """Bytes of the record's value."""
+        return _CHECKPOINT.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
+
+    @classmethod
+    def decode(cls, key: bytes | None, value: bytes | None) -> Self:
+        """Back from a record.
+
+        Raises
+        ------
+        ProtocolError
+            It is no checkpoint.
+        """
+        reader = _Reader(key, "checkpoint")
+        group, partition = reader.text(), reader.partition()
+        body = _Reader(value, "checkpoint")
+        body.version()
+        upstream, downstream = Offset(body.int64()), Offset(body.int64())
+        return cls(group, partition, upstream, downstream, body.text())
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """A record's offsets at both sides; `partition` under the source's name."""
+
+    partition: TopicPartition
+    upstream: Offset
+    downstream: Offset
+
+    def key(self) -> bytes:
+        """Bytes of the record's key."""
+        return _partition(self.partition)
+
+    def value(self) -> bytes:
+        """Bytes of the record's value; this class alone has no version."""
+        return _OFFSETS.pack(self.upstream, self.downstream)
+
+    @classmethod
+    def decode(cls, key: bytes | None, value: bytes | None) -> Self:
+        """Back from a record.
+
+        Raises
+        ------
+        ProtocolError
+            It is no offset sync.
+        """
+        partition = _Reader(key, "offset sync").partition()
+        body = _Reader(value, "offset sync")
+        return cls(partition, Offset(body.int64()), Offset(body.int64()))
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > TEXT_BYTES_MAX:
+        raise ProtocolError("a text is too long for MirrorMaker 2's records", bytes=len(encoded))
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def _partition(partition: TopicPartition) -> bytes:
+    return _text(partition.topic) + _INT32.pack(partition.partition)
+
+
+class _Reader:
+    """Takes values from the front of a record's key or value."""
+
+    def __init__(self, data: bytes | None, kind: str) -> None:
+        self._kind = kind
+        if data is None:
+            raise self._wrong("it is null")
+        self._data = data
+        self._at = 0
+
+    def version(self) -> None:
+        """The schema's version, which must be ours."""
+        found = self._number(_INT16)
+        if found != VERSION:
+            raise self._wrong(f"its version is {found}")
+
+    def int64(self) -> int:
+        return self._number(_INT64)
+
+    def text(self) -> str:
+        length = self._number(_INT16)
+        end = self._at + length
+        if length < 0 or end > len(self._data):
+            raise self._wrong("it is cut off")
+        try:
+            found = self._data[self._at : end].decode()
+        except UnicodeDecodeError as error:
+            raise self._wrong("a text is not UTF-8") from error
+        self._at = end
+        return found
+
+    def partition(self) -> TopicPartition:
+        topic = TopicName(self.text())
+        return TopicPartition(topic, PartitionId(self._number(_INT32)))
+
+    def _number(self, kind: struct.Struct) -> int:
+        if self._at + kind.size > len(self._data):
+            raise self._wrong("it is cut off")
+        (found,) = kind.unpack_from(self._data, self._at)
+        self._at += kind.size
+        return int(found)
+
+    def _wrong(self, why: str) -> ProtocolError:
+        return ProtocolError(f"a record is no {self._kind} of MirrorMaker 2: {why}")
