@@ -18,6 +18,7 @@ from pydantic import (
 
 from heliostat.access import ClusterAccess
 from heliostat.config.frozen import Frozen
+from heliostat.config.interchange import CheckpointsConfig, HeartbeatsConfig, OffsetSyncsConfig
 from heliostat.config.patterns import compile_pattern
 from heliostat.config.security import SecurityConfig
 from heliostat.names import Alias, LinkName
@@ -336,6 +337,12 @@ class LinkSettings(Frozen):
     """Distribution over Spark."""
     state: Annotated[StateConfig, Field(title="State")] = StateConfig()
     """State topics."""
+    heartbeats: Annotated[HeartbeatsConfig, Field(title="Heartbeats")] = HeartbeatsConfig()
+    """Signs of life."""
+    checkpoints: Annotated[CheckpointsConfig, Field(title="Checkpoints")] = CheckpointsConfig()
+    """Groups' offsets, as MirrorMaker 2 tells them."""
+    offset_syncs: Annotated[OffsetSyncsConfig, Field(title="Offset syncs")] = OffsetSyncsConfig()
+    """Pairs of offsets, as MirrorMaker 2 keeps them."""
 
 
 class LinkConfig(LinkSettings):

@@ -18,7 +18,7 @@ from heliostat.topics.naming import naming_of, shared_targets
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.producer_age import old_backlog_note
-from heliostat.topics.select import compile_selection
+from heliostat.topics.select import selection_of
 from heliostat.topics.topic_plan import TopicPlan
 
 
@@ -59,7 +59,7 @@ def preview_topics(config: Config, link_name: str | None = None) -> list[TopicPr
 
 
 def _previews(config: Config, link: LinkConfig) -> Iterator[TopicPreview]:
-    selection, naming = compile_selection(link.topics), naming_of(link)
+    selection, naming = selection_of(link), naming_of(link)
     for name in _topic_names(config, link.source):
         decision = selection.explain(name)
         target = naming.target_name(name) if decision.selected else None

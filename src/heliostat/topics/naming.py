@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from heliostat.config import LinkConfig
-from heliostat.names import LinkName, TopicName
+from heliostat.names import Alias, LinkName, TopicName
+from heliostat.topics.replication_policy import ReplicationPolicy, policy_of
 
 NAME_CHARACTERS_MAX = 249  # `Topic.MAX_NAME_LENGTH`: a log's folder must fit a file name
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -17,16 +18,34 @@ TOPIC = "${topic}"
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A link's rule: a format with `${topic}`, everything else in it already filled in."""
+    """A link's rule: a format with `${topic}`, everything else in it already filled in.
+
+    Parameters
+    ----------
+    rule
+        The format.
+    heartbeats
+        Where heartbeats topics are mirrored: they are called after their source whatever the rule,
+        as MirrorMaker 2's clients look for them so.
+    """
 
     rule: str
+    heartbeats: tuple[Alias, ReplicationPolicy] | None = None
 
     def target_name(self, source: TopicName) -> TopicName:
         """What a source topic is called at the target."""
+        if self.heartbeats is not None:
+            alias, policy = self.heartbeats
+            if policy.is_heartbeats(source):
+                return policy.remote(alias, source)
         return TopicName(self.rule.replace(TOPIC, source))
 
     def source_name(self, target: TopicName) -> TopicName | None:
         """Which source topic a target name stands for; None when the rule never makes it."""
+        if self.heartbeats is not None:
+            alias, policy = self.heartbeats
+            if policy.is_heartbeats(target) and policy.source_of(target) == alias:
+                return policy.upstream_of(target)
         before, after = self.rule.split(TOPIC, 1)
         if TOPIC in after:  # the topic's name more than once: by the lengths it can have
             times = self.rule.count(TOPIC)
@@ -40,7 +59,9 @@ class Naming:
 
 def naming_of(link: LinkConfig) -> Naming:
     """The rule of a link."""
-    return Naming(link.topics.name_format().replace("${source}", link.source))
+    rule = link.topics.name_format().replace("${source}", link.source)
+    mirrored = link.heartbeats.are_mirrored
+    return Naming(rule, (link.source, policy_of(link)) if mirrored else None)
 
 
 def name_problem(name: str) -> str | None:

@@ -10,7 +10,7 @@ from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.topics.naming import naming_of
-from heliostat.topics.select import compile_selection
+from heliostat.topics.select import selection_of
 from heliostat.topics.values import (
     MirrorRecord,
     SourceTopic,
@@ -52,7 +52,7 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
         The source does not answer.
     """
     infos = admin.describe_topics()
-    chosen = compile_selection(link.topics).choose(infos)
+    chosen = selection_of(link).choose(infos)
     configs = admin.describe_configs([name for name in chosen if infos[name].error is None])
     topics: dict[TopicName, SourceTopic] = {}
     unreadable: dict[TopicName, BrokerError] = {}

@@ -64,7 +64,7 @@ class ReplicationPolicy:
 
     def is_heartbeats(self, topic: TopicName) -> bool:
         """Whether it holds heartbeats, of this cluster or of one further up."""
-        return self.original_of(topic) == HEARTBEATS
+        return topic.endswith(HEARTBEATS) and self.original_of(topic) == HEARTBEATS
 
     def checkpoints_topic(self, source: Alias) -> TopicName:
         """Where a link from `source` tells groups' offsets; on its target."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from heliostat.config import BUILT_IN_EXCLUDE, TopicsConfig, compile_pattern
-from heliostat.names import TopicName
+from heliostat.config import BUILT_IN_EXCLUDE, LinkConfig, TopicsConfig, compile_pattern
+from heliostat.names import Alias, TopicName
+from heliostat.topics.replication_policy import SEPARATOR, ReplicationPolicy, policy_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +20,38 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatsRule:
+    """Heartbeats topics are mirrored, whatever the lists say, but not back to where they began."""
+
+    policy: ReplicationPolicy
+    target: Alias
+
+    def explain(self, name: TopicName) -> Decision | None:
+        """Decide on a heartbeats topic; None for any other."""
+        if not self.policy.is_heartbeats(name):
+            return None
+        if self.target in self.policy.sources_of(name):
+            return Decision(selected=False, why=f"heartbeats that came from {self.target} itself")
+        return Decision(selected=True, why="heartbeats are mirrored")
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The lists of a link, compiled; entries beside their expressions, in the file's order."""
 
     built_in: tuple[tuple[str, re.Pattern[str]], ...]
     exclude: tuple[tuple[str, re.Pattern[str]], ...]
     include: tuple[tuple[str, re.Pattern[str]], ...]
+    heartbeats: HeartbeatsRule | None = None
 
     def explain(self, name: str) -> Decision:
         """Decide on one name; the first entry that matches is named."""
         for entry, pattern in self.built_in:
             if pattern.fullmatch(name):
                 return Decision(selected=False, why=f"always excluded: {entry}")
+        decided = None if self.heartbeats is None else self.heartbeats.explain(TopicName(name))
+        if decided is not None:
+            return decided
         for entry, pattern in self.exclude:
             if pattern.fullmatch(name):
                 return Decision(selected=False, why=f"excluded by {entry}")
@@ -46,6 +67,25 @@ class Selection:
     def choose(self, names: Iterable[TopicName]) -> tuple[TopicName, ...]:
         """The mirrored ones of some names, sorted."""
         return tuple(sorted(name for name in set(names) if self.selects(name)))
+
+
+def selection_of(link: LinkConfig) -> Selection:
+    """What a link selects: by its lists, and heartbeats where they are mirrored."""
+    listed = compile_selection(link.topics)
+    policy = policy_of(link)
+    own = () if policy.separator == SEPARATOR else _compiled(_own_topics(policy))
+    mirrored = link.heartbeats.are_mirrored
+    return replace(
+        listed,
+        built_in=listed.built_in + own,
+        heartbeats=HeartbeatsRule(policy, link.target) if mirrored else None,
+    )
+
+
+def _own_topics(policy: ReplicationPolicy) -> tuple[str, ...]:
+    """MirrorMaker 2's own topics under another separator than a dot (KIP-690)."""
+    separator = re.escape(policy.separator)
+    return (rf"mm2.*{separator}internal", rf".+{separator}checkpoints{separator}internal")
 
 
 def compile_selection(topics: TopicsConfig) -> Selection:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliostat.config import LinkConfig
+from heliostat.config.interchange import HeartbeatsConfig
 from heliostat.names import LinkName, TopicName
 from heliostat.topics.naming import (
     Naming,
@@ -87,3 +88,27 @@ def test_target_topics_of_two_links_are_found():
     a, b, c = (TopicName(n) for n in "abc")
     targets = {LinkName("two"): [b, c], LinkName("one"): [a, b, b], LinkName("three"): [c]}
     assert shared_targets(targets) == {b: ("one", "two"), c: ("three", "two")}
+
+
+@pytest.mark.parametrize(
+    ("naming", "expected"),
+    [
+        ("same", "summit.heartbeats"),
+        ({"prefix": "summit."}, "summit.heartbeats"),
+        ({"prefix": "summit-"}, "summit-heartbeats"),
+        ({"format": "m-${topic}-copy"}, "summit.heartbeats"),
+    ],
+)
+def test_heartbeats_are_called_after_their_source_whatever_the_naming(naming, expected):
+    wanted = link(naming).model_copy(update={"heartbeats": HeartbeatsConfig(emit=True)})
+    rule = naming_of(wanted)
+    assert rule.target_name(TopicName("heartbeats")) == expected
+    assert rule.source_name(TopicName(expected)) == "heartbeats"
+    plain = naming_of(link(naming))
+    assert rule.target_name(TopicName("a.b")) == plain.target_name(TopicName("a.b"))
+
+
+def test_heartbeats_from_further_up_keep_their_way():
+    rule = naming_of(link("same").model_copy(update={"heartbeats": HeartbeatsConfig(mirror=True)}))
+    assert rule.target_name(TopicName("north.heartbeats")) == "summit.north.heartbeats"
+    assert rule.source_name(TopicName("summit.north.heartbeats")) == "north.heartbeats"

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliostat.config import TopicsConfig
+from heliostat.config import LinkConfig, TopicsConfig
 from heliostat.names import TopicName
-from heliostat.topics.select import compile_selection
+from heliostat.topics.select import compile_selection, selection_of
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True)
 
@@ -54,3 +54,32 @@ def test_names_select_exactly_themselves_and_exclude_wins(include, exclude, name
 @given(NAMES, NAMES)
 def test_a_plain_name_is_never_an_expression(entry, name):
     assert selection([entry]).explain(name).selected <= (entry == name)
+
+
+@pytest.mark.parametrize(
+    ("heartbeats", "name", "selected", "why"),
+    [
+        ({"emit": True}, "heartbeats", True, "heartbeats are mirrored"),
+        ({"mirror": True}, "north.heartbeats", True, "heartbeats are mirrored"),
+        ({"emit": True}, "usdf.heartbeats", False, "heartbeats that came from usdf itself"),
+        ({"emit": True}, "north.usdf.heartbeats", False, "heartbeats that came from usdf itself"),
+        ({"emit": True}, "fooheartbeats", False, "no include matches"),
+        ({}, "heartbeats", False, "excluded by heartbeats"),
+        ({}, "a", True, "included by a"),
+    ],
+)
+def test_heartbeats_are_selected_where_they_are_wanted(heartbeats, name, selected, why):
+    link = {"name": "l", "source": "summit", "target": "usdf", "heartbeats": heartbeats}
+    lists = {"include": ["a"], "exclude": ["heartbeats"]}
+    decision = selection_of(LinkConfig.model_validate({**link, "topics": lists})).explain(name)
+    assert (decision.selected, decision.why) == (selected, why)
+
+
+def test_mirror_makers_own_topics_are_known_by_any_separator():
+    naming = {"include": [".*"], "naming": {"prefix": "summit-"}}
+    link = {"name": "l", "source": "summit", "target": "usdf", "topics": naming}
+    chosen = selection_of(LinkConfig.model_validate(link))
+    assert not chosen.selects("usdf-checkpoints-internal")
+    assert not chosen.selects("mm2-offset-syncs-usdf-internal")
+    assert not chosen.selects("usdf.checkpoints.internal")
+    assert chosen.selects("my-internal")

@@ -1,0 +1,62 @@
+"""What a link writes for MirrorMaker 2's clients, as values; nothing of it by default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from heliostat.config.frozen import Frozen
+
+REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
+
+
+class HeartbeatsConfig(Frozen):
+    """Heartbeats, as MirrorMaker 2 has them."""
+
+    emit: Annotated[bool, Field(title="Emit")] = False
+    """Write a heartbeat into topic `heartbeats` of the source, mirror it, and tell its age at the
+    target. Off by default, as a link otherwise writes nothing to its source and needs no right
+    to."""
+    mirror: Annotated[bool, Field(title="Mirror")] = False
+    """Mirror the source's heartbeats topics as `<source>.heartbeats`, whoever writes them and
+    whatever the naming, also those from clusters further up. `emit` implies it."""
+    interval_s: Annotated[float, Field(title="Interval", ge=0.1, le=3600)] = 1
+    """Seconds between two heartbeats."""
+    replication_factor: Annotated[
+        int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
+    ] = None
+    """Of `heartbeats`, if it must be made; null = 3, but not more than there are brokers."""
+
+    @property
+    def are_mirrored(self) -> bool:
+        """Whether heartbeats topics are selected."""
+        return self.emit or self.mirror
+
+
+class CheckpointsConfig(Frozen):
+    """Where groups go on at the target, as MirrorMaker 2 tells it."""
+
+    emit: Annotated[bool, Field(title="Emit")] = False
+    """Write `<source>.checkpoints.internal` at the target, for Java's `MirrorClient`. Consumers
+    that move need it not: the groups' offsets themselves are synced."""
+    replication_factor: Annotated[
+        int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
+    ] = None
+    """Of the topic; null = 3, but not more than the target has brokers."""
+
+
+class OffsetSyncsConfig(Frozen):
+    """Pairs of offsets, from which MirrorMaker 2 translates if it takes over."""
+
+    emit: Annotated[bool, Field(title="Emit")] = False
+    """Write `mm2-offset-syncs.<other alias>.internal`."""
+    location: Annotated[Literal["target", "source"], Field(title="Location")] = "target"
+    """Which cluster holds them: `offset-syncs.topic.location` of MirrorMaker 2, whose default is
+    `source`. There a link needs the right to write to its source."""
+    interval_s: Annotated[float, Field(title="Interval", ge=1, le=86_400)] = 60
+    """Seconds between two looks at what was copied."""
+    replication_factor: Annotated[
+        int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
+    ] = None
+    """Of the topic; null = 3, but not more than there are brokers."""
