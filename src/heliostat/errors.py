@@ -15,6 +15,7 @@
       PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
+      InterchangeFailed      what is written for MirrorMaker 2's clients was refused
       SandboxError           the local brokers could not be run
 
 The code stands in the text: of a worker's exception Spark hands only the text to the driver.
@@ -185,6 +186,14 @@ class SparkUnavailable(HeliostatError):
     code = "SPARK_UNAVAILABLE"
     verdict = Verdict.RETRY
     hint = "look at the cluster's own page: it needs free cores and memory for an executor"
+
+
+class InterchangeFailed(HeliostatError):
+    """Something for MirrorMaker 2's clients can't be written; copying goes on, and so do tries."""
+
+    code = "INTERCHANGE_FAILED"
+    verdict = Verdict.RETRY
+    hint = "heliostat acls prints the rights; or turn that part off in the configuration"
 
 
 class SandboxError(HeliostatError):

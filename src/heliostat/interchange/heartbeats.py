@@ -7,6 +7,7 @@ workers use, which is the source of the flows that leave it; here the link does 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -94,7 +95,12 @@ class HeartbeatWatch:
         self.unreadable = 0
         """Records that are no heartbeats."""
 
-    def look(self, now_ms: int, timeout_s: float) -> None:
+    @property
+    def follows(self) -> bool:
+        """Whether the topic was found."""
+        return self._follows
+
+    def look(self, wall_ms: Callable[[], int], timeout_s: float) -> None:
         """Take what has arrived, waiting at most `timeout_s` for it.
 
         Raises
@@ -107,7 +113,7 @@ class HeartbeatWatch:
             if not self._follows:
                 return
         for record in self._topic.poll(timeout_s):
-            self.take(record, now_ms)
+            self.take(record, wall_ms())
 
     def take(self, record: ByteRecord, now_ms: int) -> None:
         """Take one record of the topic."""

@@ -149,17 +149,17 @@ def test_the_age_is_that_of_the_newest_heartbeat_of_this_link():
     topic = Memory(beats(mine, others))
     watch = HeartbeatWatch(topic, EAST, WEST, is_ours=True)
     assert watch.age_s(0) is None
-    watch.look(1200, 0)
+    watch.look(lambda: 1200, 0)
     assert (watch.age_s(1500), watch.newest.delay_ms) == (0.5, 200)
     topic.records += beats(Heartbeat(EAST, WEST, 2000))
-    watch.look(2050, 0)
+    watch.look(lambda: 2050, 0)
     assert (watch.age_s(2100), watch.newest.delay_ms) == (0.1, 50)
 
 
 def test_where_others_write_the_heartbeats_all_of_them_count():
     topic = Memory(beats(Heartbeat(WEST, EAST, 1000)))
     watch = HeartbeatWatch(topic, EAST, WEST, is_ours=False)
-    watch.look(1100, 0)
+    watch.look(lambda: 1100, 0)
     assert watch.age_s(1100) == 0.1
 
 
@@ -168,16 +168,16 @@ def test_what_is_no_heartbeat_is_counted_and_passed():
         [ByteRecord(b"k", b"v"), *beats(Heartbeat(EAST, WEST, 1000)), ByteRecord(None, None)]
     )
     watch = HeartbeatWatch(topic, EAST, WEST, is_ours=True)
-    watch.look(1000, 0)
+    watch.look(lambda: 1000, 0)
     assert (watch.unreadable, watch.age_s(1000)) == (2, 0.0)
 
 
 def test_a_missing_topic_is_waited_for():
     topic = Memory()
     watch = HeartbeatWatch(topic, EAST, WEST, is_ours=True)
-    watch.look(1000, 0)
+    watch.look(lambda: 1000, 0)
     topic.records += beats(Heartbeat(EAST, WEST, 2000))
-    watch.look(2000, 0)
+    watch.look(lambda: 2000, 0)
     assert watch.age_s(2000) == 0.0
 
 
