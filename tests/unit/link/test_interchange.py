@@ -1,0 +1,192 @@
+"""Which parts of MirrorMaker 2's interface a link has, and that their trouble stays their own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from heliostat.clusters.admin import EARLIEST, ListedOffset
+from heliostat.config import Config
+from heliostat.errors import BrokerError, ConnectionLost, InterchangeFailed
+from heliostat.interchange.checkpoints import GroupRow
+from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.link import interchange as module
+from heliostat.link.interchange import Interchange
+from heliostat.names import LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.offset_map import Break, MapReader, OffsetMap
+
+ID, OTHER_ID = UUID(int=1), UUID(int=2)
+NOW_MS = 5_000
+
+
+class Topics:
+    """Every topic that was opened, by cluster and name; stands for `ByteTopic`."""
+
+    def __init__(self):
+        self.opened = {}
+        self.refuses = None
+
+    def __call__(self, access, name, client_id):
+        found = Topic(self)
+        self.opened[access.bootstrap[0], name] = found
+        return found
+
+
+class Topic:
+    def __init__(self, topics):
+        self.topics = topics
+        self.records = []
+        self.closed = False
+
+    def ensure(self, admin, replication_factor=None):
+        if self.topics.refuses is not None:
+            raise self.topics.refuses
+
+    def write(self, records):
+        self.records += records
+
+    def read_all(self):
+        return iter(())
+
+    def close(self):
+        self.closed = True
+
+
+class Target:
+    """A mirror of two partitions, and what was made anew under the name of another."""
+
+    def describe_topics(self, names):
+        def info(name):
+            numbers = range(2) if name == "east.t" else range(1)
+            return SimpleNamespace(
+                error=None,
+                topic_id=ID if name == "east.t" else OTHER_ID,
+                partitions=[SimpleNamespace(partition=number) for number in numbers],
+            )
+
+        return {name: info(name) for name in names}
+
+    def list_offsets(self, specs):
+        return {
+            p: BrokerError("no leader", kafka_code=5)
+            if p.partition == 1
+            else ListedOffset(Offset(0 if at == EARLIEST else 20), -1, LeaderEpoch(0))
+            for p, at in specs.items()
+        }
+
+
+@pytest.fixture
+def topics(monkeypatch):
+    found = Topics()
+    monkeypatch.setattr(module, "ByteTopic", found)
+    return found
+
+
+def interchange(**settings):
+    config = Config.model_validate(
+        {
+            "clusters": {"east": {"bootstrap": ["e:1"]}, "west": {"bootstrap": ["w:1"]}},
+            "links": [
+                {
+                    "name": "l",
+                    "source": "east",
+                    "target": "west",
+                    "topics": {"naming": {"prefix": "east."}},
+                    **settings,
+                }
+            ],
+        }
+    )
+    mirrors = {
+        name: SimpleNamespace(source=name, target=TopicName(f"east.{name}"), target_id=ID)
+        for name in (TopicName("t"), TopicName("anew"))
+    }
+    mirror = TopicPartition(TopicName("east.t"), PartitionId(0))
+    maps = MapReader({(mirror, str(ID)): OffsetMap.of([Break(10, 15)])})
+    return Interchange(
+        config,
+        config.links[0],
+        source=None,
+        target=Target(),
+        mirrors=lambda: mirrors,
+        maps=lambda: maps,
+        clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
+    )
+
+
+def test_by_default_there_is_nothing(topics):
+    found = interchange()
+    assert list(found.parts()) == []
+    assert (found.told(), found.wants_groups, topics.opened) == ({}, False, {})
+    found.tell_groups([])
+
+
+def test_each_part_has_a_loop_and_its_topic_where_mirror_maker_has_it(topics):
+    found = interchange(
+        heartbeats={"emit": True, "interval_s": 3},
+        checkpoints={"emit": True},
+        offset_syncs={"emit": True, "location": "source"},
+    )
+    assert [(p.name, p.interval_s) for p in found.parts()] == [
+        ("heartbeats", 3),
+        ("heartbeat age", module.WATCH_S),
+        ("offset syncs", 60),
+    ]
+    assert set(topics.opened) == {
+        ("e:1", "heartbeats"),
+        ("w:1", "east.heartbeats"),
+        ("w:1", "east.checkpoints.internal"),
+        ("e:1", "mm2-offset-syncs.west.internal"),
+    }
+    found.close()
+    assert all(topic.closed for topic in topics.opened.values())
+
+
+def test_offset_syncs_at_the_target_are_named_by_the_source(topics):
+    interchange(offset_syncs={"emit": True})
+    assert set(topics.opened) == {("w:1", "mm2-offset-syncs.east.internal")}
+
+
+def test_heartbeats_of_others_are_watched_without_writing_any(topics):
+    found = interchange(heartbeats={"mirror": True})
+    assert [p.name for p in found.parts()] == ["heartbeat age"]
+    assert found.told() == {"heartbeat": {"timestamp_ms": None, "delay_ms": None, "unreadable": 0}}
+
+
+def test_a_heartbeat_names_both_clusters(topics):
+    next(interchange(heartbeats={"emit": True}).parts()).turn()
+    (record,) = topics.opened["e:1", "heartbeats"].records
+    assert Heartbeat.decode(record.key, record.value) == Heartbeat("east", "west", NOW_MS)
+
+
+def test_offset_syncs_follow_the_map_of_mirrors_that_are_still_ours(topics):
+    next(interchange(offset_syncs={"emit": True}).parts()).turn()
+    written = topics.opened["w:1", "mm2-offset-syncs.east.internal"].records
+    syncs = [OffsetSync.decode(r.key, r.value) for r in written]
+    assert {s.partition for s in syncs} == {TopicPartition(TopicName("t"), PartitionId(0))}
+    assert (syncs[0].upstream, syncs[0].downstream) == (0, 0)
+    assert (syncs[-1].upstream, syncs[-1].downstream) == (24, 19)
+    assert (15, 10) in {(s.upstream, s.downstream) for s in syncs}
+
+
+def test_groups_are_told_as_checkpoints(topics):
+    found = interchange(checkpoints={"emit": True})
+    source = TopicPartition(TopicName("t"), PartitionId(0))
+    target = TopicPartition(TopicName("east.t"), PartitionId(0))
+    assert found.wants_groups
+    found.tell_groups([GroupRow("g", source, Offset(15), target, Offset(10), "m")])
+    (record,) = topics.opened["w:1", "east.checkpoints.internal"].records
+    assert Checkpoint.decode(record.key, record.value) == Checkpoint("g", target, 15, 10, "m")
+    assert found.told() == {"checkpoints": 1}
+
+
+def test_what_would_halt_a_link_only_fails_here(topics):
+    part = next(interchange(heartbeats={"emit": True}).parts())
+    topics.refuses = BrokerError("create topic", kafka_code=44)  # POLICY_VIOLATION
+    with pytest.raises(InterchangeFailed, match="POLICY_VIOLATION"):
+        part.turn()
+    topics.refuses = ConnectionLost("gone")
+    with pytest.raises(ConnectionLost):
+        part.turn()
