@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from support.clusters import HEAP_MB, ClusterPair
 from support.leaks import no_process_left_behind  # noqa: F401  # pytest finds it here by its name
+from support.order import pytest_collection_modifyitems  # noqa: F401  # as above
 from support.spark import spark  # noqa: F401  # as above
 
 from heliostat.sandbox import Cluster, ClusterSpec, start_many

@@ -2,8 +2,8 @@
 
 Short by default. By hand, longer or again with a seed that failed::
 
-    HELIOSTAT_FAULTS_MINUTES=60 scripts/test tests/kafka/test_random_faults.py
-    HELIOSTAT_FAULTS_SEED=12345 scripts/test tests/kafka/test_random_faults.py
+    HELIOSTAT_FAULTS_MINUTES=60 scripts/test -n 0 -s tests/kafka/test_random_faults.py
+    HELIOSTAT_FAULTS_SEED=12345 scripts/test -n 0 -s tests/kafka/test_random_faults.py
 """
 
 from __future__ import annotations

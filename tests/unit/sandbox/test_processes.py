@@ -10,6 +10,7 @@ import psutil
 import pytest
 from support.clusters import until
 
+from heliostat.sandbox import ports as ports_module
 from heliostat.sandbox.ports import free_ports, is_free
 from heliostat.sandbox.process import OwnProcess, ProcessId
 
@@ -112,3 +113,31 @@ def test_free_ports_are_free_different_and_not_ephemeral():
     assert all(is_free(port) for port in ports)
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < first
+
+
+HOLDER = """
+import sys
+from heliostat.sandbox import ports
+ports._first_ephemeral = lambda: int(sys.argv[1])
+print(*ports.free_ports(20), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_port_is_given_away_once_whoever_asks(monkeypatch):
+    last = ports_module.FIRST_PORT + 80  # few enough that two draws would meet
+    monkeypatch.setattr(ports_module, "_first_ephemeral", lambda: last)
+    first = free_ports(20)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(last)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        others = [int(word) for word in holder.stdout.readline().split()]
+        again = free_ports(20)
+        holder.kill()
+    given = [*first, *others, *again]
+    assert len(given) == len(set(given)) == 60
