@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
 from heliostat.clusters.byte_topic import ByteTopic
-from heliostat.config import Config, LinkConfig
+from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, InterchangeFailed, Verdict
 from heliostat.interchange.checkpoints import Checkpoints, GroupRow
 from heliostat.interchange.heartbeats import HeartbeatEmitter, HeartbeatWatch
@@ -44,10 +45,12 @@ class Interchange:
 
     Parameters
     ----------
-    config, link
+    link
         What is wanted.
     source, target
-        Both clusters.
+        Both clusters, to ask and to make topics.
+    source_access, target_access
+        How they are reached, to write and read records.
     mirrors
         The link's mirrors, as they are now.
     maps
@@ -58,11 +61,12 @@ class Interchange:
 
     def __init__(
         self,
-        config: Config,
         link: LinkConfig,
         source: ClusterAdmin,
         target: ClusterAdmin,
         *,
+        source_access: ClusterAccess,
+        target_access: ClusterAccess,
         mirrors: Callable[[], Mapping[TopicName, MirrorRecord]],
         maps: Callable[[], MapReader],
         clock: Clock,
@@ -76,8 +80,8 @@ class Interchange:
         policy, admins = policy_of(link), {"source": source, "target": target}
 
         def topic(side: str, name: TopicName) -> ByteTopic:
-            cluster = config.clusters[link.source if side == "source" else link.target]
-            found = ByteTopic(cluster.access(), name, CLIENT_ID)
+            access = source_access if side == "source" else target_access
+            found = ByteTopic(access, name, CLIENT_ID)
             self._topics.append(found)
             return found
 

@@ -7,6 +7,7 @@ I10 One owner: nothing is given out before the link is claimed (see `ownership`)
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import LinkTakenOver
 from heliostat.invariants import first_generation
 from heliostat.link.flow import Claims, Known, Turn
+from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
 from heliostat.link.ownership import Ownership
@@ -24,6 +26,7 @@ from heliostat.link.status import StatusBoard
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
 from heliostat.records.lane import CopySettings, LaneSpec
+from heliostat.records.offset_map import MapReader
 from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0
@@ -91,6 +94,7 @@ class LinkService:
         self._lanes: LaneSet | None = None
         self._loops: list[Loop] = []
         self._admins: list[ClusterAdmin] = []
+        self._interchange: Interchange | None = None
         self._known = Known({}, {})
 
     def start(self) -> bool:
@@ -161,6 +165,7 @@ class LinkService:
                 lambda: self._as_owner(lambda: self._state.put_driver(self._report())),
             ),
         ]
+        others += self._interchange_loops(source, target)
         self._loops += others
         for loop in others:
             loop.start()
@@ -184,10 +189,29 @@ class LinkService:
                 )
                 self._ownership.resign()
         self._state.close()
+        if self._interchange is not None:
+            self._interchange.close()
         for admin in self._admins:
             admin.close()
         if began:
             self._beginning.release()
+
+    def _interchange_loops(self, source: ClusterAdmin, target: ClusterAdmin) -> list[Loop]:
+        """Loops of what is written for MirrorMaker 2's clients."""
+        self._interchange = Interchange(
+            self.link,
+            source,
+            target,
+            source_access=self._source_config.access(),
+            target_access=self._target_config.access(),
+            mirrors=lambda: self._known.mirrors,
+            maps=MapReader,
+            clock=self._clock,
+        )
+        return [
+            self._loop(part.name, part.interval_s, functools.partial(self._as_owner, part.turn))
+            for part in self._interchange.parts()
+        ]
 
     def _as_owner(self, act: Callable[[], None]) -> None:
         """Do it while the link is ours; a process that was stopped for long learns here first.
@@ -252,6 +276,7 @@ class LinkService:
             "instance": self._ownership.instance,
             "claim": self._ownership.claim_number,
             **self._known.told(),
+            "interchange": self._interchange.told() if self._interchange else {},
             "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
             "loops": [
                 {

@@ -106,10 +106,11 @@ def interchange(**settings):
     mirror = TopicPartition(TopicName("east.t"), PartitionId(0))
     maps = MapReader({(mirror, str(ID)): OffsetMap.of([Break(10, 15)])})
     return Interchange(
-        config,
         config.links[0],
         source=None,
         target=Target(),
+        source_access=config.clusters["east"].access(),
+        target_access=config.clusters["west"].access(),
         mirrors=lambda: mirrors,
         maps=lambda: maps,
         clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
