@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 from support.clusters import HEAP_MB, fresh_name
-from support.links import RunningLink, ends, wait_for, write_config
+from support.links import End, RunningLink, ends, ends_or_errors, wait_for, write_config
 from support.proxy import FaultProxy
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -262,7 +262,7 @@ class Trial:
             wanted = self.source_ends()
             deadline_s = time.monotonic() + LAG_NORMAL_S
             while time.monotonic() < deadline_s:
-                got = self.target_ends()
+                got = ends_or_errors(self.stage.target.bootstrap, self.topics)
                 seen[:] = [wanted, got]
                 if any(any(row) for row in wanted.values()) and _reaches(got, wanted):
                     return True
@@ -316,9 +316,9 @@ def names_of(bootstrap: str, topics: Iterable[TopicName]) -> tuple[bytes, ...]:
     )
 
 
-def _reaches(got: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> bool:
+def _reaches(got: Mapping[str, list[End]], wanted: Mapping[str, list[int]]) -> bool:
     return all(
-        have >= want
+        isinstance(have, int) and have >= want
         for topic in wanted
         for have, want in zip(got[topic], wanted[topic], strict=True)
     )

@@ -15,6 +15,7 @@ import psutil
 import yaml
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
+from heliostat.errors import BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
 LEVEL_WITHIN_S = 90.0
@@ -127,8 +128,12 @@ def _command(process: psutil.Process | None) -> str:
         return ""
 
 
-def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
-    """Log ends (high watermarks) by topic; -1 where there is none yet."""
+End = int | BrokerError
+"""A log end (high watermark), or why there is none."""
+
+
+def ends_or_errors(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[End]]:
+    """Log ends by topic and partition; an error stands where the broker gave none."""
     asked = {
         TopicPartition(TopicName(topic), PartitionId(number)): LATEST
         for topic, partitions in topics.items()
@@ -136,10 +141,21 @@ def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
     }
     with ClusterAdmin(bootstrap.split(",")) as admin:
         answers = admin.list_offsets(asked)
-    found: dict[str, list[int]] = {topic: [] for topic in topics}
+    found: dict[str, list[End]] = {topic: [] for topic in topics}
     for partition in asked:
-        found[partition.topic].append(getattr(answers[partition], "offset", -1))
+        answer = answers[partition]
+        found[partition.topic].append(
+            answer if isinstance(answer, BrokerError) else int(answer.offset)
+        )
     return found
+
+
+def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
+    """Log ends by topic; -1 where there is none: waits that fail must show `ends_or_errors`."""
+    found = ends_or_errors(bootstrap, topics)
+    return {
+        topic: [end if isinstance(end, int) else -1 for end in row] for topic, row in found.items()
+    }
 
 
 def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WITHIN_S) -> Any:
@@ -168,9 +184,13 @@ def wait_level(
     last: list[Any] = []
 
     def is_level() -> bool:
-        left, right = ends(source, topics), ends(target, renamed)
+        left, right = ends_or_errors(source, topics), ends_or_errors(target, renamed)
         last[:] = [left, right]
-        return all(left[topic] == right[f"{prefix}{topic}"] for topic in topics)
+        return all(
+            left[topic] == right[f"{prefix}{topic}"]
+            and all(isinstance(end, int) for end in left[topic])
+            for topic in topics
+        )
 
     try:
         wait_for("both sides level", is_level, within_s)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, UnknownBrokerIdError
 
 from heliostat.access import access_of
 from heliostat.clusters.admin import caller as module
@@ -23,8 +23,13 @@ class Manager:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.send = object()
+        self.cluster = SimpleNamespace(refresh_metadata=object())
+        self.look_ups = 0
 
-    def run(self, send: object, request: object, broker: object) -> Any:
+    def run(self, what: object, *arguments: object) -> Any:
+        if what is self.cluster.refresh_metadata:
+            self.look_ups += 1
+            return None
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -64,3 +69,16 @@ def test_a_named_broker_and_a_request_that_may_have_arrived_are_not_tried_again(
     with pytest.raises(HeliostatError):
         caller_of(manager).send("request", broker)
     assert manager.answers == ["answer"]
+
+
+def test_brokers_are_looked_up_where_one_is_not_known() -> None:
+    manager = Manager(UnknownBrokerIdError(3), "answer")
+    assert caller_of(manager).send("request", BrokerId(3)) == "answer"
+    assert manager.look_ups == 1
+
+
+def test_a_broker_that_is_not_there_either_is_not_looked_for_forever() -> None:
+    manager = Manager(*[UnknownBrokerIdError(3)] * 3)
+    with pytest.raises(HeliostatError, match="UnknownBrokerId"):
+        caller_of(manager).send("request", BrokerId(3))
+    assert (manager.look_ups, len(manager.answers)) == (1, 1)
