@@ -282,6 +282,10 @@ class KafkaErrorKind:
         self.stale_metadata = stale_metadata
         self.hint = hint
 
+    def told(self, text: str = "") -> str:
+        """The broker's own words, else the name, and what a person can do about it."""
+        return (text or self.name) + (f" (hint: {self.hint})" if self.hint else "")
+
 
 _RETRY, _HALT, _ASIDE = Verdict.RETRY, Verdict.HALT, Verdict.SET_ASIDE
 _GRANT = "grant the right (see the docs on ACLs); the partition goes on by itself"

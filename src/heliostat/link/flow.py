@@ -119,7 +119,7 @@ class Turn:
         applied = apply_plan(plan, self.target, tell=self.events.info)
         self._remember(known, applied)
         starts = self._starts(known, applied.mirrors)
-        self._tell(known, applied, {name: item.reason for name, item in plan.refuse.items()})
+        self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
         self._remark(known, plan.notes + self._old_backlog(known, applied))
         specs = _specs(applied.mirrors, starts)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower

@@ -266,7 +266,7 @@ class PartitionCopy:
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
-        self._retry(Trouble.FETCH, kind.name, f"fetch: {reason or kind.name}", now_s, now_ms)
+        self._retry(Trouble.FETCH, kind.name, f"fetch: {kind.told(reason)}", now_s, now_ms)
 
     def source_is(self, source: LogRange, now_ms: int) -> None:
         """What the source holds; decides where it called our offset out of range."""
@@ -381,7 +381,7 @@ class PartitionCopy:
             text = f"the target refuses the batch at {batch.base_offset}: {message or kind.name}"
             self.stop(PartitionState.BLOCKED, kind.name, f"{text}. {kind.hint}".strip(), now_ms)
             return
-        self._reset(kind.name, f"append: {message or kind.name}", now_s, now_ms)
+        self._reset(kind.name, f"append: {kind.told(message)}", now_s, now_ms)
 
     def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""

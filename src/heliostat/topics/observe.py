@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.config import LinkConfig
@@ -20,6 +21,7 @@ from heliostat.topics.values import (
 )
 
 UNKNOWN_TOPIC = 3
+NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 
 
 def observe(
@@ -35,7 +37,7 @@ def observe(
     ConnectionLost
         One of them does not answer.
     """
-    seen = observe_source(source, link)
+    seen = _with_hidden(source, link, observe_source(source, link), mirrors)
     naming = naming_of(link)
     names = {naming.target_name(name) for name in seen.topics}
     names.update(record.target for record in mirrors.values())
@@ -72,6 +74,27 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
             is_internal=info.is_internal,
         )
     return SourceTopics(admin.cluster_id(), tuple(sorted(infos)), topics, unreadable)
+
+
+def _with_hidden(
+    admin: ClusterAdmin,
+    link: LinkConfig,
+    seen: SourceTopics,
+    mirrors: Mapping[TopicName, MirrorRecord],
+) -> SourceTopics:
+    """Tell topics that we may no longer see from those that are gone.
+
+    A cluster's list lacks both; asked for by name, it says that we have no right.
+    """
+    missing = selection_of(link).choose(mirrors.keys() - set(seen.names))
+    if not missing:
+        return seen
+    hidden = {
+        name: info.error
+        for name, info in admin.describe_topics(missing).items()
+        if info.error is not None and info.error.kafka_code == NO_RIGHT
+    }
+    return replace(seen, unreadable={**seen.unreadable, **hidden})
 
 
 def observe_target(

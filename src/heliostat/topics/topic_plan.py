@@ -49,6 +49,10 @@ class Refusal:
     reason: str
     hint: str
 
+    def told(self) -> str:
+        """Both, in a line."""
+        return f"{self.reason} (hint: {self.hint})" if self.hint else self.reason
+
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
