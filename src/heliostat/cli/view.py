@@ -53,6 +53,8 @@ def headline(status: LinkStatus) -> Text:
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
     )
+    if status.heartbeat_age_s is not None:
+        text.append(f"  heartbeat {seconds(status.heartbeat_age_s)} old")
     text.no_wrap = True
     return text
 

@@ -89,6 +89,8 @@ class LinkStatus:
     """Remarks of the last turn, such as mirrors whose source topic is gone."""
     lanes: list[dict[str, Any]]
     driver: dict[str, Any]
+    heartbeat_age_s: float | None = None
+    """Of the newest heartbeat at the target; None where there are none, or none has arrived."""
 
     @property
     def is_in_sync(self) -> bool:
@@ -306,6 +308,7 @@ class StatusBoard:
             notes=list(self._driver.get("notes", [])),
             lanes=[_lane(lane, now_ms) for _, lane in sorted(self._lanes.items())],
             driver=self._driver,
+            heartbeat_age_s=_heartbeat_age_s(self._driver, now_ms),
         )
 
     def _state(self, now_ms: int) -> str:
@@ -316,6 +319,12 @@ class StatusBoard:
         if not newest:
             return "unknown"
         return "running" if now_ms - newest <= SILENT_AFTER_S * 1000 else "silent"
+
+
+def _heartbeat_age_s(driver: Mapping[str, Any], now_ms: int) -> float | None:
+    """From its own timestamp until now, so that it grows on where the driver has fallen silent."""
+    beat_ms = driver.get("interchange", {}).get("heartbeat", {}).get("timestamp_ms")
+    return None if beat_ms is None else max(0.0, (now_ms - beat_ms) / 1000)
 
 
 def _round_of(report: RoundReport) -> _Round:

@@ -86,3 +86,13 @@ def test_a_driver_that_stopped_says_so() -> None:
     board.hear("driver", {"state": "stopped", "at_ms": NOW_MS, "refused": {"x": "why"}})
     status = board.status(NOW_MS)
     assert (status.state, status.refused) == ("stopped", {"x": "why"})
+
+
+def test_a_heartbeat_grows_old_where_the_driver_falls_silent() -> None:
+    board = StatusBoard(LinkName("l"))
+    board.hear("driver", {"state": "running", "at_ms": NOW_MS})
+    assert board.status(NOW_MS).heartbeat_age_s is None
+    for beat_ms, age_s in ((None, None), (NOW_MS - 400, 5.4)):
+        beat = {"heartbeat": {"timestamp_ms": beat_ms}}
+        board.hear("driver", {"state": "running", "at_ms": NOW_MS, "interchange": beat})
+        assert board.status(NOW_MS + 5000).heartbeat_age_s == age_s
