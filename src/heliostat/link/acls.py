@@ -1,7 +1,7 @@
 """The rights a link needs at its source and at its target: these, and nothing more.
 
-`SOURCE_TOPIC`, `MIRROR_TOPIC`, `STATE_TOPIC`, `PROBE`, `OWNER_ID` and `TARGET_CLUSTER` are the one
-place that says which operations Heliostat asks of a cluster; a test runs a whole link with what is
+`SOURCE_TOPIC`, `MIRROR_TOPIC`, `STATE_TOPIC` and the other tables of operations are the one place
+that says which operations Heliostat asks of a cluster; a test runs a whole link with what is
 made of them, and takes each away in turn. WRITE on any topic is enough for a producer id since 2.8
 (KIP-679), and topic rights to read and write imply to describe.
 """
@@ -25,6 +25,7 @@ from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
 from heliostat.names import TopicName
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.reach import Reach, reach_of
+from heliostat.topics.replication_policy import HEARTBEATS, policy_of
 
 PRINCIPAL_DEFAULT = "User:heliostat"
 """Where neither an option nor a user name of the configuration says who connects."""
@@ -57,6 +58,25 @@ PROBE: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.CREATE: "ask what a new topic would inherit (only validated, never created)",
         Operation.DESCRIBE_CONFIGS: "read the answer",
+    }
+)
+HEARTBEATS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "emit heartbeats (heartbeats.emit)",
+        Operation.CREATE: "create the topic, if it is missing",
+    }
+)
+CHECKPOINTS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "tell groups' offsets (checkpoints.emit)",
+        Operation.READ: "know what was told before a restart",
+        Operation.CREATE: "create the topic, if it is missing",
+    }
+)
+OFFSET_SYNCS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "tell pairs of offsets (offset_syncs.emit)",
+        Operation.CREATE: "create the topic, if it is missing",
     }
 )
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
@@ -171,10 +191,39 @@ def link_grants(
         (ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}owner"), OWNER_ID),
         (ResourceKind.CLUSTER, Reach(CLUSTER_NAME), TARGET_CLUSTER),
     ]
-    source = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    for side, name, operations in _interchange(link):
+        wanted = source if side == "source" else target
+        if not _is_held(name, operations, wanted):
+            wanted.append((topic, Reach(name), operations))
     return (
         _side(config, "source", link, principal, source),
         _side(config, "target", link, principal, target),
+    )
+
+
+def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation, str]]]:
+    """Topics that are written or mirrored for MirrorMaker 2's clients, by side."""
+    policy = policy_of(link)
+    if link.heartbeats.are_mirrored:
+        yield "source", HEARTBEATS, SOURCE_TOPIC
+        yield "target", naming_of(link).target_name(HEARTBEATS), MIRROR_TOPIC
+    if link.heartbeats.emit:
+        yield "source", HEARTBEATS, HEARTBEATS_TOPIC
+    if link.checkpoints.emit:
+        yield "target", policy.checkpoints_topic(link.source), CHECKPOINTS_TOPIC
+    syncs = link.offset_syncs
+    if syncs.emit:
+        other = link.target if syncs.location == "source" else link.source
+        yield syncs.location, policy.offset_syncs_topic(other), OFFSET_SYNCS_TOPIC
+
+
+def _is_held(name: str, operations: Mapping[Operation, str], wanted: Iterable[_Wanted]) -> bool:
+    """Whether rights that are given already hold these."""
+    return any(
+        reach.covers(Reach(name)) and set(operations) <= set(given)
+        for kind, reach, given in wanted
+        if kind is ResourceKind.TOPIC
     )
 
 
@@ -209,6 +258,8 @@ def _side(
             grants.append(Grant(AclRule(who, operation, kind, reach.name, reach.pattern), why))
         if operations in (SOURCE_TOPIC, MIRROR_TOPIC):
             notes.extend(_notes(reach, link))
+    if link.heartbeats.are_mirrored:
+        notes.append("heartbeats topics from clusters further up need these rights as well")
     if principal is None and user is None:
         notes.append(f"no user name is configured: {who} stands for whoever connects")
     return ClusterGrants(side, alias, ",".join(cluster.bootstrap), who, tuple(grants), tuple(notes))

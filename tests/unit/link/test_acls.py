@@ -57,6 +57,45 @@ def test_topics_are_named_as_narrowly_as_rights_can(
     assert names(written(topics), 1) == target | OWN
 
 
+def test_what_is_written_for_others_has_rights_of_its_own() -> None:
+    def given(number: int, **settings: Any) -> set[tuple[str, str]]:
+        config = written({"include": ["a"], "naming": {"prefix": "east."}})
+        config["links"][0].update(settings)
+        parsed = Config.model_validate(config)
+        rules = link_grants(parsed, parsed.links[0])[number].rules
+        return {(rule.name, rule.operation.name) for rule in rules}
+
+    parts = {
+        "heartbeats": {"emit": True},
+        "checkpoints": {"emit": True},
+        "offset_syncs": {"emit": True, "location": "source"},
+    }
+    at_source = given(0, **parts) - given(0)
+    assert {name for name, operation in at_source if operation in {"WRITE", "CREATE"}} == {
+        "heartbeats",
+        "mm2-offset-syncs.west.internal",
+    }
+    at_target = given(1, **parts) - given(1)
+    assert {name for name, _ in at_target} == {"east.heartbeats", "east.checkpoints.internal"}
+    assert {o for name, o in at_target if name == "east.heartbeats"} == {
+        operation.name for operation in MIRROR_TOPIC
+    }
+    only_mirrored = given(0, heartbeats={"mirror": True}) - given(0)
+    assert only_mirrored == {("heartbeats", operation.name) for operation in SOURCE_TOPIC}
+    syncs = {"emit": True}
+    assert given(0, offset_syncs=syncs) == given(0)
+    assert {name for name, _ in given(1, offset_syncs=syncs) - given(1)} == {
+        "mm2-offset-syncs.east.internal"
+    }
+
+
+def test_rights_to_all_topics_need_no_others_beside_them() -> None:
+    config = written({"include": [".*"]})
+    config["links"][0]["heartbeats"] = {"emit": True}
+    assert names(config, 0) == {("*", PatternKind.LITERAL), ("heartbeats", PatternKind.LITERAL)}
+    assert names(config, 1) == {("*", PatternKind.LITERAL)} | OWN
+
+
 def test_nothing_may_be_written_at_the_source() -> None:
     assert {operation.name for operation in SOURCE_TOPIC} == {"READ", "DESCRIBE_CONFIGS"}
 
