@@ -15,6 +15,7 @@ LONGEST_FIRST = (
     "peer/test_bench_live.py",
     "kafka/test_faults.py",
     "kafka/test_faults_replicas.py",
+    "kafka/test_faults_access.py",
     "kafka/test_faults_state.py",
     "kafka/test_random_faults.py",
     "kafka/test_copying.py",
