@@ -1,0 +1,107 @@
+"""MirrorMaker 2's real Java classes, called from a test: a JVM with their jars behind py4j.
+
+Needs a Java runtime and no compiler. Its gateway listens on loopback, asks for a token and ends
+with this process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Self
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.sandbox.jars import MIRROR, ensure_jars
+from heliostat.sandbox.java import find_java
+
+PACKAGE = "org.apache.kafka.connect.mirror."
+STOP_S = 15.0
+HEAP = "-Xmx192m"
+Record = Heartbeat | Checkpoint | OffsetSync
+
+
+class MirrorJvm:
+    """A JVM that knows the classes of `connect-mirror` and `connect-mirror-client` 4.3.0."""
+
+    def __init__(self) -> None:
+        py4j = max(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
+        port, token, self._process = launch_gateway(
+            jarpath=str(py4j),
+            classpath=os.pathsep.join(str(jar) for jar in ensure_jars(MIRROR)),
+            javaopts=[HEAP, "-Dorg.apache.logging.log4j.level=ERROR"],
+            die_on_exit=True,
+            java_path=str(find_java()),
+            enable_auth=True,
+            return_proc=True,
+        )
+        parameters = GatewayParameters(
+            port=port, auth_token=token, auto_convert=True, auto_field=True
+        )
+        self._gateway = JavaGateway(gateway_parameters=parameters)
+        self.jvm: Any = self._gateway.jvm
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gateway.shutdown()
+        try:
+            self._process.stdin.close()  # it ends with its standard input
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_S)
+
+    def mirror(self, name: str) -> Any:
+        """A class of MirrorMaker 2."""
+        return getattr(self.jvm.org.apache.kafka.connect.mirror, name)
+
+    def properties(self, bootstrap: str, **more: str) -> Any:
+        """What `MirrorClient` is made from."""
+        found = self.jvm.java.util.HashMap()
+        found.put("bootstrap.servers", bootstrap)
+        for key, value in more.items():
+            found.put(key.replace("_", "."), value)
+        return found
+
+    def encode(self, record: Record) -> tuple[bytes, bytes]:
+        """Key and value as the Java class writes them."""
+        java = self._made(record)
+        return tuple(bytes(self._call(java, name)) for name in ("recordKey", "recordValue"))
+
+    def decode(self, record: Record) -> str:
+        """What the Java class says of our bytes, in its own words."""
+        consumed = self.jvm.org.apache.kafka.clients.consumer.ConsumerRecord(
+            "any", 0, 0, bytearray(record.key()), bytearray(record.value())
+        )
+        return str(self.mirror(type(record).__name__).deserializeRecord(consumed).toString())
+
+    def words(self, record: Record) -> str:
+        """What the Java class says of an object with these values."""
+        return str(self._made(record).toString())
+
+    def _made(self, record: Record) -> Any:
+        if isinstance(record, Heartbeat):
+            names = (record.source, record.target)
+            return self.mirror("Heartbeat")(*names, self._long(record.timestamp_ms))
+        partition = self.jvm.org.apache.kafka.common.TopicPartition(
+            record.partition.topic, record.partition.partition
+        )
+        offsets = (self._long(record.upstream), self._long(record.downstream))
+        if isinstance(record, Checkpoint):
+            return self.mirror("Checkpoint")(record.group, partition, *offsets, record.metadata)
+        return self.mirror("OffsetSync")(partition, *offsets)
+
+    def _long(self, value: int) -> Any:
+        return self.jvm.java.lang.Long.parseLong(str(value))
+
+    def _call(self, java: Any, method: str) -> Any:
+        """Call a method that only its own package may."""
+        lang = self.jvm.java.lang
+        found = java.getClass().getDeclaredMethod(method, self._gateway.new_array(lang.Class, 0))
+        found.setAccessible(True)
+        return found.invoke(java, self._gateway.new_array(lang.Object, 0))
