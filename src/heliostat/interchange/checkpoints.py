@@ -9,6 +9,7 @@ I9  Rows come from the groups' own publishing, which never points past what has 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class GroupRow:
 
 
 class Checkpoints:
-    """Writes what has changed.
+    """Takes rows from any thread, and writes what has changed.
 
     Parameters
     ----------
@@ -55,6 +56,9 @@ class Checkpoints:
         self._topic = topic
         self._admin = admin
         self._replicas = replication_factor
+        self._lock = threading.Lock()
+        self._pending: dict[bytes, bytes] = {}
+        """What was taken and not yet written."""
         self._written: dict[bytes, bytes] | None = None
         """Value of each key as it stands in the topic; None: not known, read it first."""
 
@@ -63,26 +67,34 @@ class Checkpoints:
         """Groups' partitions in the topic, as far as it was read."""
         return len(self._written or ())
 
-    def publish(self, rows: Iterable[GroupRow], now_ms: int) -> int:
-        """Write the rows that differ from what the topic says; how many that were.
+    def take(self, rows: Iterable[GroupRow]) -> None:
+        """Note rows for the next `write`; a newer row of a group's partition replaces an older."""
+        records = {found.key(): found.value() for found in (row.checkpoint() for row in rows)}
+        with self._lock:
+            self._pending.update(records)
+
+    def write(self, now_ms: int) -> int:
+        """Write what differs from what the topic says; how many records that were.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            The target does not answer or refuses; the next call reads the topic again.
+            The target does not answer or refuses; the next call reads the topic again, and writes.
         """
         if self._written is None:
             self._topic.ensure(self._admin, self._replicas)
         written = self._read() if self._written is None else self._written
-        self._written = None
-        records = {
-            key: value
-            for key, value in ((c.key(), c.value()) for c in (row.checkpoint() for row in rows))
-            if written.get(key) != value
-        }
+        with self._lock:
+            taken = dict(self._pending)
+        records = {key: value for key, value in taken.items() if written.get(key) != value}
+        self._written = None  # until it is known what stands there
         self._topic.write(ByteRecord(key, value, now_ms) for key, value in records.items())
         written.update(records)
         self._written = written
+        with self._lock:
+            for key, value in taken.items():
+                if self._pending.get(key) == value:
+                    del self._pending[key]
         return len(records)
 
     def _read(self) -> dict[bytes, bytes]:

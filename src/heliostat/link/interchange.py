@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
@@ -28,7 +27,8 @@ from heliostat.topics.values import MirrorRecord
 CLIENT_ID = "heliostat-interchange"
 WATCH_S = 0.5
 """Heartbeats are waited for so long, then as long not: their age is right to half a second."""
-_Done = TypeVar("_Done")
+CHECKPOINTS_S = 1.0
+"""Between two looks at whether the groups' loop has decided anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +108,27 @@ class Interchange:
             self._syncs = OffsetSyncs(written, admin, syncs.replication_factor)
 
     def parts(self) -> Iterator[Part]:
-        """What is to be done again and again; checkpoints are not among it, see `tell_groups`."""
+        """What is to be done again and again."""
         if self._emitter is not None:
             interval_s = self._link.heartbeats.interval_s
             yield Part("heartbeats", interval_s, self._part("heartbeats", self._emit))
         if self._watch is not None:
             yield Part("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
+        if self._checkpoints is not None:
+            yield Part("checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups))
         if self._syncs is not None:
             interval_s = self._link.offset_syncs.interval_s
             yield Part("offset syncs", interval_s, self._part("offset syncs", self._tell_offsets))
 
     @property
     def wants_groups(self) -> bool:
-        """Whether `tell_groups` does anything."""
+        """Whether `take_groups` does anything."""
         return self._checkpoints is not None
 
-    def tell_groups(self, rows: Iterable[GroupRow]) -> None:
-        """Write checkpoints of the groups' offsets, where they changed (I9).
-
-        Raises
-        ------
-        ConnectionLost, InterchangeFailed
-            They could not be written; the next call writes them.
-        """
-        checkpoints = self._checkpoints
-        if checkpoints is not None:
-            now_ms = self._clock.wall_ms()
-            _apart("checkpoints", lambda: checkpoints.publish(rows, now_ms))
+    def take_groups(self, rows: Iterable[GroupRow]) -> None:
+        """Take what was decided of groups' offsets (I9), for the next checkpoints; no I/O."""
+        if self._checkpoints is not None:
+            self._checkpoints.take(rows)
 
     def told(self) -> dict[str, object]:
         """For the driver's report."""
@@ -164,6 +158,10 @@ class Interchange:
     def _emit(self) -> None:
         assert self._emitter is not None
         self._emitter.emit(self._clock.wall_ms())
+
+    def _tell_groups(self) -> None:
+        assert self._checkpoints is not None
+        self._checkpoints.write(self._clock.wall_ms())
 
     def _look(self) -> None:
         assert self._watch is not None
@@ -206,7 +204,7 @@ class Interchange:
                 yield CopiedRange(source, start.offset, end.offset, offset_map)
 
 
-def _apart(what: str, act: Callable[[], _Done]) -> _Done:
+def _apart(what: str, act: Callable[[], None]) -> None:
     """Do it; what would halt the link if it were about records only fails.
 
     Raises
@@ -215,7 +213,7 @@ def _apart(what: str, act: Callable[[], _Done]) -> _Done:
         In place of an error that nobody should go on after.
     """
     try:
-        return act()
+        act()
     except HeliostatError as error:
         if error.verdict is Verdict.RETRY:
             raise

@@ -66,50 +66,69 @@ def row(group="g", at=10, to=8, metadata="", number=0):
 # -- checkpoints -------------------------------------------------------------------------------
 
 
+def publish(checkpoints, rows, now_ms=1):
+    checkpoints.take(rows)
+    return checkpoints.write(now_ms)
+
+
 def test_only_what_changed_is_written():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
-    assert checkpoints.publish([row(), row(number=1), row("other")], 5) == 3
-    assert checkpoints.publish([row(), row(number=1), row("other")], 6) == 0
-    assert checkpoints.publish([row(at=12, to=9), row(number=1, metadata="m")], 7) == 2
+    assert publish(checkpoints, [row(), row(number=1), row("other")]) == 3
+    assert publish(checkpoints, [row(), row(number=1), row("other")]) == 0
+    assert publish(checkpoints, [row(at=12, to=9), row(number=1, metadata="m")], 7) == 2
     assert topic.records[-2:] == [
         ByteRecord(c.key(), c.value(), 7)
         for c in (row(at=12, to=9).checkpoint(), row(number=1, metadata="m").checkpoint())
     ]
+    assert (topic.made, checkpoints.count) == (1, 3)
+
+
+def test_the_topic_is_there_before_there_are_groups():
+    topic = Memory()
+    assert Checkpoints(topic, None).write(1) == 0
     assert topic.made == 1
+
+
+def test_of_two_rows_between_writes_the_newer_counts():
+    topic = Memory()
+    checkpoints = Checkpoints(topic, None)
+    checkpoints.take([row(at=12, to=9)])
+    assert publish(checkpoints, [row(at=13, to=10)]) == 1
+    assert Checkpoint.decode(*topic.records[-1][:2]).downstream == 10
 
 
 def test_a_group_that_goes_back_at_the_source_goes_back_here():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
-    checkpoints.publish([row(at=12, to=9)], 1)
-    assert checkpoints.publish([row(at=3, to=2)], 2) == 1
+    publish(checkpoints, [row(at=12, to=9)])
+    assert publish(checkpoints, [row(at=3, to=2)]) == 1
     assert Checkpoint.decode(*topic.records[-1][:2]).downstream == 2
 
 
 def test_a_new_driver_knows_what_its_predecessor_wrote():
     topic = Memory()
-    Checkpoints(topic, None).publish([row(), row("other")], 1)
-    assert Checkpoints(topic, None).publish([row(), row("other", at=11)], 2) == 1
+    publish(Checkpoints(topic, None), [row(), row("other")])
+    assert publish(Checkpoints(topic, None), [row(), row("other", at=11)]) == 1
 
 
 def test_nothing_is_ever_removed_as_java_readers_fail_on_it():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
-    checkpoints.publish([row(), row("other")], 1)
-    assert checkpoints.publish([row()], 2) == 0
+    publish(checkpoints, [row(), row("other")])
+    assert publish(checkpoints, [row()]) == 0
     assert all(record.value is not None for record in topic.records)
 
 
-def test_after_a_failed_write_the_topic_is_read_again():
+def test_what_could_not_be_written_is_written_later():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
-    checkpoints.publish([row()], 1)
+    publish(checkpoints, [row()])
     topic.broken = True
     with pytest.raises(ConnectionLost):
-        checkpoints.publish([row(at=11)], 2)
+        publish(checkpoints, [row(at=11)])
     topic.broken = False
-    assert checkpoints.publish([row(at=11)], 3) == 1
+    assert publish(checkpoints, [row("other")]) == 2
     assert topic.made == 2
 
 

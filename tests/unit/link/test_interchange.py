@@ -121,7 +121,7 @@ def test_by_default_there_is_nothing(topics):
     found = interchange()
     assert list(found.parts()) == []
     assert (found.told(), found.wants_groups, topics.opened) == ({}, False, {})
-    found.tell_groups([])
+    found.take_groups([])
 
 
 def test_each_part_has_a_loop_and_its_topic_where_mirror_maker_has_it(topics):
@@ -133,6 +133,7 @@ def test_each_part_has_a_loop_and_its_topic_where_mirror_maker_has_it(topics):
     assert [(p.name, p.interval_s) for p in found.parts()] == [
         ("heartbeats", 3),
         ("heartbeat age", module.WATCH_S),
+        ("checkpoints", module.CHECKPOINTS_S),
         ("offset syncs", 60),
     ]
     assert set(topics.opened) == {
@@ -177,7 +178,8 @@ def test_groups_are_told_as_checkpoints(topics):
     source = TopicPartition(TopicName("t"), PartitionId(0))
     target = TopicPartition(TopicName("east.t"), PartitionId(0))
     assert found.wants_groups
-    found.tell_groups([GroupRow("g", source, Offset(15), target, Offset(10), "m")])
+    found.take_groups([GroupRow("g", source, Offset(15), target, Offset(10), "m")])
+    next(found.parts()).turn()
     (record,) = topics.opened["w:1", "east.checkpoints.internal"].records
     assert Checkpoint.decode(record.key, record.value) == Checkpoint("g", target, 15, 10, "m")
     assert found.told() == {"checkpoints": 1}
