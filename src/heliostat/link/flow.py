@@ -144,9 +144,7 @@ class Turn:
             self.state.put_mirrors(records)
             known.mirrors.update(records)
 
-    def _starts(
-        self, known: Known, mirrors: tuple[Mirror, ...]
-    ) -> Mapping[TopicName, Mapping[PartitionId, Offset]]:
+    def _starts(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
         """Source offsets that partitions begin with: looked up once, durable, then fixed."""
         rows = {mirror.source: _start_row(known, mirror) for mirror in mirrors}
         asked = {
@@ -160,7 +158,7 @@ class Turn:
                 rows[partition.topic].offsets[partition.partition] = offset
             self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
             known.starts.update(rows)
-        return {name: row.offsets for name, row in rows.items()}
+        return rows
 
     def _offsets_at(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """Source offsets by time; where no record is as young, the next one to come."""
@@ -232,11 +230,12 @@ def _when(mirror: Mirror, number: int) -> int:
 
 
 def _specs(
-    mirrors: tuple[Mirror, ...], starts: Mapping[TopicName, Mapping[PartitionId, Offset]]
+    mirrors: tuple[Mirror, ...], starts: Mapping[TopicName, Starts]
 ) -> dict[TopicPartition, PartitionSpec]:
     specs: dict[TopicPartition, PartitionSpec] = {}
     for mirror in mirrors:
-        known = starts.get(mirror.source, {})
+        row = starts.get(mirror.source, Starts(mirror.target_id))
+        known = row.offsets
         for number in range(mirror.partitions):
             partition = PartitionId(number)
             if partition in known:
@@ -249,6 +248,7 @@ def _specs(
                     start=known[partition],
                     batch_bytes_max=mirror.target_max_message_bytes,
                     needs_keys=mirror.is_compacted,
+                    adopted_at=row.adopted.get(partition),
                     can_lift=not mirror.is_compacted,
                 )
     return specs

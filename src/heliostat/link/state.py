@@ -38,10 +38,14 @@ UNKNOWN_TOPIC = 3
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Source offsets that the partitions of one mirror begin with; of that target topic only."""
+    """Source offsets that the partitions of one mirror begin with; of that target topic only.
+
+    `adopted` are target offsets at which partitions ended when the link took the mirror over.
+    """
 
     target_id: TopicId | None
     offsets: dict[PartitionId, Offset] = field(default_factory=dict)
+    adopted: dict[PartitionId, Offset] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,6 +76,10 @@ def progress_topic(link: LinkName) -> str:
 def owner_id(link: LinkName) -> str:
     """Transactional id of the link's owner."""
     return f"{STATE_TOPIC_PREFIX}{link}.owner"
+
+
+def _offsets(value: Mapping[str, int]) -> dict[PartitionId, Offset]:
+    return {PartitionId(int(partition)): Offset(offset) for partition, offset in value.items()}
 
 
 class LinkState:
@@ -151,10 +159,8 @@ class LinkState:
                 target_id = value["target_id"]
                 stored.starts[topic] = Starts(
                     None if target_id is None else TopicId(target_id),
-                    {
-                        PartitionId(int(partition)): Offset(offset)
-                        for partition, offset in value["starts"].items()
-                    },
+                    _offsets(value["starts"]),
+                    _offsets(value.get("adopted", {})),
                 )
         return stored
 
@@ -203,8 +209,10 @@ class LinkState:
                 f"{START_PREFIX}{name}": {
                     "target_id": None if row.target_id is None else str(row.target_id),
                     "starts": {str(p): offset for p, offset in row.offsets.items()},
+                    **({"adopted": adopted} if adopted else {}),
                 }
                 for name, row in starts.items()
+                for adopted in [{str(p): offset for p, offset in row.adopted.items()}]
             }
         )
 

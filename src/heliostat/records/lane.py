@@ -52,6 +52,9 @@ class PartitionSpec:
     """The target topic's `max.message.bytes`."""
     needs_keys: bool
     """The target topic is compacted: throw-away records need a key."""
+    adopted_at: Offset | None = None
+    """The target's end when the mirror was taken over: the record before it is not ours, and may
+    stand there."""
     can_lift: bool = True
     """Whether records may be deleted from the target: not where `cleanup.policy` is `compact`."""
 

@@ -43,10 +43,12 @@ def read_tails(
     Returns
     -------
     dict
-        Those that could be read; a tail that is not committed yet can't.
+        Those that could be read; a tail that is not committed yet can't. Where a mirror that was
+        taken over still ends as it did then, the record before is known not to be ours.
     """
     found: dict[int, Tail] = {}
-    indexes = sorted(ends, key=lambda index: specs[index].target)
+    asked = [index for index, end in ends.items() if specs[index].adopted_at != end]
+    indexes = sorted(asked, key=lambda index: specs[index].target)
     try:
         connection = cluster.open_data(broker)
     except ConnectionLost:
