@@ -1,0 +1,170 @@
+"""Records of any topic as a consumer sees them, and records written where they are told to go.
+
+For looking closely at a few thousand records of others' topics; what has to be quick reads batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaError
+
+from heliostat.access import Reachable, access_of
+from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.refusals import translated
+from heliostat.errors import ConnectionLost
+from heliostat.names import PartitionId, TopicName, TopicPartition
+
+ANSWER_TIMEOUT_S = 60.0  # a broker that restarts is back in less
+POLL_S = 0.5
+POLL_RECORDS = 10_000
+PARTITION_BYTES = 4 << 20  # of one fetch; partitions are read one by one
+CLIENT_ID = "heliostat-records"
+
+
+class PlainRecord(NamedTuple):
+    """One record with all that a consumer sees of it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Bounds(NamedTuple):
+    """First readable offset of a log, and its end as the reader sees it."""
+
+    start: int
+    end: int
+
+
+class Placed(NamedTuple):
+    """A record to write; without a partition the key's hash decides, as Java's producer has it."""
+
+    key: bytes
+    value: bytes | None
+    partition: int | None = None
+
+
+class PlainReader:
+    """Reads partitions one by one. Use as a context manager, from one thread.
+
+    Every method raises `ConnectionLost` when the brokers do not answer in time and `BrokerError`
+    when they refuse.
+
+    Parameters
+    ----------
+    committed
+        Whether what belongs to aborted and open transactions is left out.
+    """
+
+    def __init__(self, cluster: Reachable, *, committed: bool) -> None:
+        self._access = access_of(cluster)
+        with self._errors("reach the cluster"):
+            self._consumer: Any = KafkaConsumer(
+                **client_settings(self._access),
+                client_id=CLIENT_ID,
+                enable_auto_commit=False,
+                allow_auto_create_topics=False,
+                auto_offset_reset="none",
+                isolation_level="read_committed" if committed else "read_uncommitted",
+                max_poll_records=POLL_RECORDS,
+                max_partition_fetch_bytes=PARTITION_BYTES,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def partitions(self, topic: TopicName) -> tuple[TopicPartition, ...]:
+        """All partitions of a topic; none if it is not there."""
+        with self._errors(f"describe {topic}"):
+            found = self._consumer.partitions_for_topic(topic) or ()
+        return tuple(TopicPartition(topic, PartitionId(number)) for number in sorted(found))
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Where logs begin and end; with `committed` the end is the last stable offset."""
+        asked = {KafkaPartition(each.topic, each.partition): each for each in partitions}
+        if not asked:
+            return {}
+        with self._errors("ask for offsets"):
+            ends = self._consumer.end_offsets(list(asked))
+            starts = self._consumer.beginning_offsets(list(asked))
+        return {each: Bounds(starts[one], ends[one]) for one, each in asked.items()}
+
+    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[PlainRecord]:
+        """Records at offsets `[start, end)`, as far as they are there."""
+        one = KafkaPartition(partition.topic, partition.partition)
+        position = start
+        if start < end:
+            with self._errors(f"read {partition}"):
+                self._consumer.assign([one])
+                self._consumer.seek(one, start)
+        deadline_s = monotonic() + ANSWER_TIMEOUT_S
+        while position < end:
+            if monotonic() > deadline_s:
+                raise ConnectionLost(f"{partition} was not read in time", at=position, end=end)
+            with self._errors(f"read {partition}"):
+                polled = self._consumer.poll(timeout_ms=round(POLL_S * 1000))
+                reached = self._consumer.position(one)
+            if reached > position:
+                position, deadline_s = reached, monotonic() + ANSWER_TIMEOUT_S
+            for record in polled.get(one, ()):
+                if record.offset < end:
+                    headers = tuple(record.headers)
+                    yield PlainRecord(
+                        record.offset, record.timestamp, record.key, record.value, headers
+                    )
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaError, OSError, RuntimeError) as error:
+            raise translated(error, self._access, f"cannot {what}") from error
+
+
+def write_records(cluster: Reachable, topic: TopicName, records: Iterable[Placed]) -> None:
+    """Write in order; durable on all replicas in sync when it returns.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        Not all of them are written.
+    """
+    access = access_of(cluster)
+    try:
+        producer = KafkaProducer(
+            **client_settings(access),
+            client_id=CLIENT_ID,
+            acks="all",
+            allow_auto_create_topics=False,
+            delivery_timeout_ms=round(ANSWER_TIMEOUT_S * 1000),
+            max_block_ms=round(ANSWER_TIMEOUT_S * 1000),
+        )
+        try:
+            sent = [
+                producer.send(topic, key=each.key, value=each.value, partition=each.partition)
+                for each in records
+            ]
+            producer.flush(ANSWER_TIMEOUT_S)
+            for future in sent:
+                future.get(timeout=ANSWER_TIMEOUT_S)
+        finally:
+            producer.close(timeout=POLL_S)
+    except (KafkaError, OSError, RuntimeError) as error:
+        raise translated(error, access, f"cannot write topic {topic}") from error

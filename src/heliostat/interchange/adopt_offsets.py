@@ -1,0 +1,129 @@
+"""Positions of a MirrorMaker 2 in its Connect offsets topic, byte for byte.
+
+Connect stores them schemaless (`OffsetStorageWriter`, `JsonConverter`): the key is a list of the
+connector's name and the source partition, the value the offset of the last record that was copied
+and acknowledged; copying goes on behind it. Connect looks a key up by its bytes, so the order of
+the fields is part of the format (`MirrorUtils.wrapPartition`, order of a Java HashMap).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
+
+CONNECTOR = "MirrorSourceConnector"
+"""The connector's name in dedicated mode, where it is that of its class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One record of the offsets topic.
+
+    Parameters
+    ----------
+    partition
+        Of the offsets topic. Another live value of the key in another partition would be read as
+        well, in no certain order.
+    """
+
+    key: bytes
+    value: bytes | None
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What MirrorMaker 2 has committed of one source partition."""
+
+    copied: Offset
+    """The last source offset that it knows to be at the target."""
+    partition: int
+    """Of the offsets topic."""
+    step: int | None = None
+    """The largest distance between two commits that are still there; None of a single one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowName:
+    """Whose positions: the connector's name, and the source's alias as that connector has it."""
+
+    connector: str
+    alias: Alias
+
+
+def offsets_topic(alias: Alias) -> TopicName:
+    """Where dedicated mode keeps positions of a source; on the target."""
+    return TopicName(f"mm2-offsets.{alias}.internal")
+
+
+def encode_key(flow: FlowName, source: TopicPartition) -> bytes:
+    """Key of a partition's position."""
+    where = {"cluster": flow.alias, "partition": source.partition, "topic": source.topic}
+    return json.dumps([flow.connector, where], separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def encode_value(next_offset: int) -> bytes | None:
+    """Value by which copying goes on at a source offset; None, a removal, for the beginning."""
+    if next_offset == 0:
+        return None
+    return json.dumps({"offset": next_offset - 1}, separators=(",", ":")).encode()
+
+
+def decode_key(key: bytes | None) -> tuple[FlowName, TopicPartition] | None:
+    """Whose position a key names; None for those of other connectors, which look otherwise."""
+    try:
+        connector, where = json.loads(key or b"")
+        source = TopicPartition(TopicName(where["topic"]), PartitionId(where["partition"]))
+        found = FlowName(connector, Alias(where["cluster"])), source
+    except (ValueError, TypeError, KeyError):
+        return None
+    fits = isinstance(source.topic, str) and isinstance(source.partition, int)
+    return found if fits and isinstance(connector, str) else None
+
+
+def positions_of(rows: Iterable[Stored], flow: FlowName) -> dict[TopicPartition, Position]:
+    """Positions of one flow, from all records of the offsets topic in the order of each partition.
+
+    Of two live values for one partition the lower counts: copying would begin there in the worst
+    case, and what lies above it is found by content.
+    """
+    latest: dict[tuple[TopicPartition, int], Position | None] = {}
+    for row in rows:
+        named = decode_key(row.key)
+        if named is not None and named[0] == flow:
+            where = named[1], row.partition
+            latest[where] = _following(latest.get(where), _offset(row.value), row.partition)
+    found: dict[TopicPartition, Position] = {}
+    for (source, _), position in sorted(latest.items(), key=lambda item: item[0]):
+        if position is not None:
+            known = found.get(source)
+            if known is None or position.copied < known.copied:
+                found[source] = position
+    return found
+
+
+def _following(before: Position | None, copied: Offset | None, partition: int) -> Position | None:
+    if copied is None:
+        return None
+    if before is None:
+        return Position(copied, partition)
+    return Position(copied, partition, max(before.step or 0, abs(copied - before.copied)))
+
+
+def flows_of(rows: Iterable[Stored]) -> frozenset[FlowName]:
+    """All flows whose positions are there, to name them where the wanted one is not."""
+    named = (decode_key(row.key) for row in rows)
+    return frozenset(each[0] for each in named if each is not None)
+
+
+def _offset(value: bytes | None) -> Offset | None:
+    if value is None:
+        return None
+    try:
+        offset = json.loads(value)["offset"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return Offset(offset) if isinstance(offset, int) and offset >= 0 else None
