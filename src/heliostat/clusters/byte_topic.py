@@ -20,6 +20,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicName
 
 ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later turn tries again
+REQUEST_TIMEOUT_S = 10.0
 POLL_S = 0.5
 REPLICAS = 3  # capped by what the cluster has
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
@@ -173,6 +174,7 @@ class ByteTopic:
                 client_id=self._client_id,
                 acks="all",
                 allow_auto_create_topics=False,
+                request_timeout_ms=round(REQUEST_TIMEOUT_S * 1000),
                 delivery_timeout_ms=round(ANSWER_TIMEOUT_S * 1000),
                 max_block_ms=round(ANSWER_TIMEOUT_S * 1000),
             )

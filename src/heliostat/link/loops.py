@@ -1,7 +1,8 @@
 """Loops that answer for themselves: last good turn, failures in a row, last error.
 
 A loop that fails goes on, but never unseen: its health is in the status, and it is stale after
-three missed turns.
+three missed turns. The same failure is told at the first, second, fourth, eighth ... time: some
+loops turn each second.
 """
 
 from __future__ import annotations
@@ -109,9 +110,11 @@ class Loop:
             self._wake.clear()
 
     def _failed(self, error: BaseException) -> None:
-        self.health.failures_in_a_row += 1
-        self.health.last_error = str(error)
-        self._events.warn(f"{self.health.name}: {error}")
+        failures = self.health.failures_in_a_row = self.health.failures_in_a_row + 1
+        was, self.health.last_error = self.health.last_error, str(error)
+        if self.health.last_error != was or failures & (failures - 1) == 0:
+            again = "" if failures == 1 else f" ({failures} times in a row)"
+            self._events.warn(f"{self.health.name}: {error}{again}")
 
     def _pause_s(self) -> float:
         failures = self.health.failures_in_a_row
