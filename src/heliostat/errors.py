@@ -15,6 +15,7 @@
       PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
+      GroupsFailed           what is published for consumer groups was refused
       InterchangeFailed      what is written for MirrorMaker 2's clients was refused
       SandboxError           the local brokers could not be run
 
@@ -196,6 +197,14 @@ class InterchangeFailed(HeliostatError):
     hint = "heliostat acls prints the rights; or turn that part off in the configuration"
 
 
+class GroupsFailed(HeliostatError):
+    """Offsets of consumer groups can't be published; copying goes on, and so do tries."""
+
+    code = "GROUPS_FAILED"
+    verdict = Verdict.RETRY
+    hint = "heliostat acls prints the rights; or turn groups.sync off in the configuration"
+
+
 class SandboxError(HeliostatError):
     """Brokers on this machine could not be started, reached or stopped."""
 
@@ -305,6 +314,11 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     10: KafkaErrorKind(
         "MESSAGE_TOO_LARGE", _HALT, hint="raise max.message.bytes of the target topic"
     ),
+    12: KafkaErrorKind(
+        "OFFSET_METADATA_TOO_LARGE",
+        _ASIDE,
+        hint="raise offset.metadata.max.bytes of the target's brokers to the source's",
+    ),
     13: KafkaErrorKind("NETWORK_EXCEPTION", _RETRY, Append.AMBIGUOUS),
     14: KafkaErrorKind("COORDINATOR_LOAD_IN_PROGRESS", _RETRY),
     15: KafkaErrorKind("COORDINATOR_NOT_AVAILABLE", _RETRY),
@@ -315,7 +329,10 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     ),
     19: KafkaErrorKind("NOT_ENOUGH_REPLICAS", _RETRY),
     20: KafkaErrorKind("NOT_ENOUGH_REPLICAS_AFTER_APPEND", _RETRY, Append.AMBIGUOUS),
+    24: KafkaErrorKind("INVALID_GROUP_ID", _ASIDE),
+    25: KafkaErrorKind("UNKNOWN_MEMBER_ID", _RETRY, hint="the group has members now"),
     29: KafkaErrorKind("TOPIC_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
+    30: KafkaErrorKind("GROUP_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
     31: KafkaErrorKind("CLUSTER_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
     32: KafkaErrorKind(
         "INVALID_TIMESTAMP",
@@ -336,6 +353,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     53: KafkaErrorKind("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
     56: KafkaErrorKind("KAFKA_STORAGE_ERROR", _RETRY, Append.AMBIGUOUS, stale_metadata=True),
     59: KafkaErrorKind("UNKNOWN_PRODUCER_ID", _RETRY),
+    69: KafkaErrorKind("GROUP_ID_NOT_FOUND", _RETRY),
     72: KafkaErrorKind("LISTENER_NOT_FOUND", _RETRY, stale_metadata=True),
     74: KafkaErrorKind("FENCED_LEADER_EPOCH", _RETRY, stale_metadata=True),
     75: KafkaErrorKind("UNKNOWN_LEADER_EPOCH", _RETRY, stale_metadata=True),

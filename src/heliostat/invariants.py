@@ -12,7 +12,7 @@ I9  A published group offset never points past what has landed and never moves a
 I10 One owner: a round sends nothing after its deadline; a successor waits that deadline out, fences
     its predecessor, and lanes listen to none but the newest owner they know.
 
-I3, I8 and I9 concern offset maps, schemas and groups, which the product does not copy yet.
+I3 and I8 concern offset maps and schemas, which the product does not copy yet.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ def batch_continues(expected_offset: int, base_offset: int) -> bool:
 def may_send(now_s: float, deadline_s: float) -> bool:
     """I10: looked at before every send; both from the same monotonic clock."""
     return now_s < deadline_s
+
+
+def group_offset_may_be_published(offset: int, target_end: int, *, has_members: bool) -> bool:
+    """I9: what it points at has landed (or comes next), and nobody is in the group there."""
+    return offset <= target_end and not has_members
 
 
 GENERATIONS_PER_CLAIM = 1_000_000_000

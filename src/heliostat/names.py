@@ -18,6 +18,8 @@ Alias = NewType("Alias", str)
 """The operator's name for a cluster, e.g. `summit`."""
 ClusterId = NewType("ClusterId", str)
 """The id a cluster gave itself when it was formatted."""
+GroupId = NewType("GroupId", str)
+"""A group of consumers, by the name it gives itself."""
 LinkName = NewType("LinkName", str)
 LaneId = NewType("LaneId", int)
 TopicId = UUID

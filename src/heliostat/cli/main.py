@@ -35,6 +35,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "demo": Verb("heliostat.cli.demo:demo_command", "Mirror one local cluster to another."),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done and refused."),
+        "groups": Verb("heliostat.cli.groups:groups_command", "Say where consumers would go on."),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the rights that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
         "status": Verb("heliostat.cli.run:status_command", "Say how a link fares."),

@@ -29,6 +29,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "records": model.RecordsConfig,
     "lanes": model.LanesConfig,
     "state": model.StateConfig,
+    "groups": model.GroupsConfig,
     "spark": model.SparkConfig,
     "security": SecurityConfig,
     "defaults": model.LinkSettings,

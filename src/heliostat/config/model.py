@@ -61,6 +61,14 @@ FORCED_CONFIGS: Mapping[str, str] = {
 }
 """Settings that every mirror has at the target, whatever the source or the link says."""
 
+GROUPS_EXCLUDE_DEFAULT: tuple[str, ...] = (
+    # MirrorMaker 2's: consoles' groups are thrown away, Connect's belong to one Connect cluster.
+    r"console-consumer-.*",
+    r"connect-.*",
+    r"__.*",
+)
+FOLLOWED_S_LIMIT = 31_536_000  # a year; brokers keep offsets for a week by default
+
 PORT_MAX = 65_535
 FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker answers no more (`fetch.max.bytes` default)
 REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of a broker
@@ -326,6 +334,39 @@ class StateConfig(Frozen):
     """Null = 3, but not more than the target has brokers."""
 
 
+class GroupsConfig(Frozen):
+    """Consumer groups: their offsets, published at the target."""
+
+    sync: Annotated[bool, Field(title="Sync")] = False
+    """Publish offsets of the source's groups at the target. Off by default, as a group of the same
+    name that reads mirrors at the target on its own would be moved while it is stopped."""
+    include: Annotated[Patterns, Field(title="Include")] = (".*",)
+    """Names or regular expressions that match a whole name."""
+    exclude: Annotated[Patterns, Field(title="Exclude")] = GROUPS_EXCLUDE_DEFAULT
+    """Names or regular expressions; wins over `include`."""
+    states: Annotated[
+        tuple[Literal["active", "empty"], ...],
+        Strict(strict=False),
+        BeforeValidator(_as_entries),
+        Field(title="States", min_length=1),
+    ] = ("active", "empty")
+    """Groups that are seen so at the source: `active` ones have members or move their offsets.
+    Without `empty`, groups that nobody came back to since the link began cost nothing; one that was
+    active is followed for `active_within_s` after that."""
+    active_within_s: Annotated[
+        float | None, Field(title="Active within", ge=60, le=FOLLOWED_S_LIMIT)
+    ] = 604_800
+    """Groups without members whose offsets stay as they are for so many seconds are followed no
+    longer; what was published stays. Null = for ever. A week, as brokers keep offsets."""
+    interval_s: Annotated[float, Field(title="Interval", ge=0.5, le=3600)] = 5
+    """Seconds between two looks at groups that are in use; idle ones are looked at each minute."""
+    consumed_at_target: Annotated[
+        Literal["advance", "leave"], Field(title="Consumed at the target")
+    ] = "advance"
+    """Where consumers at the target have moved a group's offset themselves and then left: `advance`
+    it once the source is further on, or `leave` it alone. Neither ever takes it back."""
+
+
 class LinkSettings(Frozen):
     """What a link may set and `defaults` may set for all links."""
 
@@ -343,6 +384,8 @@ class LinkSettings(Frozen):
     """Groups' offsets, as MirrorMaker 2 tells them."""
     offset_syncs: Annotated[OffsetSyncsConfig, Field(title="Offset syncs")] = OffsetSyncsConfig()
     """Pairs of offsets, as MirrorMaker 2 keeps them."""
+    groups: Annotated[GroupsConfig, Field(title="Groups")] = GroupsConfig()
+    """Consumer groups."""
 
 
 class LinkConfig(LinkSettings):

@@ -79,6 +79,12 @@ OFFSET_SYNCS_TOPIC: Mapping[Operation, str] = MappingProxyType(
         Operation.CREATE: "create the topic, if it is missing",
     }
 )
+SOURCE_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "see groups and what they have committed"}
+)
+TARGET_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "publish groups' offsets (groups.sync), see whether somebody is in them"}
+)
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
 )
@@ -192,6 +198,11 @@ def link_grants(
         (ResourceKind.CLUSTER, Reach(CLUSTER_NAME), TARGET_CLUSTER),
     ]
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    if link.groups.sync or link.checkpoints.emit:
+        group, at_target = ResourceKind.GROUP, TARGET_GROUP if link.groups.sync else SOURCE_GROUP
+        for each in reach_of(link.groups.include):
+            source.append((group, each, SOURCE_GROUP))
+            target.append((group, each, at_target))
     for side, name, operations in _interchange(link):
         wanted = source if side == "source" else target
         if not _is_held(name, operations, wanted):
@@ -258,6 +269,8 @@ def _side(
             grants.append(Grant(AclRule(who, operation, kind, reach.name, reach.pattern), why))
         if operations in (SOURCE_TOPIC, MIRROR_TOPIC):
             notes.extend(_notes(reach, link))
+        elif kind is ResourceKind.GROUP and not reach.exact:
+            notes.append(f"all groups that begin with {reach.name} are allowed")
     if link.heartbeats.are_mirrored:
         notes.append("heartbeats topics from clusters further up need these rights as well")
     if principal is None and user is None:

@@ -17,6 +17,7 @@ from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import LinkTakenOver
 from heliostat.invariants import first_generation
 from heliostat.link.flow import Claims, Known, Turn
+from heliostat.link.group_part import GroupPart
 from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
@@ -95,6 +96,7 @@ class LinkService:
         self._loops: list[Loop] = []
         self._admins: list[ClusterAdmin] = []
         self._interchange: Interchange | None = None
+        self._groups: GroupPart | None = None
         self._known = Known({}, {})
 
     def start(self) -> bool:
@@ -166,6 +168,7 @@ class LinkService:
             ),
         ]
         others += self._interchange_loops(source, target)
+        others += self._group_loops()
         self._loops += others
         for loop in others:
             loop.start()
@@ -191,6 +194,8 @@ class LinkService:
         self._state.close()
         if self._interchange is not None:
             self._interchange.close()
+        if self._groups is not None:
+            self._groups.close()
         for admin in self._admins:
             admin.close()
         if began:
@@ -212,6 +217,26 @@ class LinkService:
             self._loop(part.name, part.interval_s, functools.partial(self._as_owner, part.turn))
             for part in self._interchange.parts()
         ]
+
+    def _group_loops(self) -> list[Loop]:
+        """The loop that publishes offsets of consumer groups, where that is wanted."""
+        assert self._interchange is not None
+        groups = self.link.groups
+        if not groups.sync and not self._interchange.wants_groups:
+            return []
+        self._groups = GroupPart(
+            self.link,
+            source_access=self._source_config.access(),
+            target_access=self._target_config.access(),
+            mirrors=lambda: dict(self._known.mirrors),
+            maps=MapReader,
+            interchange=self._interchange,
+            clock=self._clock,
+            events=self._events,
+            guard=functools.partial(self._as_owner, lambda: None),
+        )
+        turn = functools.partial(self._as_owner, self._groups.turn)
+        return [self._loop("groups", groups.interval_s, turn)]
 
     def _as_owner(self, act: Callable[[], None]) -> None:
         """Do it while the link is ours; a process that was stopped for long learns here first.
@@ -276,6 +301,7 @@ class LinkService:
             "instance": self._ownership.instance,
             "claim": self._ownership.claim_number,
             **self._known.told(),
+            "groups": self._groups.told() if self._groups else {},
             "interchange": self._interchange.told() if self._interchange else {},
             "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
             "loops": [

@@ -76,7 +76,11 @@ def test_what_is_written_for_others_has_rights_of_its_own() -> None:
         "mm2-offset-syncs.west.internal",
     }
     at_target = given(1, **parts) - given(1)
-    assert {name for name, _ in at_target} == {"east.heartbeats", "east.checkpoints.internal"}
+    assert {name for name, _ in at_target} == {
+        "*",  # groups
+        "east.heartbeats",
+        "east.checkpoints.internal",
+    }
     assert {o for name, o in at_target if name == "east.heartbeats"} == {
         operation.name for operation in MIRROR_TOPIC
     }
@@ -87,6 +91,28 @@ def test_what_is_written_for_others_has_rights_of_its_own() -> None:
     assert {name for name, _ in given(1, offset_syncs=syncs) - given(1)} == {
         "mm2-offset-syncs.east.internal"
     }
+
+
+def test_rights_to_groups_are_asked_for_where_they_are_used() -> None:
+    def given(number: int, **settings: Any) -> set[tuple[str, str, str]]:
+        config = written({"include": ["a"]})
+        config["links"][0].update(settings)
+        parsed = Config.model_validate(config)
+        rules = link_grants(parsed, parsed.links[0])[number].rules
+        return {
+            (rule.name, rule.pattern.name, rule.operation.name)
+            for rule in rules
+            if rule.kind is ResourceKind.GROUP
+        }
+
+    assert given(0) == given(1) == set()
+    groups = {"sync": True, "include": ["one", r"telegraf-.*"]}
+    both = (("one", "LITERAL"), ("telegraf-", "PREFIXED"))
+    assert given(0, groups=groups) == {(*each, "DESCRIBE") for each in both}
+    assert given(1, groups=groups) == {(*each, "READ") for each in both}
+    told = {"checkpoints": {"emit": True}}
+    assert given(0, **told) == given(1, **told) == {("*", "LITERAL", "DESCRIBE")}
+    assert given(1, groups={"sync": True}) == {("*", "LITERAL", "READ")}
 
 
 def test_rights_to_all_topics_need_no_others_beside_them() -> None:

@@ -5,6 +5,12 @@ and an item that failed is a `BrokerError` in its place, never the failure of it
 """
 
 from heliostat.clusters.admin.cluster_admin import ClusterAdmin
+from heliostat.clusters.admin.group_values import (
+    CommittedOffset,
+    GroupListing,
+    GroupMember,
+    ListedGroup,
+)
 from heliostat.clusters.admin.values import (
     EARLIEST,
     LATEST,
@@ -24,8 +30,12 @@ __all__ = [
     "NO_OFFSET",
     "BrokerInfo",
     "ClusterAdmin",
+    "CommittedOffset",
     "ConfigEntry",
     "ConfigSource",
+    "GroupListing",
+    "GroupMember",
+    "ListedGroup",
     "ListedOffset",
     "NewTopic",
     "PartitionInfo",

@@ -28,6 +28,8 @@ from heliostat.names import BrokerId
 
 REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
 NOT_CONTROLLER = 41
+AT_ONCE = 4
+"""Requests under way to one broker; kafka-python refuses more than five."""
 ANY_BROKER_TRIES = 5
 """With one of three brokers down, one of the first tries reaches another."""
 ANY_BROKER_PAUSE_S = 0.1
@@ -98,6 +100,46 @@ class Caller:
                 if tries <= 0 or not _was_never_sent(error):
                     raise self._lost(error) from error
                 time.sleep(ANY_BROKER_PAUSE_S)
+
+    def send_each(
+        self, requests: Sequence[Any], broker: BrokerId
+    ) -> list[Any | BrokerError | ConnectionLost]:
+        """Send requests to one broker, `AT_ONCE` under way; for each its answer or its error."""
+        manager = self._client._manager  # noqa: SLF001 - as in `send`
+
+        async def answered(future: Any) -> Any:
+            try:
+                return await future
+            except (KafkaError, OSError, RuntimeError) as error:
+                return self._lost(error)
+
+        async def all_of_them() -> list[Any]:
+            answers: list[Any] = []
+            for some in range(0, len(requests), AT_ONCE):
+                sent = [manager.send(each, broker) for each in requests[some : some + AT_ONCE]]
+                answers += [await answered(future) for future in sent]
+            return answers
+
+        try:
+            answers: list[Any] = manager.run(all_of_them)
+        except (KafkaError, OSError, RuntimeError) as error:
+            lost = self._lost(error)
+            return [lost] * len(requests)
+        return answers
+
+    def version_of(self, request: Any) -> int:
+        """The highest version of a request that both sides know.
+
+        Raises
+        ------
+        BrokerError
+            The cluster does not know it.
+        """
+        manager = self._client._manager  # noqa: SLF001 - as in `send`
+        try:
+            return int(manager.broker_version_data.api_version(request))
+        except KafkaError as error:
+            raise self._lost(error) from error
 
     def _look_up_brokers(self) -> None:
         manager = self._client._manager  # noqa: SLF001 - as in `send`

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import config_calls, offset_calls, topic_calls
+from heliostat.clusters.admin import config_calls, group_calls, offset_calls, topic_calls
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
+from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
 from heliostat.clusters.admin.values import (
     LATEST,
     BrokerInfo,
@@ -21,6 +22,7 @@ from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import (
     BrokerId,
     ClusterId,
+    GroupId,
     Offset,
     ProducerId,
     TopicId,
@@ -67,6 +69,7 @@ class ClusterAdmin:
             request_timeout_ms=request_timeout_ms,
         )
         self._leaders = offset_calls.Leaders(self._caller)
+        self._coordinators = group_calls.Coordinators(self._caller)
 
     def __enter__(self) -> Self:
         return self
@@ -196,3 +199,33 @@ class ClusterAdmin:
             The broker gave none.
         """
         return offset_calls.init_producer_id(self._caller)
+
+    def list_groups(self, *, states: Sequence[str] = (), kinds: Sequence[str] = ()) -> GroupListing:
+        """Groups that we may see; of some states (from 2.6) or kinds (from 3.8) only, if given."""
+        found = group_calls.list_groups(self._caller, states=states, kinds=kinds)
+        self._coordinators.learn(found.groups.values())
+        return found
+
+    def describe_members(
+        self, groups: Iterable[GroupId]
+    ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
+        """Who is in groups; those of KIP-848 answer `GROUP_ID_NOT_FOUND`."""
+        return group_calls.describe_members(self._caller, self._coordinators, groups)
+
+    def committed_offsets(
+        self, groups: Iterable[GroupId]
+    ) -> Mapping[GroupId, group_calls.FetchedOffsets | BrokerError]:
+        """All that groups have committed, for topics that we may see; nothing for an unknown group.
+
+        One request carries hundreds of groups, since Kafka 3.0.
+        """
+        return group_calls.fetch_offsets(self._caller, self._coordinators, groups)
+
+    def commit_offsets(
+        self, commits: Mapping[GroupId, Mapping[TopicPartition, CommittedOffset]]
+    ) -> Mapping[GroupId, group_calls.CommitAnswers | BrokerError]:
+        """Commit for groups without members; None where it was done.
+
+        A group that somebody is in is refused by its broker: `UNKNOWN_MEMBER_ID`.
+        """
+        return group_calls.commit_offsets(self._caller, self._coordinators, commits)

@@ -1,0 +1,127 @@
+"""`heliostat groups`: where consumers would go on at the target, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.config import load_config
+from heliostat.groups.values import Decision, Reason
+from heliostat.link.group_operations import GroupView, LinkGroups, group_views
+
+EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
+_IN_SYNC = frozenset({Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED})
+
+
+@click.command("groups")
+@config_option
+@link_option
+@click.option(
+    "--explain", "group", metavar="GROUP", help="Only this group, partition by partition."
+)
+@json_option
+@click.pass_context
+def groups_command(
+    context: click.Context,
+    config_file: Path,
+    link_name: str | None,
+    group: str | None,
+    as_json: bool,
+) -> None:
+    r"""Say for each consumer group where it stands at both sides, and why it is or isn't synced.
+
+    `reread` is how many records a consumer would read again if it went on at the target now.
+    Changes nothing. Exit code 0 when all selected groups are in sync, 1 otherwise.
+
+    \b
+    Examples:
+      heliostat groups -c heliostat.yaml
+      heliostat groups -c heliostat.yaml --explain telegraf-ESS
+      heliostat groups -c heliostat.yaml --json | jq '.[].reasons'
+    """
+    found = group_views(load_config(config_file), link_name, group)
+    if as_json:
+        click.echo(json.dumps([each.to_json() for each in found], indent=2))
+    else:
+        for each in found:
+            for line in _lines(each, group):
+                click.echo(line)
+    in_sync = all(_is_in_sync(view) for each in found for view in each.groups)
+    context.exit(EXIT_IN_SYNC if in_sync else EXIT_DIFFERENCE)
+
+
+def _is_in_sync(view: GroupView) -> bool:
+    if view.decided is None:
+        return True
+    return not view.decided.problem and all(
+        row.reason in _IN_SYNC for row in view.decided.partitions
+    )
+
+
+def _lines(found: LinkGroups, group: str | None) -> Iterator[str]:
+    selected = [view for view in found.groups if view.skip is None]
+    state = "" if found.sync else " (sync is off: what would be done)"
+    took = ", ".join(f"{step} {ms} ms" for step, ms in found.took_ms.items())
+    yield f"link {found.link}: {len(selected)} of {len(found.groups)} groups{state}; {took}"
+    if group is None:
+        reasons = sorted(found.reasons.items(), key=lambda item: -item[1])
+        yield "  partitions: " + (", ".join(f"{n} {name}" for name, n in reasons) or "none")
+        for view in found.groups:
+            yield _summary(view)
+        return
+    if not found.groups:
+        yield f"  {group}: the source has no such group, or does not let us see it"
+    for view in found.groups:
+        yield from _explained(view)
+
+
+def _summary(view: GroupView) -> str:
+    if view.decided is None:
+        return f"  - {view.group}  ({view.why})"
+    if view.decided.problem:
+        return f"  ! {view.group}  {view.decided.problem}"
+    rows = [row for row in view.decided.partitions if row.target is not None]
+    if not rows:
+        return f"  - {view.group}  (no offsets of mirrored topics)"
+    open_rows = [row for row in rows if row.reason not in _IN_SYNC]
+    reread = sum(row.reread_records or 0 for row in rows)
+    if not open_rows:
+        return f"  = {view.group}  {len(rows)} partitions, reread {reread}"
+    return (
+        f"  ~ {view.group}  {len(open_rows)} of {len(rows)} partitions are not in sync, "
+        f"reread {reread}: {open_rows[0].why}"
+    )
+
+
+def _explained(view: GroupView) -> Iterator[str]:
+    yield f"  {view.group}: {view.why}"
+    if view.decided is None:
+        return
+    source, target = view.decided.source, view.decided.target
+    yield f"  at the source: {'gone' if source is None else source.state or 'state not told'}"
+    yield f"  at the target: {'not there' if target is None else target.state or 'state not told'}"
+    for member in view.members:
+        yield f"    member {member.client_id} on {member.host}"
+    if view.decided.problem:
+        yield f"  {view.decided.problem}"
+    for row in view.decided.partitions:
+        yield f"  {_row(row)}"
+
+
+def _row(row: Decision) -> str:
+    if row.target is None:
+        return f"{row.source}  source {_number(row.source_offset)}  {row.reason.name}: {row.why}"
+    name = str(row.source) if row.source == row.target else f"{row.source} → {row.target}"
+    return (
+        f"{name}  source {_number(row.source_offset)}  target {_number(row.target_offset)}"
+        f"  wanted {_number(row.wanted)}  reread {_number(row.reread_records)}"
+        f"  {row.reason.name}: {row.why}"
+    )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,294 @@
+"""Consumer groups: list, who is in them, what they have committed; commit for one without members.
+
+Requests carry many groups where the brokers take that (FindCoordinator v4 of KIP-699, OffsetFetch
+v8 of KIP-709, both since 3.0); commits name one group each and are sent several at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.group_values import (
+    NO_COMMIT,
+    NO_EPOCH,
+    CommittedOffset,
+    GroupListing,
+    GroupMember,
+    ListedGroup,
+)
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
+
+GROUPS_AT_ONCE = 500
+"""Groups in a request. With ten partitions each the answer is some 200 kB."""
+KEY_TYPE_GROUP = 0
+BATCHED_LOOKUP, BATCHED_FETCH = 4, 8  # versions from which requests take many groups
+NAMES_UP_TO = 9  # OffsetFetch and OffsetCommit know topics by name up to this version
+STATES_FROM, TYPES_FROM = 4, 5  # ListGroups: KIP-518, KIP-848
+NOT_A_MEMBER, NO_GENERATION = "", -1
+COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
+COORDINATOR_LOOKUPS = 2  # the second after a group has moved to another broker
+
+Commits = Mapping[TopicPartition, CommittedOffset]
+FetchedOffsets = Mapping[TopicPartition, CommittedOffset | BrokerError]
+CommitAnswers = Mapping[TopicPartition, BrokerError | None]
+_Answer = TypeVar("_Answer")
+_Answers = dict[GroupId, _Answer | BrokerError]
+
+
+class Coordinators:
+    """Which broker coordinates which group, as last seen."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._known: dict[GroupId, BrokerId] = {}
+
+    def learn(self, groups: Iterable[ListedGroup]) -> None:
+        """A broker lists the groups that it coordinates."""
+        self._known.update({each.group: each.coordinator for each in groups})
+
+    def ask_each(
+        self,
+        groups: Iterable[GroupId],
+        ask: Callable[[BrokerId, Sequence[GroupId]], _Answers[_Answer]],
+    ) -> _Answers[_Answer]:
+        """Ask each group's coordinator, and once more where it had moved meanwhile.
+
+        A group whose coordinator is not there, or cannot be reached, has an error as its answer.
+        """
+        pending = sorted(set(groups))
+        answers: _Answers[_Answer] = {}
+        for _ in range(COORDINATOR_LOOKUPS):
+            answers.update(self._look_up([each for each in pending if each not in self._known]))
+            by_broker: dict[BrokerId, list[GroupId]] = defaultdict(list)
+            for group in pending:
+                if group in self._known:
+                    by_broker[self._known[group]].append(group)
+            for broker, those in by_broker.items():
+                for some in chunks(those, GROUPS_AT_ONCE):
+                    answers.update(_asked(ask, broker, some))
+            pending = [group for group in pending if _is_stale(answers.get(group))]
+            for group in pending:
+                self._known.pop(group, None)
+            if not pending:
+                break
+        return answers
+
+    def _look_up(self, groups: Sequence[GroupId]) -> dict[GroupId, BrokerError]:
+        """Find coordinators; answers the groups that have none now."""
+        failed: dict[GroupId, BrokerError] = {}
+        for some in chunks(groups, GROUPS_AT_ONCE):
+            for group, row in self._rows(some):
+                error = error_of(row.error_code, f"find the coordinator of group {group}")
+                if error is None:
+                    self._known[group] = BrokerId(row.node_id)
+                else:
+                    failed[group] = error
+        return failed
+
+    def _rows(self, groups: Sequence[GroupId]) -> Iterator[tuple[GroupId, Any]]:
+        if self._caller.version_of(FindCoordinatorRequest) >= BATCHED_LOOKUP:
+            request = FindCoordinatorRequest(
+                key_type=KEY_TYPE_GROUP, coordinator_keys=list(groups), min_version=BATCHED_LOOKUP
+            )
+            for row in self._caller.send(request).coordinators:
+                yield GroupId(row.key), row
+            return
+        for group in groups:
+            request = FindCoordinatorRequest(
+                key=group, key_type=KEY_TYPE_GROUP, max_version=BATCHED_LOOKUP - 1
+            )
+            yield group, self._caller.send(request)
+
+
+def _asked(
+    ask: Callable[[BrokerId, Sequence[GroupId]], _Answers[_Answer]],
+    broker: BrokerId,
+    groups: Sequence[GroupId],
+) -> _Answers[_Answer]:
+    try:
+        return ask(broker, groups)
+    except ConnectionLost as lost:
+        error = BrokerError(
+            f"coordinator {broker} does not answer: {lost.text}",
+            kafka_code=COORDINATOR_NOT_AVAILABLE,
+        )
+        return dict.fromkeys(groups, error)
+
+
+def _is_stale(answer: object) -> bool:
+    return isinstance(answer, BrokerError) and answer.kafka_code == NOT_COORDINATOR
+
+
+def list_groups(
+    caller: Caller, *, states: Sequence[str] = (), kinds: Sequence[str] = ()
+) -> GroupListing:
+    """Groups that each broker coordinates; only those of some states or kinds, if given."""
+    groups: dict[GroupId, ListedGroup] = {}
+    failed: dict[BrokerId, BrokerError] = {}
+    wanted: dict[str, Any] = {}
+    if states:
+        wanted |= {"states_filter": list(states), "min_version": STATES_FROM}
+    if kinds:
+        wanted |= {"types_filter": list(kinds), "min_version": TYPES_FROM}
+    for row in caller.metadata([]).brokers:
+        broker = BrokerId(row.node_id)
+        try:
+            response = caller.send(ListGroupsRequest(**wanted), broker)
+        except ConnectionLost as lost:
+            failed[broker] = BrokerError(
+                f"broker {broker} does not answer: {lost.text}",
+                kafka_code=COORDINATOR_NOT_AVAILABLE,
+            )
+            continue
+        error = error_of(response.error_code, f"list the groups of broker {broker}")
+        if error is not None:
+            failed[broker] = error
+        for found in response.groups:
+            listed = _listed(found, broker)
+            groups[listed.group] = listed
+    return GroupListing(groups, failed)
+
+
+def _listed(row: Any, broker: BrokerId) -> ListedGroup:
+    return ListedGroup(
+        GroupId(row.group_id),
+        broker,
+        getattr(row, "group_state", None) or "",
+        (getattr(row, "group_type", None) or "").lower(),
+        row.protocol_type or "",
+    )
+
+
+def describe_members(
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
+    """Who is in classic groups; groups of KIP-848 answer `GROUP_ID_NOT_FOUND` here."""
+
+    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
+        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
+        return {
+            GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
+            or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
+            for row in caller.send(request, broker).groups
+        }
+
+    return coordinators.ask_each(groups, ask)
+
+
+def fetch_offsets(
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+) -> dict[GroupId, FetchedOffsets | BrokerError]:
+    """All that groups have committed for topics that we may see."""
+
+    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[FetchedOffsets]:
+        if caller.version_of(OffsetFetchRequest) < BATCHED_FETCH:
+            return {group: _of_one(caller, broker, group) for group in some}
+        kind = OffsetFetchRequest.OffsetFetchRequestGroup
+        request = OffsetFetchRequest(
+            groups=[kind(group_id=group, topics=None) for group in some],
+            require_stable=False,  # what transactions have pending counts once they commit
+            min_version=BATCHED_FETCH,
+            max_version=NAMES_UP_TO,
+        )
+        return {GroupId(row.group_id): _fetched(row) for row in caller.send(request, broker).groups}
+
+    return coordinators.ask_each(groups, ask)
+
+
+def _of_one(caller: Caller, broker: BrokerId, group: GroupId) -> FetchedOffsets | BrokerError:
+    request = OffsetFetchRequest(
+        group_id=group, topics=None, min_version=2, max_version=BATCHED_FETCH - 1
+    )
+    return _fetched(caller.send(request, broker), group)
+
+
+def _fetched(row: Any, group: GroupId | None = None) -> FetchedOffsets | BrokerError:
+    error = error_of(row.error_code, f"fetch offsets of group {group or row.group_id}")
+    if error is not None:
+        return error
+    found: dict[TopicPartition, CommittedOffset | BrokerError] = {}
+    for topic in row.topics:
+        name = TopicName(topic.name)
+        for part in topic.partitions:
+            partition = TopicPartition(name, PartitionId(part.partition_index))
+            failed = error_of(part.error_code, f"fetch the committed offset of {partition}")
+            if failed is not None:
+                found[partition] = failed
+            elif part.committed_offset != NO_COMMIT:
+                offset = Offset(part.committed_offset)
+                found[partition] = CommittedOffset(offset, part.metadata or "")
+    return found
+
+
+def commit_offsets(
+    caller: Caller, coordinators: Coordinators, commits: Mapping[GroupId, Commits]
+) -> dict[GroupId, CommitAnswers | BrokerError]:
+    """Commit as nobody's member, which brokers take for groups without members only.
+
+    For a group that somebody is in they answer `UNKNOWN_MEMBER_ID`
+    (`ClassicGroup.validateOffsetCommit`, `ConsumerGroup.validateOffsetCommit`).
+    """
+
+    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[CommitAnswers]:
+        requests = [_commit_request(group, commits[group]) for group in some]
+        answers = caller.send_each(requests, broker)
+        return {
+            group: answer if isinstance(answer, BrokerError) else _commit_answers(answer)
+            for group, answer in zip(some, answers, strict=True)
+        }
+
+    return coordinators.ask_each((group for group, rows in commits.items() if rows), ask)
+
+
+def _commit_request(group: GroupId, commits: Commits) -> Any:
+    kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    topics: dict[TopicName, list[Any]] = defaultdict(list)
+    for partition, commit in commits.items():
+        topics[partition.topic].append(
+            kind.OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=commit.offset,
+                committed_leader_epoch=NO_EPOCH,
+                committed_metadata=commit.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=NO_GENERATION,
+        member_id=NOT_A_MEMBER,
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[kind(name=name, partitions=rows) for name, rows in topics.items()],
+        min_version=2,
+        max_version=NAMES_UP_TO,
+    )
+
+
+def _commit_answers(response: Any) -> CommitAnswers | BrokerError:
+    rows = {
+        TopicPartition(TopicName(topic.name), PartitionId(part.partition_index)): error_of(
+            part.error_code, f"commit for {topic.name}-{part.partition_index}"
+        )
+        for topic in response.topics
+        for part in topic.partitions
+    }
+    return next((error for error in rows.values() if error and _is_stale(error)), rows)
+
+
+_Item = TypeVar("_Item")
+
+
+def chunks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Lists of `size` items at most, in order."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

@@ -1,0 +1,135 @@
+"""Publish what was planned: remembered first, looked at once more, then committed.
+
+I9  Between the plan and the commit a consumer may come and go at the target. A broker refuses a
+    commit for a group that somebody is in; what stands there is read again right before, and what
+    has changed meanwhile is left for the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
+from heliostat.clusters.admin.group_calls import chunks
+from heliostat.errors import BrokerError
+from heliostat.groups.plan import GroupDecision, GroupPlan, sent_after
+from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.values import Decision, FetchedOffsets, Reason
+from heliostat.names import GroupId, TopicPartition
+
+GROUPS_AT_ONCE = 200
+"""Between the last look and the commit of the last of them some 0.1 s pass."""
+UNKNOWN_MEMBER_ID = 25
+_NOT_DONE = frozenset({Reason.ACTIVE_AT_TARGET, Reason.REFUSED})
+Guard = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Applied:
+    """What was done: offsets that were committed, and each group as it stands now."""
+
+    committed: int = 0
+    groups: dict[GroupId, GroupDecision] = field(default_factory=dict)
+
+
+def publish(
+    plan: GroupPlan,
+    target: ClusterAdmin,
+    memory: PublishedOffsets,
+    at_ms: int,
+    guard: Guard,
+) -> Applied:
+    """Commit the plan's offsets at the target.
+
+    Parameters
+    ----------
+    guard
+        Called before each piece; raises if the link is not ours any more (I10).
+
+    Raises
+    ------
+    LinkTakenOver
+        Another instance owns the link; what was not committed yet is not.
+    ConnectionLost, BrokerError
+        What was published can't be remembered.
+    """
+    done = Applied(groups=dict(plan.groups))
+    pending = [group for group, decided in plan.groups.items() if decided.commits]
+    for some in chunks(pending, GROUPS_AT_ONCE):
+        guard()
+        memory.remember(
+            {
+                group: sent_after(memory.rows.get(group), plan.groups[group].partitions, at_ms)
+                for group in some
+            }
+        )
+        fresh = target.committed_offsets(some)
+        decided = {group: _unchanged(plan.groups[group], fresh[group]) for group in some}
+        answers = target.commit_offsets({group: each.commits for group, each in decided.items()})
+        for group, each in decided.items():
+            settled = _answered(each, answers.get(group, {}))
+            done.groups[group] = settled
+            done.committed += sum(
+                before.publish is not None and after.reason not in _NOT_DONE
+                for before, after in zip(each.partitions, settled.partitions, strict=True)
+            )
+    return done
+
+
+def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> GroupDecision:
+    """Without what stands otherwise at the target than when it was planned."""
+    if isinstance(fresh, BrokerError):
+        why = f"at the target: {fresh}"
+        return _each(
+            decided, lambda row: replace(row, publish=None, reason=Reason.NOT_TOLD, why=why)
+        )
+
+    def checked(row: Decision) -> Decision:
+        assert row.target is not None
+        now = fresh.get(row.target)
+        if isinstance(now, BrokerError):
+            why = f"at the target: {now}"
+            return replace(row, publish=None, reason=Reason.NOT_TOLD, why=why)
+        if (None if now is None else now.offset) == row.target_offset:
+            return row
+        why = "it has just moved at the target: looked at again"
+        return replace(row, publish=None, reason=Reason.MOVED_AT_TARGET, why=why)
+
+    return _each(decided, checked)
+
+
+def _answered(
+    decided: GroupDecision, answers: Mapping[TopicPartition, BrokerError | None] | BrokerError
+) -> GroupDecision:
+    """As the target answered."""
+
+    def after(row: Decision) -> Decision:
+        assert row.target is not None
+        assert row.publish is not None
+        error = answers if isinstance(answers, BrokerError) else answers.get(row.target)
+        if error is None:
+            return _landed(row, row.publish)
+        if error.kafka_code == UNKNOWN_MEMBER_ID:
+            why = "somebody has just joined the group at the target: held back"
+            return replace(row, publish=None, reason=Reason.ACTIVE_AT_TARGET, why=why)
+        return replace(row, publish=None, reason=Reason.REFUSED, why=str(error))
+
+    return _each(decided, after)
+
+
+def _landed(row: Decision, commit: CommittedOffset) -> Decision:
+    is_whole = row.reason in {Reason.PUBLISH, Reason.RESET}
+    return replace(
+        row,
+        target_offset=commit.offset,
+        publish=None,
+        reason=Reason.SYNCED if is_whole else row.reason,
+        why="the target has it" if is_whole else row.why,
+    )
+
+
+def _each(decided: GroupDecision, change: Callable[[Decision], Decision]) -> GroupDecision:
+    """Change the partitions that would be published."""
+    rows = tuple(row if row.publish is None else change(row) for row in decided.partitions)
+    return replace(decided, partitions=rows)

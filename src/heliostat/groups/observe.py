@@ -1,0 +1,133 @@
+"""What both clusters have of groups: reads only, many groups a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from heliostat.clusters.admin import (
+    EARLIEST,
+    LATEST,
+    ClusterAdmin,
+    GroupListing,
+    ListedOffset,
+    TopicInfo,
+)
+from heliostat.errors import BrokerError
+from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
+from heliostat.names import TopicName, TopicPartition
+from heliostat.records.offset_map import MapReader
+from heliostat.topics.values import MirrorRecord
+
+UNKNOWN_TOPIC = 3
+Maps = Callable[[], MapReader]
+Mirrors = Mapping[TopicName, MirrorRecord]
+Partitions = Mapping[TopicPartition, MirrorPartition | str | BrokerError]
+
+
+def observe_target(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    seen: SourceGroups,
+    listing: GroupListing,
+    *,
+    mirrors: Mirrors,
+    maps: Maps,
+) -> TargetGroups:
+    """The same groups at the target, and the mirrors' partitions that their offsets are for."""
+    offsets = target.committed_offsets(
+        group
+        for group, rows in seen.offsets.items()
+        if group in listing.groups and not isinstance(rows, BrokerError)
+    )
+    asked = {
+        partition
+        for rows in seen.offsets.values()
+        if not isinstance(rows, BrokerError)
+        for partition in rows
+    }
+    partitions = observe_partitions(source, target, asked, mirrors, maps)
+    return TargetGroups(listing, offsets, partitions)
+
+
+def observe_partitions(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    asked: Iterable[TopicPartition],
+    mirrors: Mirrors,
+    maps: Maps,
+) -> Partitions:
+    """Mirrors' partitions by source partition, or why there is none.
+
+    Parameters
+    ----------
+    asked
+        Source partitions.
+    maps
+        Reads the offset maps; called after the mirrors' ends were read (I3: rows are durable before
+        the first record behind them, so that the maps are right up to these ends).
+    """
+    found: dict[TopicPartition, MirrorPartition | str | BrokerError] = {}
+    of_mirrors: list[tuple[TopicPartition, MirrorRecord]] = []
+    for partition in asked:
+        record = mirrors.get(partition.topic)
+        if record is None:
+            found[partition] = "the topic has no mirror of this link"
+        else:
+            of_mirrors.append((partition, record))
+    if not of_mirrors:
+        return found
+    there = source.describe_topics({record.source for _, record in of_mirrors})
+    here = target.describe_topics({record.target for _, record in of_mirrors})
+    wrong = {
+        record.source: _unfit(record, there.get(record.source), here.get(record.target))
+        for record in {record.source: record for _, record in of_mirrors}.values()
+    }
+    pairs: dict[TopicPartition, TopicPartition] = {}
+    for partition, record in of_mirrors:
+        why = wrong[record.source]
+        if why is not None:
+            found[partition] = why
+        elif partition.partition >= len(here[record.target].partitions):
+            found[partition] = "the mirror has no such partition yet"
+        else:
+            pairs[partition] = TopicPartition(record.target, partition.partition)
+    starts = target.list_offsets(dict.fromkeys(pairs.values(), EARLIEST))
+    ends = target.list_offsets(dict.fromkeys(pairs.values(), LATEST))
+    read = maps() if pairs else MapReader()
+    for partition, mirror in pairs.items():
+        target_id = here[mirror.topic].topic_id
+        found[partition] = _partition(
+            mirror, starts[mirror], ends[mirror], read, "" if target_id is None else str(target_id)
+        )
+    return found
+
+
+def _unfit(
+    record: MirrorRecord, there: TopicInfo | None, here: TopicInfo | None
+) -> str | BrokerError | None:
+    """Why a mirror does not stand for its source topic now; None if it does."""
+    for info, side, known in (
+        (there, "source", record.source_id),
+        (here, "target", record.target_id),
+    ):
+        if info is None or (info.error is not None and info.error.kafka_code == UNKNOWN_TOPIC):
+            return f"the {side} topic is gone"
+        if info.error is not None:
+            return info.error
+        if None not in (known, info.topic_id) and known != info.topic_id:
+            return f"the {side} topic was deleted and made anew"
+    return None
+
+
+def _partition(
+    mirror: TopicPartition,
+    start: ListedOffset | BrokerError,
+    end: ListedOffset | BrokerError,
+    maps: MapReader,
+    target_id: str,
+) -> MirrorPartition | BrokerError:
+    if isinstance(start, BrokerError):
+        return start
+    if isinstance(end, BrokerError):
+        return end
+    return MirrorPartition(mirror, start.offset, end.offset, maps.of(mirror, target_id))

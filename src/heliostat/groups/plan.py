@@ -1,0 +1,269 @@
+"""What becomes of each group's offsets at the target. Pure: values in, values out.
+
+I9  A published group offset never points past what has landed and never moves a live group.
+
+The offset to publish is where a reader of the target goes on exactly where it stopped at the source
+(`OffsetMap.target_of`), held back to the mirror's end and up to its start. What stands at the
+target decides whether it may be written: nothing, or what we wrote, is ours to move, both ways;
+what a consumer there has reached itself is never taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from heliostat.clusters.admin import CommittedOffset, ListedGroup
+from heliostat.errors import BrokerError
+from heliostat.groups.values import (
+    Decision,
+    MirrorPartition,
+    Published,
+    Reason,
+    Sent,
+    SourceGroups,
+    TargetGroups,
+)
+from heliostat.invariants import group_offset_may_be_published
+from heliostat.names import GroupId, Offset, TopicPartition
+
+Policy: TypeAlias = Literal["advance", "leave"]
+_Verdict: TypeAlias = tuple[Reason, str]
+_PUBLISHING = frozenset({Reason.PUBLISH, Reason.RESET, Reason.NOT_LANDED, Reason.BELOW_START})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDecision:
+    """One group: how it stands at both sides, and its partitions."""
+
+    group: GroupId
+    source: ListedGroup | None
+    target: ListedGroup | None
+    partitions: tuple[Decision, ...]
+    problem: str = ""
+    """Why its offsets are not known at all."""
+
+    @property
+    def commits(self) -> dict[TopicPartition, CommittedOffset]:
+        """What is written at the target."""
+        return {
+            each.target: each.publish
+            for each in self.partitions
+            if each.target is not None and each.publish is not None
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """All groups of one look."""
+
+    groups: Mapping[GroupId, GroupDecision]
+
+    @property
+    def commits(self) -> dict[GroupId, dict[TopicPartition, CommittedOffset]]:
+        """What is written at the target, by group; groups without are left out."""
+        found = {name: decided.commits for name, decided in self.groups.items()}
+        return {name: rows for name, rows in found.items() if rows}
+
+
+def plan_groups(
+    source: SourceGroups,
+    target: TargetGroups,
+    published: Mapping[GroupId, Published],
+    policy: Policy,
+) -> GroupPlan:
+    """Decide on every partition of the groups whose offsets were asked for.
+
+    Parameters
+    ----------
+    published
+        What the link remembers having written.
+    policy
+        `consumed_at_target` of the configuration.
+    """
+    return GroupPlan(
+        {
+            group: _decide_group(group, source, target, published.get(group), policy)
+            for group in source.offsets
+        }
+    )
+
+
+def _decide_group(
+    group: GroupId,
+    source: SourceGroups,
+    target: TargetGroups,
+    published: Published | None,
+    policy: Policy,
+) -> GroupDecision:
+    listed, there = source.listing.groups.get(group), target.group(group)
+    offsets = source.offsets[group]
+    at_target = target.offsets.get(group, {})
+    if isinstance(offsets, BrokerError):
+        return GroupDecision(group, listed, there, (), f"the source does not tell: {offsets}")
+    if isinstance(at_target, BrokerError):
+        return GroupDecision(group, listed, there, (), f"the target does not tell: {at_target}")
+    if there is None and target.listing.failed:
+        error = next(iter(target.listing.failed.values()))
+        problem = f"a target broker does not tell its groups: {error}"
+        return GroupDecision(group, listed, there, (), problem)
+    sent = {} if published is None else published.sent
+    has_members = there is not None and there.has_members
+    rows: list[Decision] = []
+    for partition, commit in sorted(offsets.items(), key=lambda item: item[0]):
+        mirror = target.partitions.get(partition, "the topic has no mirror of this link")
+        if isinstance(commit, BrokerError):
+            rows.append(_without(partition, None, Reason.NOT_TOLD, f"at the source: {commit}"))
+        elif isinstance(mirror, BrokerError):
+            why = f"at the target: {mirror}"
+            rows.append(_without(partition, commit.offset, Reason.NOT_TOLD, why))
+        elif isinstance(mirror, str):
+            rows.append(_without(partition, commit.offset, Reason.NOT_MIRRORED, mirror))
+        else:
+            committed = at_target.get(mirror.target)
+            if isinstance(committed, BrokerError):
+                why = f"at the target: {committed}"
+                rows.append(_without(partition, commit.offset, Reason.NOT_TOLD, why))
+                continue
+            own = sent.get(mirror.target)
+            rows.append(
+                _Case(partition, commit, mirror, committed, own, has_members, policy).decide()
+            )
+    return GroupDecision(group, listed, there, tuple(rows))
+
+
+def _without(
+    partition: TopicPartition, offset: Offset | None, reason: Reason, why: str
+) -> Decision:
+    return Decision(partition, None, offset, None, None, None, reason, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One partition of one group, with all that decides."""
+
+    source: TopicPartition
+    commit: CommittedOffset
+    mirror: MirrorPartition
+    there: CommittedOffset | None
+    """What is committed at the target."""
+    sent: Sent | None
+    has_members: bool
+    policy: Policy
+
+    @property
+    def exact(self) -> Offset:
+        """Where a reader of the target goes on exactly; right up to the mirror's end."""
+        return self.mirror.offsets.target_of(self.commit.offset)
+
+    @property
+    def wanted(self) -> Offset:
+        """What may be published of it: what has landed, and is not gone."""
+        return max(self.mirror.start, min(self.exact, self.mirror.end))
+
+    def decide(self) -> Decision:
+        """The decision."""
+        reason, why = self._verdict()
+        publishes = reason in _PUBLISHING and self._differs
+        if publishes and not group_offset_may_be_published(
+            self.wanted, self.mirror.end, has_members=self.has_members
+        ):
+            publishes = False
+            reason, why = Reason.ACTIVE_AT_TARGET, "the group has members at the target: held back"
+        at = self.wanted if publishes else None if self.there is None else self.there.offset
+        return Decision(
+            source=self.source,
+            target=self.mirror.target,
+            source_offset=self.commit.offset,
+            target_offset=None if self.there is None else self.there.offset,
+            wanted=self.wanted,
+            reread_records=None if at is None else self._reread(at),
+            reason=reason,
+            why=why,
+            publish=CommittedOffset(self.wanted, self.commit.metadata) if publishes else None,
+            metadata=self.commit.metadata,
+        )
+
+    @property
+    def _is_ours(self) -> bool:
+        return (
+            self.there is not None and self.sent is not None and self.sent.holds(self.there.offset)
+        )
+
+    @property
+    def _differs(self) -> bool:
+        """Whether something would change at the target; words of others are left alone."""
+        if self.there is None or self.there.offset != self.wanted:
+            return True
+        return self._is_ours and self.there.metadata != self.commit.metadata
+
+    def _reread(self, at: Offset) -> int:
+        """Offsets read twice by who goes on at the target; of what has not landed, at most."""
+        if self.exact <= self.mirror.end:
+            return max(0, self.exact - at)
+        return max(0, self.commit.offset - self.mirror.offsets.source_of(at))
+
+    def _verdict(self) -> _Verdict:
+        if self.there is None or self.there.offset == self.wanted:
+            return self._forward()
+        return self._after_ours(self.there.offset) if self._is_ours else self._after_theirs()
+
+    def _forward(self) -> _Verdict:
+        """Publish, or what it is like once it is published."""
+        if self.exact > self.mirror.end:
+            return Reason.NOT_LANDED, (
+                f"the mirror ends at {self.mirror.end}: published so far, the rest as it lands"
+            )
+        if self.exact < self.mirror.start:
+            return Reason.BELOW_START, (
+                f"records up to {self.mirror.start} are gone at the target, too: it begins there"
+            )
+        if self._differs:
+            return Reason.PUBLISH, "to be published"
+        return Reason.SYNCED, "the target has it"
+
+    def _after_ours(self, there: Offset) -> _Verdict:
+        """What stands there is ours to move, both ways."""
+        if there < self.wanted:
+            if self.exact <= there:
+                why = f"records up to {self.mirror.start} are gone at the target since"
+                return Reason.TARGET_AGED, why
+            return self._forward()
+        if self.exact >= there:
+            why = f"the mirror ends at {self.mirror.end}, before what was published"
+            return Reason.TARGET_SHORTER, why
+        return Reason.RESET, f"the source went back to {self.commit.offset}"
+
+    def _after_theirs(self) -> _Verdict:
+        """What stands there was not written by this link: it is never taken back."""
+        assert self.there is not None
+        there = self.there.offset
+        if there > self.wanted:
+            why = "a consumer at the target is further on: left alone"
+            return Reason.MOVED_AT_TARGET, why
+        if self.sent is not None and there < self.sent.lowest:
+            why = f"put back at the target, before {self.sent.lowest} as published: left alone"
+            return Reason.REWOUND_AT_TARGET, why
+        if self.exact <= there:
+            why = f"records up to {self.mirror.start} are gone at the target since"
+            return Reason.TARGET_AGED, why
+        if self.policy == "leave":
+            why = "a consumer at the target has moved it: left alone (consumed_at_target: leave)"
+            return Reason.MOVED_AT_TARGET, why
+        return self._forward()
+
+
+def sent_after(published: Published | None, decisions: Iterable[Decision], at_ms: int) -> Published:
+    """What is remembered before these are published: the new offsets, and those of before."""
+    old = {} if published is None else published.sent
+    new = dict(old)
+    for each in decisions:
+        if each.target is None or each.publish is None:
+            continue
+        known, there = old.get(each.target), each.target_offset
+        if there is not None and known is not None and known.holds(there):
+            new[each.target] = Sent(each.publish.offset, before=there)
+        else:
+            new[each.target] = Sent(each.publish.offset, over=there)
+    return Published(new, at_ms)

@@ -1,0 +1,78 @@
+"""What a link has published for groups, remembered on the target: `heliostat.<link>.groups`.
+
+A row a group. Without it a reset at the source could not be told from a consumer that has moved on
+at the target; losing the topic costs only that: such offsets are then left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from heliostat.access import Reachable
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.config import STATE_TOPIC_PREFIX
+from heliostat.groups.values import Published
+from heliostat.names import GroupId, LinkName, TopicName
+
+UNKNOWN_TOPIC = 3
+
+
+def groups_topic(link: LinkName) -> str:
+    """Name of the topic that holds what was published for groups."""
+    return f"{STATE_TOPIC_PREFIX}{link}.groups"
+
+
+class PublishedOffsets:
+    """All rows, in memory and on the target.
+
+    Parameters
+    ----------
+    target
+        The cluster that holds them.
+    link
+        Whose.
+    """
+
+    def __init__(self, target: Reachable, link: LinkName) -> None:
+        self._topic = KeyedTopic(target, groups_topic(link), "heliostat-groups")
+        self.rows: dict[GroupId, Published] = {}
+
+    @property
+    def topic(self) -> TopicName:
+        """The topic's name."""
+        return self._topic.topic
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._topic.close()
+
+    def read(self) -> None:
+        """Read all rows; none if the topic is not there."""
+        self.rows = {
+            GroupId(key): Published.from_json(value)
+            for key, value in self._topic.read_all().items()
+        }
+
+    def ensure(self, target: ClusterAdmin, replication_factor: int | None) -> bool:
+        """Make the topic where it is missing and write what is known; whether it was missing."""
+        info = target.describe_topics([self._topic.topic])[self._topic.topic]
+        if info.error is None or info.error.kafka_code != UNKNOWN_TOPIC:
+            return False
+        self._topic.ensure(replication_factor)
+        self.remember(self.rows)
+        return True
+
+    def remember(self, rows: Mapping[GroupId, Published]) -> None:
+        """Set rows; durable when it returns."""
+        if rows:
+            self._topic.write_many({group: row.to_json() for group, row in rows.items()})
+            self.rows.update(rows)
+
+    def forget(self, groups: Iterable[GroupId]) -> None:
+        """Remove the rows of groups that are nowhere any more."""
+        gone = [group for group in groups if group in self.rows]
+        if gone:
+            self._topic.write_many(dict.fromkeys(gone))
+            for group in gone:
+                del self.rows[group]

@@ -1,0 +1,57 @@
+"""Which groups a link syncs, and why: full match of the name, exclude wins; then kind and life."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import ListedGroup
+from heliostat.config import GroupsConfig, compile_pattern
+from heliostat.groups.values import Skip
+
+KINDS_WITH_OFFSETS = frozenset({"", "classic", "consumer", "streams"})
+"""Share groups (KIP-932) keep their positions elsewhere; an old broker tells no kind."""
+PROTOCOLS_WITH_OFFSETS = frozenset({"", "consumer"})
+"""Connect's workers and schema registries elect leaders in groups that commit nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Whether a group is synced, and what decided."""
+
+    skip: Skip | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A link's lists, compiled; entries beside their expressions, in the file's order."""
+
+    exclude: tuple[tuple[str, re.Pattern[str]], ...]
+    include: tuple[tuple[str, re.Pattern[str]], ...]
+
+    def by_name(self, name: str) -> Choice:
+        """Decide on a name; the first entry that matches is named."""
+        for entry, pattern in self.exclude:
+            if pattern.fullmatch(name):
+                return Choice(Skip.EXCLUDED, f"excluded by {entry}")
+        for entry, pattern in self.include:
+            if pattern.fullmatch(name):
+                return Choice(None, f"included by {entry}")
+        return Choice(Skip.EXCLUDED, "no include matches")
+
+    def choose(self, listed: ListedGroup) -> Choice:
+        """Decide on a group as the source lists it."""
+        if listed.kind not in KINDS_WITH_OFFSETS:
+            return Choice(Skip.NO_OFFSETS, f"{listed.kind} groups commit no offsets")
+        if listed.protocol not in PROTOCOLS_WITH_OFFSETS:
+            return Choice(Skip.NO_OFFSETS, f"a group of {listed.protocol} commits no offsets")
+        return self.by_name(listed.group)
+
+
+def compile_selection(groups: GroupsConfig) -> Selection:
+    """Compile a link's lists; the configuration has already refused what does not compile."""
+    return Selection(
+        exclude=tuple((entry, compile_pattern(entry)) for entry in groups.exclude),
+        include=tuple((entry, compile_pattern(entry)) for entry in groups.include),
+    )

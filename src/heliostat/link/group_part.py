@@ -1,0 +1,126 @@
+"""A running link's groups: connections of their own, one turn, what goes on to others.
+
+What fails here is told and tried again; it never halts the copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+
+from heliostat.access import ClusterAccess
+from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import LinkConfig
+from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
+from heliostat.groups.apply import Guard
+from heliostat.groups.observe import Maps, Mirrors
+from heliostat.groups.plan import GroupDecision
+from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.sync import GroupSync
+from heliostat.interchange.checkpoints import GroupRow
+from heliostat.link.interchange import Interchange
+from heliostat.names import GroupId, LinkName
+from heliostat.ops.events import Events
+
+CLIENT_ID = "heliostat-groups"
+
+
+class GroupPart:
+    """Groups of one link, while it runs.
+
+    Parameters
+    ----------
+    link
+        What is wanted.
+    source_access, target_access
+        How both clusters are reached.
+    mirrors, maps
+        The link's mirrors, and their offset maps, as they are now.
+    interchange
+        Where checkpoints are written, if they are wanted.
+    clock, events
+        Time, and where changes are told.
+    guard
+        Raises if the link is not ours any more (I10).
+
+    Raises
+    ------
+    ConnectionLost
+        A cluster does not answer.
+    """
+
+    def __init__(
+        self,
+        link: LinkConfig,
+        *,
+        source_access: ClusterAccess,
+        target_access: ClusterAccess,
+        mirrors: Callable[[], Mirrors],
+        maps: Maps,
+        interchange: Interchange,
+        clock: Clock,
+        events: Events,
+        guard: Guard,
+    ) -> None:
+        self._interchange = interchange
+        with ExitStack() as opened:
+            source = opened.enter_context(ClusterAdmin(source_access, CLIENT_ID))
+            target = opened.enter_context(ClusterAdmin(target_access, CLIENT_ID))
+            memory = opened.enter_context(
+                closing(PublishedOffsets(target_access, LinkName(link.name)))
+            )
+            self._open = opened.pop_all()
+        self._sync = GroupSync(
+            link.groups,
+            source,
+            target,
+            memory,
+            mirrors=mirrors,
+            maps=maps,
+            replication_factor=link.state.replication_factor,
+            clock=clock,
+            events=events,
+            guard=guard,
+            also_tell=self._also_tell,
+        )
+
+    def turn(self) -> None:
+        """One turn.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError, GroupsFailed
+            It did not work; the next one begins afresh.
+        LinkTakenOver
+            The link is another's.
+        """
+        try:
+            self._sync.run()
+        except LinkTakenOver:
+            raise
+        except HeliostatError as error:
+            if error.verdict is Verdict.RETRY:
+                raise
+            raise GroupsFailed(str(error)) from error
+
+    def told(self) -> dict[str, object]:
+        """For the driver's report."""
+        return self._sync.told()
+
+    def close(self) -> None:
+        """Close the connections; call it when the loop has ended."""
+        self._open.close()
+
+    def _also_tell(self, decided: Mapping[GroupId, GroupDecision]) -> None:
+        if self._interchange.wants_groups:
+            self._interchange.take_groups(_checkpoints(decided))
+
+
+def _checkpoints(decided: Mapping[GroupId, GroupDecision]) -> Iterator[GroupRow]:
+    for group, found in decided.items():
+        for row in found.partitions:
+            if row.target is not None and row.source_offset is not None and row.wanted is not None:
+                yield GroupRow(
+                    group, row.source, row.source_offset, row.target, row.wanted, row.metadata
+                )
