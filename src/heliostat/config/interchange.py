@@ -38,8 +38,9 @@ class CheckpointsConfig(Frozen):
     """Where groups go on at the target, as MirrorMaker 2 tells it."""
 
     emit: Annotated[bool, Field(title="Emit")] = False
-    """Write `<source>.checkpoints.internal` at the target, for Java's `MirrorClient`. Consumers
-    that move need it not: the groups' offsets themselves are synced."""
+    """Write `<source>.checkpoints.internal` at the target, for Java's `MirrorClient`: of the groups
+    that `groups` selects, also where their offsets are not published (`groups.sync`). Consumers
+    that move don't need it."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None
