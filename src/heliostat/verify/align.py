@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from heliostat.verify.matching import match
+from heliostat.verify.places import EXACT, Places
 from heliostat.verify.stream import Row
 
 FIELD_BYTES_MAX = 64  # longer fields are kept as length, digest and beginning
@@ -79,22 +80,19 @@ class Difference:
     target_offset: int | None
     source: str | None
     target: str | None
+    shows_at: int
+    """The first source offset that it concerns."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it shows, in offsets; a moved record comes after what moved it."""
-        if self.kind == "doubled" or self.source_offset is None:
-            offset = self.target_offset
-        elif self.target_offset is None:
-            offset = self.source_offset
-        else:
-            offset = min(self.source_offset, self.target_offset)
-        assert offset is not None
-        return offset, int(self.kind == "moved")
+        """Where it shows, in source offsets; a moved record comes after what moved it."""
+        return self.shows_at, int(self.kind == "moved")
 
     def to_json(self) -> dict[str, Any]:
         """Give the fields as a JSON object."""
-        return asdict(self)
+        row = asdict(self)
+        del row["shows_at"]
+        return row
 
 
 @dataclass(slots=True)
@@ -126,8 +124,7 @@ class Findings:
 
     def add(self, difference: Difference) -> None:
         """Count a finding and keep it if it is among the first."""
-        setattr(self, difference.kind, getattr(self, difference.kind) + 1)
-        self.different += difference.kind == "foreign"
+        self.count(difference.kind, 1)
         kept = self.differences
         if len(kept) < DIFFERENCES_KEPT_MAX:
             kept.append(difference)
@@ -135,6 +132,11 @@ class Findings:
         elif difference.place < kept[-1].place:
             kept[-1] = difference
             kept.sort(key=lambda one: one.place)
+
+    def count(self, kind: str, number: int) -> None:
+        """Count findings that are not shown."""
+        setattr(self, kind, getattr(self, kind) + number)
+        self.different += number * (kind == "foreign")
 
 
 FindContents = Callable[[set[Content]], Mapping[Content, int]]
@@ -148,6 +150,23 @@ class _Gap:
     source: list[Placed]
     target: list[Placed]
     is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """What compaction may have left, where a side compacts, and where both sides' rows begin.
+
+    Between two records that match, as many records as the log lacks offsets may be gone from it.
+    `compaction.judge` says which of them may; here they only don't get in the way of naming the
+    rest.
+    """
+
+    source_compacts: bool = False
+    target_compacts: bool = False
+    starts: tuple[int, int] = (0, 0)
+    """First source and target offset."""
+    stops: tuple[int, int] = (0, 0)
+    """Source and target offset behind the last."""
 
 
 class _Window:
@@ -171,8 +190,13 @@ class _Window:
 
 
 class _Explainer:
-    def __init__(self, end: int, find_in_source: FindContents, *, is_cut: bool) -> None:
+    def __init__(
+        self, end: int, find_in_source: FindContents, places: Places, holes: Holes, *, is_cut: bool
+    ) -> None:
         self.end = end
+        self.places = places
+        self.holes = holes
+        self.matched_last = (holes.starts[0] - 1, holes.starts[1] - 1)
         self.is_cut = is_cut
         self.find_in_source = find_in_source
         self.findings = Findings()
@@ -206,7 +230,10 @@ class _Explainer:
         self.findings.records = source.count
         return self.findings
 
-    def _add(self, difference: Difference) -> None:
+    def _add(
+        self, kind: str, field_name: str | None, source: Placed | None, target: Placed | None
+    ) -> None:
+        difference = finding(kind, field_name, source, target, self.places)
         if not (self.is_cut and difference.place[0] >= self.end):
             self.findings.add(difference)
 
@@ -234,22 +261,36 @@ class _Explainer:
                 source.waiting[before_source:index_source],
                 target.waiting[before_target:index_target],
             )
-            self._keep(gap)
-            self._matched(source.waiting[index_source], target.waiting[index_target])
+            one, two = source.waiting[index_source], target.waiting[index_target]
+            self._keep(self._without_compacted(gap, one[0], two[0]))
+            self._matched(one, two)
             before_source, before_target = index_source + 1, index_target + 1
         rest = _Gap(
             source.waiting[before_source : cut[0] + 1],
             target.waiting[before_target : cut[1] + 1],
             is_last=is_last,
         )
-        self._keep(rest)
+        self._keep(self._without_compacted(rest, *self.holes.stops) if is_last else rest)
         del source.waiting[: cut[0] + 1]
         del target.waiting[: cut[1] + 1]
 
+    def _without_compacted(self, gap: _Gap, next_source: int, next_target: int) -> _Gap:
+        """Leave out as many rows as the other side may have compacted away."""
+        before_source, before_target = self.matched_last
+        first = self.places.target_at(before_source + 1)
+        gone_target = next_target - before_target - 1 - len(gap.target)
+        gone_source = self.places.target_at(next_source) - first - len(gap.source)
+        if self.holes.target_compacts:
+            gap.source = gap.source[max(0, gone_target) :]
+        if self.holes.source_compacts:
+            gap.target = gap.target[max(0, gone_source) :]
+        return gap
+
     def _matched(self, source: Placed, target: Placed) -> None:
         self.findings.matched += 1
-        if source[0] != target[0]:
-            self._add(_difference("moved", None, source, target))
+        self.matched_last = source[0], target[0]
+        if self.places.place_of(source[0]) != target[0]:
+            self._add("moved", None, source, target)
 
     def _keep(self, gap: _Gap) -> None:
         size = len(gap.source) + len(gap.target)
@@ -281,7 +322,7 @@ class _Explainer:
                 if waiting:
                     source = waiting.popleft()
                     found.add(source[0])
-                    self._add(_difference("reordered", None, source, row))
+                    self._add("reordered", None, source, row)
                 else:
                     rest.append(row)
             gap.target = rest
@@ -297,7 +338,7 @@ class _Explainer:
             for row in gap.target:
                 if row[1] in known:
                     original = (known[row[1]], row[1])
-                    self._add(_difference("doubled", None, original, row))
+                    self._add("doubled", None, original, row)
                 else:
                     rest.append(row)
             gap.target = rest
@@ -306,52 +347,63 @@ class _Explainer:
         """What stands in the place of a missing record is that record, altered."""
         source, target = list(gap.source), list(gap.target)
         for row in target:
-            partner = _most_alike(row, source, rows_after=len(target))
+            partner = _most_alike(row, source, self.places, rows_after=len(target))
             if partner is None:
-                self._add(_difference("foreign", None, None, row))
+                self._add("foreign", None, None, row)
                 continue
             for missing in source[:partner]:
                 self._lost(missing, gap)
             other = source[partner]
             del source[: partner + 1]
-            self._add(_difference("different", _field(other[1], row[1]), other, row))
+            self._add("different", content_field(other[1], row[1]), other, row)
         for missing in source:
             self._lost(missing, gap)
 
     def _lost(self, row: Placed, gap: _Gap) -> None:
         if gap.is_last and row[0] >= self.end:
             return  # not copied yet
-        self._add(_difference("lost", None, row, None))
+        self._add("lost", None, row, None)
 
 
 ALIKE_ROWS_MAX = 16  # candidates for what an altered record was before
 
 
-def _most_alike(row: Placed, source: list[Placed], *, rows_after: int) -> int | None:
-    """Index of the source row that `row` most probably was: same offset wins, then same fields."""
+def _most_alike(
+    row: Placed, source: list[Placed], places: Places, *, rows_after: int
+) -> int | None:
+    """Index of the source row that `row` most probably was: same place wins, then same fields."""
     if not source:
         return None
-    if source[0][0] == row[0] or len(source) == rows_after:
+    if places.place_of(source[0][0]) == row[0] or len(source) == rows_after:
         return 0
     candidates = source[:ALIKE_ROWS_MAX]
 
     def likeness(index: int) -> tuple[int, int]:
         other = candidates[index]
         same = sum(a == b and a not in (None, ()) for a, b in zip(other[1], row[1], strict=True))
-        return same + 2 * (other[0] == row[0]), -index
+        return same + 2 * (places.place_of(other[0]) == row[0]), -index
 
     return max(range(len(candidates)), key=likeness)
 
 
-def _field(source: Content, target: Content) -> str:
+def content_field(source: Content, target: Content) -> str:
+    """Name the field in which two contents differ; key, value, header, timestamp if several."""
     order = ("key", "value", "header", "timestamp")
     differing = {name for name, a, b in zip(FIELDS, source, target, strict=True) if a != b}
     return next(name for name in order if name in differing)
 
 
-def _difference(
-    kind: str, field_name: str | None, source: Placed | None, target: Placed | None
+def finding(
+    kind: str,
+    field_name: str | None,
+    source: Placed | None,
+    target: Placed | None,
+    places: Places,
 ) -> Difference:
+    """Make a finding of a record of either or both sides."""
+    shows = [] if source is None or kind == "doubled" else [source[0]]
+    if target is not None:
+        shows.append(places.source_at(target[0]))
     return Difference(
         kind=kind,
         field=field_name,
@@ -359,6 +411,7 @@ def _difference(
         target_offset=None if target is None else target[0],
         source=None if source is None else _shown(source[1], field_name),
         target=None if target is None else _shown(target[1], field_name),
+        shows_at=min(shows),
     )
 
 
@@ -390,13 +443,15 @@ def explain(
     find_in_source: FindContents,
     *,
     is_cut: bool = False,
+    places: Places = EXACT,
+    holes: Holes | None = None,
 ) -> Findings:
     """Say what happened to the records from the first difference on.
 
     Parameters
     ----------
     source, target
-        Rows in offset order, from the same offset to the end each side had when reading began:
+        Rows in offset order, from the same record to the end each side had when reading began:
         a record that moved may stand behind the compared range.
     end
         The compared range's end, in source offsets: what the target lacks from there on is not
@@ -405,6 +460,10 @@ def explain(
         Looks contents up in all of the source's range.
     is_cut
         The range ends because it was asked to: differences behind its end are not counted.
+    places
+        Where each source offset must stand.
+    holes
+        What compaction may have left; nothing by default.
     """
-    explainer = _Explainer(end, find_in_source, is_cut=is_cut)
+    explainer = _Explainer(end, find_in_source, places, holes or Holes(), is_cut=is_cut)
     return explainer.run(_Window(source, end), _Window(target, end))

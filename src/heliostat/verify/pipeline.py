@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 from heliostat.access import ClusterAccess, Reachable, access_of
-from heliostat.errors import ConnectionLost, HeliostatError
-from heliostat.names import TopicPartition
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.names import TopicName, TopicPartition
 from heliostat.ops.spark_session import (
     ShippedPackage,
     is_local,
     session_settings,
     wait_executors,
 )
+from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.ranges import (
     ComparePlan,
+    MapView,
     NotCompared,
     RangeSpec,
     SideView,
     Stretch,
     TopicPair,
+    no_map,
     pack,
     plan,
 )
@@ -37,6 +42,7 @@ from heliostat.verify.reader import Bounds, Isolation, LogReader
 from heliostat.verify.report import PartitionResult, VerifyReport
 from heliostat.verify.work import (
     ChunkResult,
+    Differing,
     Explained,
     Sides,
     compare_chunks,
@@ -45,6 +51,7 @@ from heliostat.verify.work import (
 
 TASKS_PER_CORE = 4  # enough to even out what sizes in records hide
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
+POLICY, TOMBSTONES_MS = "cleanup.policy", "delete.retention.ms"
 
 
 def verify_pair(
@@ -58,6 +65,7 @@ def verify_pair(
     blocked: Mapping[TopicPartition, str] | None = None,
     decode_all: bool = False,
     conf: Mapping[str, str] | None = None,
+    read_map: Callable[[], MapView] | None = None,
 ) -> VerifyReport:
     """Compare mirrors with their sources by content, while they may still be written.
 
@@ -79,6 +87,8 @@ def verify_pair(
         Decode also batches that are equal byte by byte.
     conf
         Spark settings for a session of our own.
+    read_map
+        Reads the link's offset map, once; without it every mirror is taken for exact.
 
     Raises
     ------
@@ -92,7 +102,10 @@ def verify_pair(
     names = [pair.source for pair in pairs], [pair.target for pair in pairs]
     target_view = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
     source_view = _view(sides.source, Isolation.READ_COMMITTED, names[0])
-    planned = plan(pairs, source_view, target_view, ranges or RangeSpec(), blocked)
+    map_view = no_map if read_map is None else read_map()  # after the target's ends: covers them
+    planned = plan(
+        pairs, source_view, target_view, ranges or RangeSpec(), blocked, map_view=map_view
+    )
     with _session(spark, conf or {}) as session:
         count = tasks or TASKS_PER_CORE * session.sparkContext.defaultParallelism
         results = [PartitionResult(stretch) for stretch in planned.stretches]
@@ -167,12 +180,15 @@ def _compare(
     for index, one in enumerate(results):
         if one.stretch.target_has_more:
             differing.setdefault(index, one.stretch.end)
-    wanted = [
-        (index, results[index].stretch, start)
-        for index, start in differing.items()
-        if index not in failed
-    ]
-    if wanted:
+    left = {index: start for index, start in differing.items() if index not in failed}
+    if left:
+        rules = _rules(sides, [results[index] for index in left])
+        wanted = [
+            Differing(
+                index, results[index].stretch, start, rules[results[index].stretch.source.topic]
+            )
+            for index, start in left.items()
+        ]
         context.setJobDescription(f"verify: explain {len(wanted)} partitions")
         explained = context.parallelize(wanted, min(tasks, len(wanted))).mapPartitions(
             lambda some: explain_stretches(sides, some)
@@ -181,6 +197,45 @@ def _compare(
             _apply(results[answer.stretch], answer, failed)
     context.setJobDescription("")
     return failed
+
+
+def _rules(
+    sides: Sides, results: Iterable[PartitionResult]
+) -> dict[TopicName, CleaningRule | None]:
+    """How both sides clean topics, by source topic; None where neither compacts."""
+    topics: dict[TopicName, TopicName] = {}
+    asked: dict[TopicName, list[PartitionResult]] = defaultdict(list)
+    for one in results:
+        topics[one.stretch.source.topic] = one.stretch.target.topic
+        asked[one.stretch.source.topic].append(one)
+    now_ms = SystemClock().wall_ms()
+    source, target = _cleaning(sides.source, topics), _cleaning(sides.target, topics.values())
+    rules: dict[TopicName, CleaningRule | None] = {}
+    for name, other in topics.items():
+        found = [source[name], target[other]]
+        known = [Cleaning() if isinstance(each, BrokerError) else each for each in found]
+        for result in asked[name]:
+            result.notes += [
+                f"not known whether it is compacted: {each}"
+                for each in found
+                if isinstance(each, BrokerError)
+            ]
+        rule = CleaningRule(known[0], known[1], now_ms)
+        rules[name] = rule if rule.matters else None
+    return rules
+
+
+def _cleaning(
+    access: ClusterAccess, topics: Iterable[TopicName]
+) -> dict[TopicName, Cleaning | BrokerError]:
+    with ClusterAdmin(access, "heliostat-verify") as admin:
+        answers = admin.describe_configs(topics, [POLICY, TOMBSTONES_MS])
+    return {
+        name: one
+        if isinstance(one, BrokerError)
+        else Cleaning("compact" in (one[POLICY].value or ""), int(one[TOMBSTONES_MS].value or 0))
+        for name, one in answers.items()
+    }
 
 
 def _gather(
@@ -210,7 +265,9 @@ def _apply(result: PartitionResult, answer: Explained, failed: dict[int, NotComp
         return
     result.findings = answer.findings
     result.records += answer.findings.records
-    if answer.findings.is_clean:
+    if answer.compacted is not None:
+        result.compacted = answer.compacted
+    elif answer.findings.is_clean:
         failed[answer.stretch] = _failed(
             result.stretch,
             HeliostatError("both sides differed when compared, but not when read again"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.errors import Refused
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds, TopicView
 
 LOOKAHEAD_RECORDS = 100_000  # behind a range cut on request: where displaced records may stand
@@ -60,12 +61,22 @@ class SideView:
     bounds: Mapping[TopicPartition, Bounds]
 
 
+MapView = Callable[[TopicPartition, str], Iterable[tuple[int, int]]]
+"""Of a target partition, and the id of its topic: (target offset, source offset) of each break."""
+
+
+def no_map(partition: TopicPartition, topic_id: str) -> Iterable[tuple[int, int]]:
+    """Every mirror is exact."""
+    del partition, topic_id
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Offsets `[start, end)` of one partition, to be equal on both sides.
+    """Source offsets `[start, end)` of one partition, to be at the target where `places` says.
 
-    `source_stop` and `target_stop` end what may be read to explain a difference: records that
-    moved may stand behind the range.
+    `source_stop` and `target_stop` end what may be read to explain a difference, each in its
+    side's offsets: records that moved may stand behind the range.
     """
 
     source: TopicPartition
@@ -75,11 +86,12 @@ class Stretch:
     source_stop: int
     target_stop: int
     is_cut: bool = False
+    places: Places = EXACT
 
     @property
     def target_has_more(self) -> bool:
         """The target holds more than the source, which no healthy mirror does."""
-        return not self.is_cut and self.target_stop > self.end
+        return not self.is_cut and self.places.source_at(self.target_stop) > self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +125,8 @@ def plan(
     target: SideView,
     spec: RangeSpec,
     blocked: Mapping[TopicPartition, str] | None = None,
+    *,
+    map_view: MapView = no_map,
 ) -> ComparePlan:
     """Fix the ranges of all partitions of all pairs.
 
@@ -120,6 +134,8 @@ def plan(
     ----------
     blocked
         Source partitions that the link says it does not copy, with its reason.
+    map_view
+        The link's offset map, read after the target's ends were.
 
     Raises
     ------
@@ -145,7 +161,9 @@ def plan(
             )
             made.not_compared.append(_whole(pair, NO_TARGET_TOPIC, held))
         else:
-            _plan_topic(made, pair, source, target, spec=spec, blocked=blocked or {})
+            _plan_topic(
+                made, pair, source, target, spec=spec, blocked=blocked or {}, map_view=map_view
+            )
     return made
 
 
@@ -157,7 +175,9 @@ def _plan_topic(
     *,
     spec: RangeSpec,
     blocked: Mapping[TopicPartition, str],
+    map_view: MapView,
 ) -> None:
+    topic_id = target.topics[pair.target].topic_id
     ours, theirs = source.topics[pair.source].leaders, target.topics[pair.target].leaders
     for number in sorted(ours.keys() | theirs.keys()):
         one, two = _partition(pair.source, number), _partition(pair.target, number)
@@ -170,9 +190,9 @@ def _plan_topic(
             reason = "the source lacks this partition"
             made.not_compared.append(_one(one, two, reason, held, is_problem=True))
         else:
-            _plan_partition(
-                made, (one, two), (source.bounds[one], target.bounds[two]), spec, blocked.get(one)
-            )
+            places = Places.of(map_view(two, topic_id))
+            bounds = source.bounds[one], target.bounds[two]
+            _plan_partition(made, (one, two), bounds, spec, (blocked.get(one), places))
 
 
 def _plan_partition(
@@ -180,16 +200,19 @@ def _plan_partition(
     pair: tuple[TopicPartition, TopicPartition],
     bounds: tuple[Bounds, Bounds],
     spec: RangeSpec,
-    blocked: str | None,
+    known: tuple[str | None, Places],
 ) -> None:
     one, two = pair
     source, target = bounds
-    start = max(source.start, target.start, spec.start or 0)
-    end = source.end if spec.is_complete else min(source.end, target.end)
-    is_cut = spec.until is not None and spec.until < max(source.end, target.end)
+    blocked, places = known
+    head, position = places.source_at(target.start), places.source_at(target.end)
+    start = max(source.start, head, spec.start or 0)
+    end = source.end if spec.is_complete else min(source.end, position)
+    is_cut = spec.until is not None and spec.until < max(source.end, position)
     if spec.until is not None:
         end = min(end, spec.until)
-    behind = max(0, source.end - max(target.end, source.start))
+    end = max(start, end)
+    behind = max(0, source.end - max(position, source.start))
     if not spec.is_complete:
         made.behind_records += behind
     if blocked is not None and behind:
@@ -198,7 +221,7 @@ def _plan_partition(
     elif target.end <= target.start and behind and not spec.is_complete:
         reason = "nothing of it is at the target yet"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
-    missing_head = min(target.start, source.end) - max(source.start, spec.start or 0)
+    missing_head = min(head, source.end) - max(source.start, spec.start or 0)
     if target.end > target.start and missing_head > 0:
         reason = "the target's log starts later"
         made.not_compared.append(_one(one, two, reason, missing_head, is_problem=False))
@@ -208,10 +231,11 @@ def _plan_partition(
             source=one,
             target=two,
             start=start,
-            end=max(start, end),
+            end=end,
             source_stop=min(source.end, end + far) if is_cut else source.end,
-            target_stop=min(target.end, end + far) if is_cut else target.end,
+            target_stop=min(target.end, places.target_at(end) + far) if is_cut else target.end,
             is_cut=is_cut,
+            places=places,
         )
     )
 
@@ -236,7 +260,8 @@ def _one(
 class Chunk:
     """A piece of a stretch, small enough for all cores to have work; `stretch` is its index.
 
-    `target_end` is lower than `end` where a target that should be complete is not.
+    `target_end` is lower than the place of `end` where a target that should be complete is not.
+    `places` is the part of the map that concerns it.
     """
 
     stretch: int
@@ -245,6 +270,17 @@ class Chunk:
     start: int
     end: int
     target_end: int
+    places: Places = EXACT
+
+    @property
+    def target_start(self) -> int:
+        """Target offset of the first record."""
+        return self.places.target_at(self.start)
+
+    @property
+    def target_stop(self) -> int:
+        """Target offset behind the last record, if it is all there."""
+        return self.places.target_at(self.end)
 
 
 def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
@@ -255,14 +291,7 @@ def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
     total = sum(one.end - one.start for one in stretches)
     size = max(CHUNK_RECORDS_MIN, -(-total // max(1, tasks)))
     chunks = [
-        Chunk(
-            index,
-            one.source,
-            one.target,
-            start,
-            min(start + size, one.end),
-            max(start, min(start + size, one.end, one.target_stop)),
-        )
+        _chunk(index, one, start, min(start + size, one.end))
         for index, one in enumerate(stretches)
         for start in range(one.start, one.end, size)
     ]
@@ -277,6 +306,8 @@ def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
     return shares
 
 
-def later(stretch: Stretch, start: int) -> Stretch:
-    """The same stretch from a later offset on."""
-    return replace(stretch, start=min(start, stretch.end))
+def _chunk(index: int, one: Stretch, start: int, end: int) -> Chunk:
+    low, high = one.places.target_at(start), one.places.target_at(end)
+    target_end = max(low, min(high, one.target_stop))
+    places = one.places.between(start, end)
+    return Chunk(index, one.source, one.target, start, end, target_end, places)

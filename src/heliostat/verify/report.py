@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.verify.align import Difference, Findings
+from heliostat.verify.compaction import Compacted
 from heliostat.verify.ranges import NO_TARGET_TOPIC, NotCompared, Stretch
 
 SHOWN_PARTITIONS_MAX = 20  # in text; the JSON answer holds all
@@ -26,13 +27,15 @@ class PartitionResult:
     hole_ranges: list[tuple[int, int]] = field(default_factory=list)
     """Source offsets without a record (markers, aborted, compacted), the first few."""
     findings: Findings = field(default_factory=Findings)
+    compacted: Compacted = field(default_factory=Compacted)
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_remarkable(self) -> bool:
         """Whether there is more to say than a count."""
-        return bool(
-            not self.findings.is_clean or self.notes or self.source_holes or self.target_holes
+        return (
+            bool(not self.findings.is_clean or self.notes or self.source_holes or self.target_holes)
+            or self.compacted != Compacted()
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +61,8 @@ class PartitionResult:
             "source_holes": self.source_holes,
             "target_holes": self.target_holes,
             "hole_ranges": [list(one) for one in self.hole_ranges],
+            "mapped": not self.stretch.places.is_exact,
+            **asdict(self.compacted),
             "notes": self.notes,
         }
 
@@ -106,8 +111,21 @@ class VerifyReport:
         return self._sum("different")
 
     @property
+    def compacted(self) -> Compacted:
+        """Records that are on one side only because of compaction."""
+        total = Compacted()
+        for one in self.results:
+            total.add(one.compacted)
+        return total
+
+    @property
+    def mapped(self) -> int:
+        """Partitions whose offsets differ between the sides, as the offset map says."""
+        return sum(not one.stretch.places.is_exact for one in self.results)
+
+    @property
     def offsets_equal(self) -> bool:
-        """Whether every record that arrived stands at its source offset."""
+        """Whether every record that arrived stands at its source offset, or where the map says."""
         return all(one.findings.offsets_equal for one in self.results)
 
     @property
@@ -148,6 +166,8 @@ class VerifyReport:
             "reordered": self.reordered,
             "different": self.different,
             "first_difference": self.first_difference,
+            "mapped_partitions": self.mapped,
+            **asdict(self.compacted),
             "not_copied_yet": self.behind_records,
             "not_compared": [one.to_json() for one in self.not_compared],
             "source_only": sorted(
@@ -157,18 +177,30 @@ class VerifyReport:
             "elapsed_s": round(self.elapsed_s, 3),
         }
 
+    def _offsets(self) -> str:
+        if not self.offsets_equal:
+            return "offsets differ"
+        return "offsets as mapped" if self.mapped else "offsets equal"
+
     def summary_line(self) -> str:
         """One line for people and for the demo's end."""
         parts = [
             f"verified: {self.topics:,} topics",
             f"{self.records:,} records",
-            "offsets equal" if self.offsets_equal else "offsets differ",
+            self._offsets(),
             f"{self.lost:,} lost",
             f"{self.doubled:,} duplicated",
             f"{self.different:,} different",
         ]
         if self.reordered:
             parts.append(f"{self.reordered:,} reordered")
+        gone = self.compacted
+        for side, proved, allowed in (
+            ("source", gone.compacted_source, gone.expired_source),
+            ("target", gone.compacted_target, gone.expired_target),
+        ):
+            if proved or allowed:
+                parts.append(f"{proved:,} compacted and {allowed:,} expired at the {side}")
         if self.behind_records:
             parts.append(f"{self.behind_records:,} not copied yet")
         if problems := sum(one.is_problem for one in self.not_compared):

@@ -14,8 +14,11 @@ from itertools import islice
 from heliostat.access import ClusterAccess
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import TopicPartition
-from heliostat.verify.align import Content, Findings, explain, placed
-from heliostat.verify.compare import compare
+from heliostat.verify.align import Content, Findings, Holes, explain, placed
+from heliostat.verify.both_logs import BothLogs, rows_of
+from heliostat.verify.compaction import CleaningRule, Compacted, judge
+from heliostat.verify.compare import Compared, compare
+from heliostat.verify.mapped import MovedSource
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import (
     OFFSET_OUT_OF_RANGE,
@@ -23,7 +26,7 @@ from heliostat.verify.reader import (
     Isolation,
     LogReader,
 )
-from heliostat.verify.stream import PartitionStream, Row
+from heliostat.verify.stream import PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
 SMALL_TOGETHER = 100  # pieces a request: 7,000 partitions take 70 round trips a side, not 7,000
@@ -60,11 +63,12 @@ class ChunkResult:
 
 @dataclass(slots=True)
 class Explained:
-    """Findings of one stretch from its first difference on."""
+    """Findings of one stretch from its first difference on; and what compaction explains of it."""
 
     stretch: int
     findings: Findings
     error: HeliostatError | None = None
+    compacted: Compacted | None = None
 
 
 @contextmanager
@@ -98,7 +102,7 @@ def compare_chunks(sides: Sides, chunks: Iterable[Chunk]) -> Iterator[ChunkResul
         while group := list(islice(pending, SMALL_TOGETHER)):
             small = [one for one in group if one.end - one.start <= SMALL_RECORDS_MAX]
             source_first = _prefetch(source, {one.source: one.start for one in small})
-            target_first = _prefetch(target, {one.target: one.start for one in small})
+            target_first = _prefetch(target, {one.target: one.target_start for one in small})
             for one in group:
                 firsts = (source_first.pop(one.source, None), target_first.pop(one.target, None))
                 with _no_collector():
@@ -128,10 +132,11 @@ def _compare_chunk(
 ) -> ChunkResult:
     result = ChunkResult(chunk.stretch, chunk.start)
     for _ in range(RESTARTS_MAX):
+        low = chunk.target_start
         one = PartitionStream(source, chunk.source, chunk.start, chunk.end, firsts[0])
-        two = PartitionStream(target, chunk.target, chunk.start, chunk.target_end, firsts[1])
+        two = PartitionStream(target, chunk.target, low, chunk.target_end, firsts[1])
         try:
-            compared = compare(one, two, chunk.start, chunk.end, decode_all=sides.decode_all)
+            compared = _compared(chunk, one, two, decode_all=sides.decode_all)
         except BrokerError as error:
             if error.kafka_code != OFFSET_OUT_OF_RANGE:
                 result.error = error
@@ -143,7 +148,8 @@ def _compare_chunk(
             result.notes.append(
                 f"records [{chunk.start}, {later}) were deleted before they were read"
             )
-            chunk, firsts = replace(chunk, start=later), (None, None)
+            high = max(chunk.places.target_at(later), chunk.target_end)
+            chunk, firsts = replace(chunk, start=later, target_end=high), (None, None)
         except HeliostatError as error:
             result.error = error
             return result
@@ -161,38 +167,79 @@ def _compare_chunk(
     return result
 
 
+def _compared(
+    chunk: Chunk, one: PartitionStream, two: PartitionStream, *, decode_all: bool
+) -> Compared:
+    """Compare in target offsets; the first difference is told in source offsets."""
+    if chunk.places.is_exact:
+        return compare(one, two, chunk.start, chunk.end, decode_all=decode_all)
+    moved = MovedSource(one, chunk.start, chunk.end, chunk.places)
+    low, high = chunk.target_start, chunk.target_stop
+    found = compare(moved, two, low, high, decode_all=decode_all)
+    differs = [] if found.differs_at is None else [chunk.places.source_at(found.differs_at)]
+    if moved.without_place is not None:
+        differs.append(moved.without_place)
+    return replace(found, differs_at=min(differs, default=None))
+
+
 def _start_now(source: LogReader, target: LogReader, chunk: Chunk) -> int:
     starts = (
         source.bounds([chunk.source])[chunk.source].start,
-        target.bounds([chunk.target])[chunk.target].start,
+        chunk.places.source_at(target.bounds([chunk.target])[chunk.target].start),
     )
     return min(max(chunk.start, *starts), chunk.end)
 
 
-def explain_stretches(
-    sides: Sides, stretches: Iterable[tuple[int, Stretch, int]]
-) -> Iterator[Explained]:
-    """Explain each (index, stretch, offset of the first difference)."""
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A stretch, by its index, whose sides differ from a source offset on."""
+
+    index: int
+    stretch: Stretch
+    start: int
+    rule: CleaningRule | None = None
+    """How both sides clean the topic, where one of them compacts."""
+
+
+def explain_stretches(sides: Sides, stretches: Iterable[Differing]) -> Iterator[Explained]:
+    """Say of each stretch what happened to its records."""
     pending = iter(stretches)
     with ExitStack() as stack:
         try:
             source = stack.enter_context(LogReader(sides.source, Isolation.READ_COMMITTED))
             target = stack.enter_context(LogReader(sides.target, Isolation.READ_UNCOMMITTED))
         except HeliostatError as error:
-            yield from (Explained(index, Findings(), error) for index, _, _ in pending)
+            yield from (Explained(one.index, Findings(), error) for one in pending)
             return
-        for index, stretch, start in pending:
+        for one in pending:
             try:
-                yield Explained(index, _explain(source, target, stretch, start))
+                yield _explained(source, target, one)
             except HeliostatError as error:
-                yield Explained(index, Findings(), error)
+                yield Explained(one.index, Findings(), error)
 
 
-def _explain(source: LogReader, target: LogReader, stretch: Stretch, start: int) -> Findings:
+def _explained(source: LogReader, target: LogReader, one: Differing) -> Explained:
+    """Where a side compacts, that may be all; what it does not explain is then named."""
+    stretch, rule = one.stretch, one.rule
+    if rule is None:
+        return Explained(one.index, _explain(source, target, one))
+    logs = BothLogs(source, target, stretch, one.start)
+    with _no_collector():
+        judged = judge(logs, stretch.places, rule, stretch.target_stop)
+    if judged.findings.is_clean and not stretch.target_has_more:
+        return Explained(one.index, judged.findings, compacted=judged.compacted)
+    named = _explain(source, target, one)
+    findings = judged.findings if named.is_clean else named
+    return Explained(one.index, findings, compacted=judged.compacted)
+
+
+def _explain(source: LogReader, target: LogReader, one: Differing) -> Findings:
+    stretch, start, rule = one.stretch, one.start, one.rule
+
     def find_in_source(wanted: set[Content]) -> dict[Content, int]:
         times = {content[0] for content in wanted}
         found: dict[Content, int] = {}
-        for row in _rows(source, stretch.source, stretch.start, stretch.source_stop):
+        for row in rows_of(source, stretch.source, stretch.start, stretch.source_stop):
             if row[1] in times:
                 offset, content = placed(row)
                 if content in wanted:
@@ -201,15 +248,17 @@ def _explain(source: LogReader, target: LogReader, stretch: Stretch, start: int)
                         break
         return found
 
+    low = stretch.places.target_at(start)
+    stops = stretch.source_stop, stretch.target_stop
+    holes = None
+    if rule is not None:
+        holes = Holes(rule.source.compacts, rule.target.compacts, (start, low), stops)
     return explain(
-        _rows(source, stretch.source, start, stretch.source_stop),
-        _rows(target, stretch.target, start, stretch.target_stop),
+        rows_of(source, stretch.source, start, stretch.source_stop),
+        rows_of(target, stretch.target, low, stretch.target_stop),
         stretch.end,
         find_in_source,
         is_cut=stretch.is_cut,
+        places=stretch.places,
+        holes=holes,
     )
-
-
-def _rows(reader: LogReader, partition: TopicPartition, start: int, stop: int) -> Iterator[Row]:
-    for batch in PartitionStream(reader, partition, start, stop):
-        yield from batch.rows(start, stop)

@@ -145,8 +145,8 @@ def test_the_summary_reads_as_promised() -> None:
     assert report.summary_line() == (
         "verified: 1 topics, 418,233 records, offsets equal, 0 lost, 0 duplicated, 0 different"
     )
-    results[1].findings.add(Difference("reordered", None, 5, 6, "x", "x"))
-    results[0].findings.add(Difference("foreign", None, None, 9, None, "y"))
+    results[1].findings.add(Difference("reordered", None, 5, 6, "x", "x", 5))
+    results[0].findings.add(Difference("foreign", None, None, 9, None, "y", 9))
     problem = NotCompared("a", "b", None, "the target has no such topic", 4, is_problem=True)
     worse = joined([report, VerifyReport([], [problem], behind_records=7)])
     assert not worse.is_clean

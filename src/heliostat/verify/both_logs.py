@@ -1,0 +1,75 @@
+"""Both sides of one partition as rows, to be read as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heliostat.errors import BrokerError
+from heliostat.names import TopicPartition
+from heliostat.verify.ranges import Stretch
+from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, LogReader
+from heliostat.verify.stream import PartitionStream, Row
+
+
+class BothLogs:
+    """Reads a stretch from a source offset on; see `heliostat.verify.compaction.Logs`.
+
+    Parameters
+    ----------
+    source, target
+        Connections to both sides.
+    stretch
+        What is compared.
+    start
+        Source offset to begin with.
+    """
+
+    def __init__(self, source: LogReader, target: LogReader, stretch: Stretch, start: int) -> None:
+        self._source, self._target = source, target
+        self._stretch, self._start = stretch, start
+        self._target_end = min(stretch.places.target_at(stretch.end), stretch.target_stop)
+
+    def source(self) -> Iterator[Row]:
+        """The compared range."""
+        return rows_of(self._source, self._stretch.source, self._start, self._stretch.end)
+
+    def target(self) -> Iterator[Row]:
+        """Its counterpart."""
+        low = self._stretch.places.target_at(self._start)
+        return rows_of(self._target, self._stretch.target, low, self._target_end)
+
+    def source_later(self) -> Iterator[Row]:
+        """What the source has behind it by now: what superseded a record may have come since."""
+        return _later(self._source, self._stretch.source, self._stretch.end)
+
+    def target_later(self) -> Iterator[Row]:
+        """What the target has behind it by now."""
+        return _later(self._target, self._stretch.target, self._target_end)
+
+    def source_row(self, offset: int) -> Row | None:
+        """One record, to be shown; None if it is gone by now."""
+        return _one(self._source, self._stretch.source, offset)
+
+    def target_row(self, offset: int) -> Row | None:
+        """One record, to be shown; None if it is gone by now."""
+        return _one(self._target, self._stretch.target, offset)
+
+
+def rows_of(reader: LogReader, partition: TopicPartition, start: int, stop: int) -> Iterator[Row]:
+    """Records with offsets in `[start, stop)`."""
+    for batch in PartitionStream(reader, partition, start, stop):
+        yield from batch.rows(start, stop)
+
+
+def _later(reader: LogReader, partition: TopicPartition, start: int) -> Iterator[Row]:
+    bounds = reader.bounds([partition])[partition]
+    return rows_of(reader, partition, max(start, bounds.start), bounds.end)
+
+
+def _one(reader: LogReader, partition: TopicPartition, offset: int) -> Row | None:
+    try:
+        return next(rows_of(reader, partition, offset, offset + 1), None)
+    except BrokerError as error:
+        if error.kafka_code == OFFSET_OUT_OF_RANGE:
+            return None
+        raise

@@ -1,0 +1,89 @@
+"""The source of a mapped mirror, told in target offsets, so that both sides can be compared.
+
+A batch that lies in one stretch of the map keeps its bytes and is moved as a whole; of any other
+each record is moved. A record that the map has no place for ends it: that is a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from heliostat.verify.places import Places
+from heliostat.verify.stream import Batch, PartitionStream, Row
+
+
+@dataclass(frozen=True, slots=True)
+class MovedBatch(Batch):
+    """A batch of the source with target offsets; `moved` where its records moved differently."""
+
+    shift: int = 0
+    moved: tuple[Row, ...] | None = None
+
+    @override
+    def rows(self, start: int, end: int) -> list[Row]:
+        """Decode; only rows with a target offset in `[start, end)`."""
+        if self.moved is not None:
+            return [row for row in self.moved if start <= row[0] < end]
+        shift = self.shift
+        rows = Batch.rows(self, start - shift, end - shift)
+        return [(row[0] + shift, *row[1:]) for row in rows]
+
+    @override
+    def same_as(self, other: Batch) -> bool:
+        """Whether both must decode to the same rows; never where records moved differently."""
+        return self.moved is None and Batch.same_as(self, other)
+
+
+class MovedSource:
+    """The batches of a source stream with target offsets.
+
+    Parameters
+    ----------
+    stream
+        The source over offsets `[start, end)`.
+    start, end
+        Source offsets; records outside are left out.
+    places
+        Where they must stand.
+    """
+
+    def __init__(self, stream: PartitionStream, start: int, end: int, places: Places) -> None:
+        self._stream = stream
+        self._start, self._end = start, end
+        self._places = places
+        self.without_place: int | None = None
+        """The first record that the map has no place for; nothing is given from there on."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self._stream:
+            moved = self._moved(batch)
+            yield moved
+            if self.without_place is not None:
+                return
+
+    def _moved(self, batch: Batch) -> Batch:
+        base, following = batch.base_offset, batch.next_offset
+        is_inside = self._start <= base and following <= self._end
+        if is_inside and self._places.is_run(base, following):
+            shift = self._places.target_at(base) - base
+            return MovedBatch(
+                base + shift, following + shift, batch.records, batch.meaning, batch.data, shift
+            )
+        rows: list[Row] = []
+        for row in batch.rows(self._start, self._end):
+            place = self._places.place_of(row[0])
+            if place is None:
+                self.without_place = row[0]
+                break
+            rows.append((place, *row[1:]))
+        return MovedBatch(
+            self._places.target_at(max(base, self._start)),
+            self._places.target_at(min(following, self._end)),
+            batch.records,
+            batch.meaning,
+            batch.data,
+            moved=tuple(rows),
+        )

@@ -1,0 +1,66 @@
+"""Where each source offset must stand at the target, as the link's offset map says.
+
+Verification reads the map as a claim: a record that is not where the map puts it is a finding.
+The arithmetic is its own, as the copier's is what is being checked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Stretches in which source and target offset differ by the same number.
+
+    From target offset `targets[n]`, which is source offset `sources[n]`, up to the next one.
+    Without any both offsets are equal: an exact mirror.
+    """
+
+    targets: tuple[int, ...] = ()
+    sources: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, breaks: Iterable[tuple[int, int]]) -> Places:
+        """From (target offset, source offset) of the first record of each stretch, in order."""
+        pairs = list(breaks)
+        return cls(tuple(target for target, _ in pairs), tuple(source for _, source in pairs))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether offsets are equal on both sides."""
+        return not self.targets
+
+    def source_at(self, target: int) -> int:
+        """Source offset of the record at a target offset, or of the one that lands there next."""
+        at = bisect_right(self.targets, target)
+        return target if at == 0 else target - self.targets[at - 1] + self.sources[at - 1]
+
+    def target_at(self, source: int) -> int:
+        """Target offset of the first record at or behind a source offset."""
+        at = bisect_right(self.sources, source)
+        place = source if at == 0 else source - self.sources[at - 1] + self.targets[at - 1]
+        return place if at == len(self.targets) else min(place, self.targets[at])
+
+    def place_of(self, source: int) -> int | None:
+        """Target offset of the record at a source offset; None where the map has a hole."""
+        place = self.target_at(source)
+        return place if self.source_at(place) == source else None
+
+    def is_run(self, start: int, end: int) -> bool:
+        """Whether source offsets `[start, end)`, not empty, stand in a row at the target."""
+        first, last = self.place_of(start), self.place_of(end - 1)
+        return first is not None and last is not None and last - first == end - 1 - start
+
+    def between(self, start: int, end: int) -> Places:
+        """What of the map matters for source offsets `[start, end)`, and a little more."""
+        if self.is_exact:
+            return self
+        low = max(0, bisect_right(self.sources, start) - 1)
+        high = bisect_right(self.sources, end) + 1
+        return Places(self.targets[low:high], self.sources[low:high])
+
+
+EXACT = Places()
