@@ -1,15 +1,32 @@
-"""A small model of one partition's log with Kafka's sequence rules.
+"""A small model of one partition's log: Kafka's sequence rules, transactions, cleaning, truncation.
 
-`tests/kafka/test_log_contract.py` holds it to a real broker, so that the simulation cannot lie.
+`tests/kafka/test_log_contract.py` and `test_log_cleaning_contract.py` hold it to a real broker, so
+that the simulation cannot lie.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
+from sim.log_batches import (
+    ABORT,
+    COMMIT,
+    HEADER,
+    Fields,
+    Kept,
+    at_offset,
+    control_kind,
+    fields_of,
+    marker,
+    records_of,
+    with_holes,
+)
+
+__all__ = ["HEADER", "MODULUS", "PartitionLog", "StoredBatch"]
+
 MODULUS = 2**31
 REMEMBERED_BATCHES = 5
 
@@ -18,9 +35,26 @@ NONE, OUT_OF_ORDER, STALE_EPOCH, INVALID_RECORD = 0, 45, 47, 87
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
+    """`data` is as it was sent, at base offset 0; with holes where a cleaner was at work."""
+
     base_offset: int
-    count: int
+    next_offset: int
     data: bytes
+    leader_epoch: int = 0
+
+    @property
+    def count(self) -> int:
+        """Records in it, or that were in it before it was cleaned."""
+        return self.next_offset - self.base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """A transaction in the index of aborted ones: from its first record to its marker."""
+
+    producer_id: int
+    first: int
+    last: int
 
 
 @dataclass(slots=True)
@@ -38,52 +72,93 @@ class Producer:
 
 
 class PartitionLog:
-    """One replica, everything committed at once."""
+    """One replica, everything replicated at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: int = 0) -> None:
+        self.identity = identity
+        """Stands for the topic's id: another one after it was made anew."""
+        self.leader_epoch = 0
         self.batches: list[StoredBatch] = []
         self.start = 0
         self.end = 0
         self.producers: dict[int, Producer] = {}
+        self.open: dict[int, int] = {}
+        """First offset of each open transaction, by producer id."""
+        self.aborted: list[Aborted] = []
+
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset: what readers of committed records may read up to."""
+        return min(self.open.values(), default=self.end)
+
+    # -- appending -----------------------------------------------------------------------------
 
     def append(self, data: bytes) -> tuple[int, int]:
         """Error code and base offset, as a produce answer gives them."""
-        fields = HEADER.unpack_from(data, 0)
-        _, _, _, _, _, _, last_delta, _, max_timestamp, pid, epoch, sequence, count = fields
-        if fields[0] != 0 or count != last_delta + 1 or count < 1:
+        fields = fields_of(data)
+        if struct.unpack_from(">q", data, 0)[0] != 0 or fields.is_control:
             return INVALID_RECORD, -1
-        if pid >= 0:
-            if sequence < 0:
+        if fields.count != fields.last_delta + 1 or fields.count < 1:
+            return INVALID_RECORD, -1
+        if fields.producer_id >= 0:
+            if fields.sequence < 0:
                 return INVALID_RECORD, -1
-            answer = self._check_sequence(pid, epoch, sequence, count)
+            answer = self._check_sequence(fields)
             if answer is not None:
                 return answer
         base = self.end
-        self.batches.append(StoredBatch(base, count, data))
-        self.end += count
-        if pid >= 0:
-            known = self.producers.get(pid)
-            if known is None or known.epoch != epoch:
-                known = self.producers[pid] = Producer(epoch)
-            known.batches.append((sequence, (sequence + count - 1) % MODULUS, base))
-            known.last_timestamp_ms = max_timestamp
+        self._take(data, fields)
         return NONE, base
 
-    def _check_sequence(
-        self, pid: int, epoch: int, sequence: int, count: int
-    ) -> tuple[int, int] | None:
+    def end_transaction(self, pid: int, epoch: int, timestamp_ms: int, *, commit: bool) -> int:
+        """Append a marker, also where no transaction is open (`WriteTxnMarkers`); an error code."""
         known = self.producers.get(pid)
+        if known is not None and epoch < known.epoch:
+            return STALE_EPOCH
+        data = marker(pid, epoch, timestamp_ms, COMMIT if commit else ABORT)
+        self._take(data, fields_of(data))
+        return NONE
+
+    def _take(self, data: bytes, fields: Fields) -> None:
+        base = self.end
+        batch = StoredBatch(base, base + fields.last_delta + 1, data, self.leader_epoch)
+        self.batches.append(batch)
+        self.end = batch.next_offset
+        self._learn(batch, fields)
+
+    def _learn(self, batch: StoredBatch, fields: Fields) -> None:
+        """What a broker remembers of producers and transactions, from a batch of the log."""
+        pid, base = fields.producer_id, batch.base_offset
+        if pid < 0:
+            return
+        known = self.producers.get(pid)
+        if known is None or known.epoch != fields.epoch:
+            known = self.producers[pid] = Producer(fields.epoch)
+        known.last_timestamp_ms = fields.max_timestamp
+        if fields.is_control:
+            first = self.open.pop(pid, None)
+            if first is not None and control_kind(batch.data) == ABORT:
+                self.aborted.append(Aborted(pid, first, base))
+            return
+        known.batches.append(
+            (fields.sequence, (fields.sequence + fields.last_delta) % MODULUS, base)
+        )
+        if fields.is_transactional:
+            self.open.setdefault(pid, base)
+
+    def _check_sequence(self, fields: Fields) -> tuple[int, int] | None:
+        known = self.producers.get(fields.producer_id)
         if known is None:
             return None  # unknown producer: any first sequence is taken
-        if epoch < known.epoch:
+        if fields.epoch < known.epoch:
             return STALE_EPOCH, -1
-        if epoch > known.epoch:
-            return None if sequence == 0 else (OUT_OF_ORDER, -1)
-        last = (sequence + count - 1) % MODULUS
+        if fields.epoch > known.epoch:
+            return None if fields.sequence == 0 else (OUT_OF_ORDER, -1)
+        last = (fields.sequence + fields.last_delta) % MODULUS
         for first, end, base in known.batches:
-            if (first, end) == (sequence, last):
+            if (first, end) == (fields.sequence, last):
                 return NONE, base
-        if sequence != (known.last_sequence + 1) % MODULUS:
+        if known.batches and fields.sequence != (known.last_sequence + 1) % MODULUS:
             return OUT_OF_ORDER, -1
         return None
 
@@ -92,23 +167,115 @@ class PartitionLog:
         self.producers = {
             pid: producer
             for pid, producer in self.producers.items()
-            if now_ms - producer.last_timestamp_ms < expiration_ms
+            if now_ms - producer.last_timestamp_ms < expiration_ms or pid in self.open
         }
+
+    # -- what makes holes ----------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> None:
         self.start = max(self.start, min(offset, self.end))
 
-    def read(self, offset: int, bytes_max: int) -> bytes:
+    def truncate(self, end: int) -> None:
+        """A new leader never had what lies behind: whole batches go, and the epoch rises."""
+        self.batches = [batch for batch in self.batches if batch.next_offset <= end]
+        self.end = max(self.start, self.batches[-1].next_offset if self.batches else 0)
+        self.leader_epoch += 1
+        self.producers, self.open, self.aborted = {}, {}, []
+        for batch in self.batches:
+            self._learn(batch, fields_of(batch.data))
+
+    def clean(
+        self,
+        upto: int,
+        *,
+        drops_tombstones: bool = False,
+        drops_markers: bool = False,
+        horizon_ms: int | None = None,
+    ) -> None:
+        """Compact what lies before an offset, as the cleaner does with closed segments.
+
+        Of each key the newest record before `upto` stays, of aborted transactions none, nor what
+        has no key. Batches keep their offsets; an empty one stays where it is the last of its
+        producer, so that the sequence is not forgotten (`Cleaner.cleanInto`).
+        """
+        upto = min(upto, self.stable_end)
+        newest = {
+            record.key: batch.base_offset + record.delta
+            for batch, records in self._visible(upto)
+            for record in records
+        }
+        last_of = {fields_of(batch.data).producer_id: batch for batch in self.batches}
+        kept: list[StoredBatch] = []
+        for batch in self.batches:
+            if batch.next_offset > upto:
+                kept.append(batch)
+                continue
+            fields, records = fields_of(batch.data), records_of(batch.data)
+            if fields.is_control:
+                stays = [] if drops_markers else records
+            elif self._is_aborted(fields, batch):
+                stays = []
+            else:
+                stays = [
+                    record
+                    for record in records
+                    if record.key is not None
+                    and newest[record.key] == batch.base_offset + record.delta
+                    and not (drops_tombstones and record.value is None)
+                ]
+            is_last = last_of[fields.producer_id] is batch and fields.producer_id >= 0
+            if stays == records and (horizon_ms is None or not stays):
+                kept.append(batch)
+            elif stays or is_last:
+                data = with_holes(batch.data, stays, horizon_ms if stays else None)
+                kept.append(replace(batch, data=data))
+        self.batches = kept
+
+    def _visible(self, upto: int) -> Iterator[tuple[StoredBatch, list[Kept]]]:
+        """Batches before an offset, without markers and aborted ones."""
+        for batch in self.batches:
+            fields = fields_of(batch.data)
+            if batch.next_offset <= upto and not (
+                fields.is_control or self._is_aborted(fields, batch)
+            ):
+                yield batch, records_of(batch.data)
+
+    def _is_aborted(self, fields: Fields, batch: StoredBatch) -> bool:
+        return fields.is_transactional and any(
+            each.producer_id == fields.producer_id and each.first <= batch.base_offset <= each.last
+            for each in self.aborted
+        )
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, offset: int, bytes_max: int, *, committed: bool = False) -> bytes:
         """Whole batches from the one that holds `offset` on; at least one if there is any."""
         out: list[bytes] = []
         size = 0
+        stop = self.stable_end if committed else self.end
         for batch in self.batches:
-            if batch.base_offset + batch.count <= offset:
+            if batch.next_offset <= offset:
                 continue
-            if out and size + len(batch.data) > bytes_max:
+            if batch.base_offset >= stop or (out and size + len(batch.data) > bytes_max):
                 break
-            stored = bytearray(batch.data)
-            struct.pack_into(">q", stored, 0, batch.base_offset)
-            out.append(bytes(stored))
+            stored = at_offset(batch.data, batch.base_offset, batch.leader_epoch)
+            out.append(stored)
             size += len(stored)
         return b"".join(out)
+
+    def aborted_from(self, offset: int, stop: int) -> list[tuple[int, int]]:
+        """Aborted transactions that reach into `[offset, stop)`: producer id and first offset."""
+        return [
+            (each.producer_id, each.first)
+            for each in self.aborted
+            if each.last >= offset and each.first < stop
+        ]
+
+    def committed(self) -> list[tuple[int, Kept]]:
+        """Records that readers of committed ones see, with their offsets."""
+        return [
+            (batch.base_offset + record.delta, record)
+            for batch, records in self._visible(self.stable_end)
+            for record in records
+            if batch.base_offset + record.delta >= self.start
+        ]

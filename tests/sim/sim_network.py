@@ -106,7 +106,7 @@ class SimNetwork:
         found = {}
         for index, end in ends.items():
             last = self.world.target[index].batches[-1]
-            if last.base_offset + last.count == end and not self.world.happens(0.2):
+            if last.next_offset == end and not self.world.happens(0.2):
                 fields = HEADER.unpack_from(last.data, 0)
                 found[index] = Tail(fields[9], (fields[11] + fields[6]) % 2**31)
         return found
