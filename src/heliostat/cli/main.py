@@ -36,6 +36,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done and refused."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Say where consumers would go on."),
+        "import-mm2": Verb(
+            "heliostat.cli.import_mm2:import_mm2_command", "Read how MirrorMaker 2 is set up."
+        ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the rights that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
         "status": Verb("heliostat.cli.run:status_command", "Say how a link fares."),

@@ -1,0 +1,117 @@
+"""`heliostat import-mm2`: a MirrorMaker 2's configuration as ours."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import click
+
+from heliostat.cli.options import json_option
+from heliostat.config import load_config
+from heliostat.errors import ConfigError
+from heliostat.interchange.mm2_config import SECRETS_FOLDER, import_mm2
+from heliostat.interchange.mm2_config_values import Imported
+
+EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
+_VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
+
+
+@click.command("import-mm2")
+@click.argument(
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the YAML there; to standard output by default.",
+)
+@click.option(
+    "--secrets",
+    metavar="FOLDER",
+    default=SECRETS_FOLDER,
+    show_default=True,
+    help="Where secrets and PEM files will be on the machines that copy.",
+)
+@click.option(
+    "--naming",
+    metavar="FORMAT",
+    help="Mirrors' names, such as '${source}.${topic}', for a replication policy of your own.",
+)
+@json_option
+@click.pass_context
+def import_mm2_command(
+    context: click.Context,
+    files: tuple[Path, ...],
+    output: Path | None,
+    secrets: str,
+    naming: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    r"""Turn mm2.properties, connectors' JSON or a Strimzi resource into a configuration file.
+
+    Every property is listed as used, replaced or without effect, and why. Secrets are neither shown
+    nor written: the file names where each has to be, and the list says what to put there.
+
+    Exit code 0 when the link will do all that MirrorMaker 2 did, 1 when something will differ.
+
+    \b
+    Examples:
+      heliostat import-mm2 mm2.properties -o heliostat.yaml
+      heliostat import-mm2 source.json checkpoint.json heartbeat.json
+      heliostat import-mm2 mirror-maker.yaml --json | jq '.properties'
+    """
+    texts = {str(path): _text(path) for path in files}
+    found = import_mm2(texts, secrets=secrets, naming=naming)
+    _check(found)
+    if output is not None:
+        output.write_text(found.to_yaml(), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        if output is None:
+            click.echo(found.to_yaml(), nl=False)
+        _account(found)
+    context.exit(EXIT_DIFFERENCE if found.differences else EXIT_IN_SYNC)
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")  # as Java reads properties
+
+
+def _check(found: Imported) -> None:
+    """Our own reader must take it; variables are set where the link runs, and not here."""
+    text = found.to_yaml()
+    names = dict.fromkeys(_VARIABLE.findall(text))
+    env = {name: f"variable-{number}:9092" for number, name in enumerate(names)}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "heliostat.yaml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            load_config(file, env=env)
+        except ConfigError as error:
+            reason = "what was read makes no configuration"
+            raise ConfigError(reason, problems=error.problems) from None
+
+
+def _account(found: Imported) -> None:
+    """On standard error, so that the YAML may be redirected."""
+    for each in found.findings:
+        where = f"{each.origin.file}: {each.origin.name}"
+        click.echo(f"{each.fate.words:>14}  {where}: {each.text}", err=True)
+    for text in found.todo:
+        click.echo(f"{'to do':>14}  {text}", err=True)
+    for text in found.differences:
+        click.echo(f"{'differs':>14}  {text}", err=True)

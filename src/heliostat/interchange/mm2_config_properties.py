@@ -1,0 +1,93 @@
+"""Java's `.properties` files as `java.util.Properties.load` reads them, with lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from heliostat.errors import ConfigError
+
+_BLANKS = " \t\f"
+_SEPARATORS = "=:"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_UNICODE = re.compile(r"[0-9a-fA-F]{4}")
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+
+
+class Property(NamedTuple):
+    """One property and the line that it begins in, counted from 1."""
+
+    name: str
+    value: str
+    line: int
+
+
+def read_properties(text: str) -> list[Property]:
+    r"""All properties in the order of the file, repeated ones included; Java keeps the last.
+
+    Parameters
+    ----------
+    text
+        The file. Java reads it as ISO 8859-1; anything else is written as `\uXXXX`.
+
+    Raises
+    ------
+    ConfigError
+        A `\u` is followed by something else than four hexadecimal digits.
+    """
+    return [_split(line, number) for number, line in _logical_lines(text)]
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines put together: one that ends in an odd number of backslashes goes on in the next."""
+    begun: str | None = None
+    first = 0
+    for number, line in enumerate(_LINE_ENDS.split(text), start=1):
+        stripped = line.lstrip(_BLANKS)
+        if begun is None:
+            if not stripped or stripped[0] in "#!":
+                continue
+            begun, first = "", number
+        begun += stripped
+        if _goes_on(stripped):
+            begun = begun[:-1]
+            continue
+        yield first, begun
+        begun = None
+    if begun:
+        yield first, begun
+
+
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str, number: int) -> Property:
+    at = 0
+    while at < len(line) and line[at] not in _SEPARATORS + _BLANKS:
+        at += 2 if line[at] == "\\" else 1
+    rest = line[at:].lstrip(_BLANKS)
+    if rest[:1] in tuple(_SEPARATORS):
+        rest = rest[1:].lstrip(_BLANKS)
+    return Property(_unescaped(line[:at], number), _unescaped(rest, number), number)
+
+
+def _unescaped(text: str, number: int) -> str:
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] != "\\":
+            found.append(text[at])
+            at += 1
+        elif text[at + 1 : at + 2] == "u":
+            digits = text[at + 2 : at + 6]
+            if _UNICODE.fullmatch(digits) is None:
+                raise ConfigError(f"line {number}: \\u needs four hexadecimal digits")
+            found.append(chr(int(digits, 16)))
+            at += 6
+        else:
+            letter = text[at + 1 : at + 2]
+            found.append(_ESCAPES.get(letter, letter))
+            at += 2
+    return "".join(found)
