@@ -21,7 +21,7 @@ from support.records import Sample, encode, odd_records, split, write_batches
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
-from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset, NewTopic
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
@@ -30,7 +30,7 @@ from heliostat.clusters.wire.primitives import request_header
 from heliostat.config import load_config
 from heliostat.errors import BrokerError
 from heliostat.link.acls import ClusterGrants, link_grants
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import (
     Cluster,
     ClusterSpec,
@@ -44,9 +44,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 READER, WRITER = "reader", "writer"
 SOLO, GROUPED = TopicName("solo"), TopicName("pre.one")
+GROUP = GroupId("readers")
 RECORDS = 300
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-REFUSALS = {29, 31}  # TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED
+REFUSALS = {29, 30, 31}  # TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
         "naming": {"prefix": "east."},
         "refresh_interval_s": 1,
     }
-    path = write_config(folder, "x:1", "y:1", topics=topics)
+    groups = {"sync": True, "include": [GROUP], "interval_s": 0.5}
+    path = write_config(folder, "x:1", "y:1", topics=topics, groups=groups)
     config = yaml.safe_load(path.read_text())
     for alias, cluster, user in (("east", source, READER), ("west", target, WRITER)):
         found = _access(cluster, user)
@@ -132,6 +134,8 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
     with ClusterAdmin(source.bootstrap) as admin:  # the mirror must begin at 40: padding, deleted
         first = TopicPartition(SOLO, PartitionId(0))
         assert admin.delete_records({first: Offset(40)}) == {first: 40}
+        read = {first: CommittedOffset(Offset(70))}
+        assert admin.commit_offsets({GROUP: read}) == {GROUP: {first: None}}
     seen = _heliostat(least.config, "topics", "--json")
     assert {row["topic"] for row in json.loads(seen.stdout)} == {SOLO, GROUPED}
     level = {SOLO: 1, GROUPED: 2}
@@ -146,18 +150,28 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
                 level["pre.two"] = 1
                 _write(source, "pre.two", 0, rng)
             wait_level(link, source.bootstrap, target.bootstrap, level, prefix="east.")
+            wait_for("the group's offset", lambda: _published(target) == 70, 30)
             if again:
                 wait_for("the setting", lambda: _retention(target) == "80000000", 30)
             assert link.stop() == 0
     done = _heliostat(least.config, "verify", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert _heliostat(least.config, "plan").returncode == 0
+    explained = _heliostat(least.config, "groups", "--explain", GROUP)
+    assert explained.returncode == 0, explained.stdout + explained.stderr
     status = _heliostat(least.config, "status")
     assert f"east.{SOLO}" in status.stdout, status.stderr
     for cluster in (source, target):
         log = (cluster.brokers[0].folder / "broker.log").read_text()
         denied = [line for line in log.splitlines() if "is Denied" in line]
         assert not denied, denied[:5]
+
+
+def _published(cluster: Cluster) -> int | None:
+    mirror = TopicPartition(TopicName(f"east.{SOLO}"), PartitionId(0))
+    with ClusterAdmin(cluster.bootstrap) as admin:
+        found = admin.committed_offsets([GROUP])[GROUP]
+    return found[mirror].offset if mirror in found else None
 
 
 def _retention(cluster: Cluster) -> str | None:
@@ -276,6 +290,8 @@ def _is_refused(access: ClusterAccess, rule: AclRule) -> bool:
             return False
         if rule.kind is ResourceKind.TRANSACTIONAL_ID:
             return _producer_error(access, rule.name) == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if rule.kind is ResourceKind.GROUP:
+            return _is_group_refused(access, rule)
         if rule.name == "heliostat.probe":
             with ClusterAdmin(access) as admin:
                 answer = admin.inherited_configs()
@@ -289,6 +305,18 @@ def _is_refused(access: ClusterAccess, rule: AclRule) -> bool:
     return isinstance(answer, BrokerError) and answer.kafka_code in REFUSALS
 
 
+def _is_group_refused(access: ClusterAccess, rule: AclRule) -> bool:
+    group = GroupId(rule.name)
+    with ClusterAdmin(access) as admin:
+        if rule.operation is Operation.DESCRIBE:
+            answer = admin.committed_offsets([group])[group]
+        else:
+            mirror = TopicPartition(TopicName(f"east.{SOLO}"), PartitionId(0))
+            rows = admin.commit_offsets({group: {mirror: CommittedOffset(Offset(70))}})[group]
+            answer = rows if isinstance(rows, BrokerError) else rows[mirror]
+    return isinstance(answer, BrokerError) and answer.kafka_code in REFUSALS
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["source", "target"])
 def test_without_any_one_of_these_rights_something_is_refused(least: Least, number: int) -> None:
     """After the link has run: its topics are there."""
@@ -297,7 +325,7 @@ def test_without_any_one_of_these_rights_something_is_refused(least: Least, numb
     with ClusterAdmin(cluster.bootstrap) as admin:
         there = set(admin.describe_topics())
     assert there >= ({SOLO, GROUPED}, {f"east.{SOLO}", f"east.{GROUPED}"})[number]
-    assert len(side.rules) == (4, 2 * 6 + 4 + 2 + 1 + 1)[number]
+    assert len(side.rules) == (4 + 1, 2 * 6 + 4 + 2 + 1 + 1 + 1)[number]
     for rule in side.rules:
         assert not _is_refused(access, rule), rule
         assert cluster.accounts.take_back([rule]) == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -15,6 +16,9 @@ TOPIC_ROWS = 12
 """Busiest topics shown; the total covers all."""
 PROBLEM_ROWS = 6
 EVENT_LINES = 6
+GROUP_ROWS = 3
+SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
+"""Reasons of groups' offsets that need nothing more."""
 STATE_COLOURS = {
     "running": "green",
     "copying": "green",
@@ -55,8 +59,17 @@ def headline(status: LinkStatus) -> Text:
     )
     if status.heartbeat_age_s is not None:
         text.append(f"  heartbeat {seconds(status.heartbeat_age_s)} old")
+    if status.driver.get("groups"):
+        text.append(f"  {_groups(status.driver['groups'])}")
     text.no_wrap = True
     return text
+
+
+def _groups(told: Mapping[str, Any]) -> str:
+    """Groups whose offsets are published, and offsets that wait."""
+    waiting = sum(number for reason, number in told["reasons"].items() if reason not in SETTLED)
+    held = f" ({count(waiting)} offsets not in sync)" if waiting else ""
+    return f"{count(told['groups'])} groups{held}"
 
 
 def topic_table(status: LinkStatus, rows: int) -> Table:
@@ -117,6 +130,10 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
     if lines[PROBLEM_ROWS:]:
         shown.append(Text(f"… {len(lines) - PROBLEM_ROWS} more problems", style="red"))
     shown += [Text(f"note: {note}", style="dim") for note in status.notes[:PROBLEM_ROWS]]
+    left = status.driver.get("groups", {}).get("left_alone", {})
+    shown += [
+        Text(f"group {group}: {why}", style="dim") for group, why in list(left.items())[:GROUP_ROWS]
+    ]
     return shown
 
 

@@ -8,7 +8,9 @@ I9  Between the plan and the commit a consumer may come and go at the target. A 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.clusters.admin.group_calls import chunks
@@ -20,9 +22,62 @@ from heliostat.names import GroupId, TopicPartition
 
 GROUPS_AT_ONCE = 200
 """Between the last look and the commit of the last of them some 0.1 s pass."""
+CONNECTIONS = 4
+"""Commits go out over so many: a broker answers requests of one connection one by one, each when
+its log has it. Measured with 10,000 groups of 3 partitions: 2.5 ms a commit over one."""
+FEW = 20
+"""So many are committed over one connection; none else is opened for them."""
 UNKNOWN_MEMBER_ID = 25
 _NOT_DONE = frozenset({Reason.ACTIVE_AT_TARGET, Reason.REFUSED})
 Guard = Callable[[], None]
+Commits: TypeAlias = Mapping[TopicPartition, CommittedOffset]
+Answers: TypeAlias = Mapping[TopicPartition, BrokerError | None] | BrokerError
+
+
+class Committers:
+    """Commits offsets over several connections; those beyond the first are opened when needed.
+
+    Parameters
+    ----------
+    first
+        The target.
+    open_another
+        Makes one more connection to it.
+    """
+
+    def __init__(self, first: ClusterAdmin, open_another: Callable[[], ClusterAdmin]) -> None:
+        self.admin = first
+        self._open_another = open_another
+        self._others: list[ClusterAdmin] = []
+
+    def close(self) -> None:
+        """Close the connections that were opened here."""
+        for admin in self._others:
+            admin.close()
+        self._others = []
+
+    def commit(self, commits: Mapping[GroupId, Commits]) -> dict[GroupId, Answers]:
+        """As `ClusterAdmin.commit_offsets`."""
+        if len(commits) <= FEW:
+            return dict(self.admin.commit_offsets(commits))
+        while len(self._others) < CONNECTIONS - 1:
+            self._others.append(self._open_another())
+        admins = [self.admin, *self._others]
+        groups = list(commits)
+        parts = [
+            {each: commits[each] for each in groups[n::CONNECTIONS]} for n in range(len(admins))
+        ]
+        answers: dict[GroupId, Answers] = {}
+        with ThreadPoolExecutor(CONNECTIONS, "groups") as pool:
+            for found in pool.map(_commit_part, admins, parts):
+                answers.update(found)
+        return answers
+
+
+def _commit_part(
+    admin: ClusterAdmin, commits: Mapping[GroupId, Commits]
+) -> Mapping[GroupId, Answers]:
+    return admin.commit_offsets(commits)
 
 
 @dataclass(slots=True)
@@ -35,7 +90,7 @@ class Applied:
 
 def publish(
     plan: GroupPlan,
-    target: ClusterAdmin,
+    target: Committers,
     memory: PublishedOffsets,
     at_ms: int,
     guard: Guard,
@@ -64,9 +119,9 @@ def publish(
                 for group in some
             }
         )
-        fresh = target.committed_offsets(some)
+        fresh = target.admin.committed_offsets(some)
         decided = {group: _unchanged(plan.groups[group], fresh[group]) for group in some}
-        answers = target.commit_offsets({group: each.commits for group, each in decided.items()})
+        answers = target.commit({group: each.commits for group, each in decided.items()})
         for group, each in decided.items():
             settled = _answered(each, answers.get(group, {}))
             done.groups[group] = settled
@@ -99,9 +154,7 @@ def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> G
     return _each(decided, checked)
 
 
-def _answered(
-    decided: GroupDecision, answers: Mapping[TopicPartition, BrokerError | None] | BrokerError
-) -> GroupDecision:
+def _answered(decided: GroupDecision, answers: Answers) -> GroupDecision:
     """As the target answered."""
 
     def after(row: Decision) -> Decision:

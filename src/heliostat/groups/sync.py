@@ -20,7 +20,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, ListedGroup
 from heliostat.config import GroupsConfig
 from heliostat.errors import BrokerError
-from heliostat.groups.apply import Applied, Guard, publish
+from heliostat.groups.apply import Applied, Committers, Guard, publish
 from heliostat.groups.observe import Maps, Mirrors, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
@@ -126,7 +126,7 @@ class GroupSync:
     config
         Which groups, how often; without `sync` all is decided and nothing committed.
     source, target
-        Both clusters, over connections of their own: requests go out several at once.
+        Both clusters, over connections of their own: commits go out several at once.
     memory
         What was published.
     mirrors
@@ -147,7 +147,7 @@ class GroupSync:
         self,
         config: GroupsConfig,
         source: ClusterAdmin,
-        target: ClusterAdmin,
+        target: Committers,
         memory: PublishedOffsets,
         *,
         mirrors: Callable[[], Mirrors],
@@ -160,7 +160,8 @@ class GroupSync:
     ) -> None:
         self._config = config
         self._source = source
-        self._target = target
+        self._committers = target
+        self._target = target.admin
         self._memory = memory
         self._mirrors = mirrors
         self._maps = maps
@@ -212,7 +213,7 @@ class GroupSync:
         now_ms = self._clock.wall_ms()
         applied = Applied(groups=dict(plan.groups))
         if self._config.sync:
-            applied = publish(plan, self._target, self._memory, now_ms, self._guard)
+            applied = publish(plan, self._committers, self._memory, now_ms, self._guard)
         steps.done("commit")
         self._settle(due, applied.groups)
         self._tell(len(due), applied.committed, steps)

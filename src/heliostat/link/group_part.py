@@ -13,7 +13,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
-from heliostat.groups.apply import Guard
+from heliostat.groups.apply import Committers, Guard
 from heliostat.groups.observe import Maps, Mirrors
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
@@ -66,7 +66,14 @@ class GroupPart:
         self._interchange = interchange
         with ExitStack() as opened:
             source = opened.enter_context(ClusterAdmin(source_access, CLIENT_ID))
-            target = opened.enter_context(ClusterAdmin(target_access, CLIENT_ID))
+            target = opened.enter_context(
+                closing(
+                    Committers(
+                        opened.enter_context(ClusterAdmin(target_access, CLIENT_ID)),
+                        lambda: ClusterAdmin(target_access, CLIENT_ID),
+                    )
+                )
+            )
             memory = opened.enter_context(
                 closing(PublishedOffsets(target_access, LinkName(link.name)))
             )

@@ -6,16 +6,26 @@ v8 of KIP-709, both since 3.0); commits name one group each and are sent several
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.group_answers import (
+    FETCHED_FROM,
+    FETCHED_UP_TO,
+    LISTED_FROM,
+    FetchedRow,
+    decode_fetched,
+    decode_listed,
+)
 from heliostat.clusters.admin.group_values import (
     NO_COMMIT,
     NO_EPOCH,
@@ -24,14 +34,15 @@ from heliostat.clusters.admin.group_values import (
     GroupMember,
     ListedGroup,
 )
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.clusters.admin.large_answers import LargeAnswer, ListGroups, OffsetFetch
+from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
 
 GROUPS_AT_ONCE = 500
 """Groups in a request. With ten partitions each the answer is some 200 kB."""
 KEY_TYPE_GROUP = 0
-BATCHED_LOOKUP, BATCHED_FETCH = 4, 8  # versions from which requests take many groups
-NAMES_UP_TO = 9  # OffsetFetch and OffsetCommit know topics by name up to this version
+BATCHED_LOOKUP = 4  # FindCoordinator: version from which it takes many groups
+NAMES_UP_TO = 9  # OffsetCommit knows topics by name up to this version
 STATES_FROM, TYPES_FROM = 4, 5  # ListGroups: KIP-518, KIP-848
 NOT_A_MEMBER, NO_GENERATION = "", -1
 COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
@@ -134,7 +145,7 @@ def list_groups(
     """Groups that each broker coordinates; only those of some states or kinds, if given."""
     groups: dict[GroupId, ListedGroup] = {}
     failed: dict[BrokerId, BrokerError] = {}
-    wanted: dict[str, Any] = {}
+    wanted: dict[str, Any] = {"min_version": LISTED_FROM}
     if states:
         wanted |= {"states_filter": list(states), "min_version": STATES_FROM}
     if kinds:
@@ -142,30 +153,30 @@ def list_groups(
     for row in caller.metadata([]).brokers:
         broker = BrokerId(row.node_id)
         try:
-            response = caller.send(ListGroupsRequest(**wanted), broker)
+            response: LargeAnswer = caller.send(ListGroups(**wanted), broker)
         except ConnectionLost as lost:
             failed[broker] = BrokerError(
                 f"broker {broker} does not answer: {lost.text}",
                 kafka_code=COORDINATOR_NOT_AVAILABLE,
             )
             continue
-        error = error_of(response.error_code, f"list the groups of broker {broker}")
+        question = ("groups", broker, tuple(states), tuple(kinds))
+        code, found = caller.remembered.decoded(question, response, partial(_listed, broker))
+        error = error_of(code, f"list the groups of broker {broker}")
         if error is not None:
             failed[broker] = error
-        for found in response.groups:
-            listed = _listed(found, broker)
-            groups[listed.group] = listed
+        groups.update(found)
     return GroupListing(groups, failed)
 
 
-def _listed(row: Any, broker: BrokerId) -> ListedGroup:
-    return ListedGroup(
-        GroupId(row.group_id),
-        broker,
-        getattr(row, "group_state", None) or "",
-        (getattr(row, "group_type", None) or "").lower(),
-        row.protocol_type or "",
-    )
+def _listed(broker: BrokerId, answer: LargeAnswer) -> tuple[int, dict[GroupId, ListedGroup]]:
+    code, rows = decode_listed(answer.body, answer.version)
+    return code, {
+        GroupId(row.group): ListedGroup(
+            GroupId(row.group), broker, row.state, row.kind.lower(), row.protocol
+        )
+        for row in rows
+    }
 
 
 def describe_members(
@@ -190,43 +201,59 @@ def fetch_offsets(
     """All that groups have committed for topics that we may see."""
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[FetchedOffsets]:
-        if caller.version_of(OffsetFetchRequest) < BATCHED_FETCH:
+        if caller.version_of(OffsetFetchRequest) < FETCHED_FROM:
             return {group: _of_one(caller, broker, group) for group in some}
         kind = OffsetFetchRequest.OffsetFetchRequestGroup
-        request = OffsetFetchRequest(
+        request = OffsetFetch(
             groups=[kind(group_id=group, topics=None) for group in some],
             require_stable=False,  # what transactions have pending counts once they commit
-            min_version=BATCHED_FETCH,
-            max_version=NAMES_UP_TO,
+            min_version=FETCHED_FROM,
+            max_version=FETCHED_UP_TO,
         )
-        return {GroupId(row.group_id): _fetched(row) for row in caller.send(request, broker).groups}
+        answer: LargeAnswer = caller.send(request, broker)
+        return {GroupId(row.group): _row(row) for row in _decoded(answer)}
 
     return coordinators.ask_each(groups, ask)
 
 
 def _of_one(caller: Caller, broker: BrokerId, group: GroupId) -> FetchedOffsets | BrokerError:
     request = OffsetFetchRequest(
-        group_id=group, topics=None, min_version=2, max_version=BATCHED_FETCH - 1
+        group_id=group, topics=None, min_version=2, max_version=FETCHED_FROM - 1
     )
-    return _fetched(caller.send(request, broker), group)
-
-
-def _fetched(row: Any, group: GroupId | None = None) -> FetchedOffsets | BrokerError:
-    error = error_of(row.error_code, f"fetch offsets of group {group or row.group_id}")
-    if error is not None:
-        return error
-    found: dict[TopicPartition, CommittedOffset | BrokerError] = {}
-    for topic in row.topics:
-        name = TopicName(topic.name)
+    answer = caller.send(request, broker)
+    offsets: dict[TopicPartition, CommittedOffset | int] = {}
+    for topic in answer.topics:
         for part in topic.partitions:
-            partition = TopicPartition(name, PartitionId(part.partition_index))
-            failed = error_of(part.error_code, f"fetch the committed offset of {partition}")
-            if failed is not None:
-                found[partition] = failed
+            partition = TopicPartition(TopicName(topic.name), PartitionId(part.partition_index))
+            if part.error_code:
+                offsets[partition] = part.error_code
             elif part.committed_offset != NO_COMMIT:
                 offset = Offset(part.committed_offset)
-                found[partition] = CommittedOffset(offset, part.metadata or "")
-    return found
+                offsets[partition] = CommittedOffset(offset, part.metadata or "")
+    return _row(FetchedRow(group, answer.error_code, offsets))
+
+
+def _decoded(answer: LargeAnswer) -> list[FetchedRow]:
+    try:
+        return decode_fetched(answer.body)
+    except (IndexError, struct.error, ValueError) as error:
+        raise ProtocolError("an answer is malformed", why=str(error)) from error
+
+
+def _row(row: FetchedRow) -> FetchedOffsets | BrokerError:
+    error = error_of(row.error_code, f"fetch offsets of group {row.group}")
+    if error is not None:
+        return error
+    return {
+        partition: found if isinstance(found, CommittedOffset) else _refused(partition, found)
+        for partition, found in row.offsets.items()
+    }
+
+
+def _refused(partition: TopicPartition, code: int) -> BrokerError:
+    error = error_of(code, f"fetch the committed offset of {partition}")
+    assert error is not None
+    return error
 
 
 def commit_offsets(

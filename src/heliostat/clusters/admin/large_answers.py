@@ -14,7 +14,13 @@ from collections.abc import Callable, Hashable
 from io import BytesIO
 from typing import Any, TypeVar
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from heliostat.errors import ProtocolError
@@ -86,6 +92,26 @@ class Metadata(MetadataRequest, init=False):  # type: ignore[misc,call-arg]  # u
         super().with_header(correlation_id, client_id)
         header: Any = self._header  # type: ignore[has-type]  # as above
         self._header = _Header(header, MetadataResponse)
+
+
+class ListGroups(ListGroupsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
+    """Answers `LargeAnswer`; from version 1 on."""
+
+    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+        """As kafka-python's, for the answer's bytes."""
+        super().with_header(correlation_id, client_id)
+        header: Any = self._header  # type: ignore[has-type]  # as above
+        self._header = _Header(header, ListGroupsResponse)
+
+
+class OffsetFetch(OffsetFetchRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
+    """Answers `LargeAnswer`; from version 3 on."""
+
+    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+        """As kafka-python's, for the answer's bytes."""
+        super().with_header(correlation_id, client_id)
+        header: Any = self._header  # type: ignore[has-type]  # as above
+        self._header = _Header(header, OffsetFetchResponse)
 
 
 class Remembered:

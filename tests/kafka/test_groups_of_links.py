@@ -1,0 +1,101 @@
+"""`groups.sync` of a running link, and `heliostat groups`, as operators use them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.group_sides import Reader, partition_of, write_values
+from support.links import RunningLink, wait_for, wait_level, write_config
+
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
+from heliostat.names import GroupId, Offset
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+VALUES = [b"%03d" % number for number in range(100)]
+
+
+def groups(config: Path, *words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "heliostat.cli.main", "groups", "-c", str(config), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    return done.returncode, done.stdout
+
+
+def reasons(config: Path) -> dict[str, int]:
+    found: dict[str, int] = json.loads(groups(config, "--json")[1])[0]["reasons"]
+    return found
+
+
+def test_a_running_link_keeps_groups_in_sync_and_says_so(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a running link / when consumers move / then they read the rest, also after a kill."""
+    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+    topic = create_topic(cluster_pair.source)
+    moves, stays, other = fresh_name("moves"), fresh_name("stays"), fresh_name("other")
+    write_values(source, topic, VALUES)
+    settings: dict[str, Any] = {
+        "topics": {"include": [topic], "naming": {"prefix": "east."}, "refresh_interval_s": 1},
+        "groups": {"sync": True, "include": [moves, stays], "interval_s": 0.5},
+    }
+    config = write_config(tmp_path, source, target, **settings)
+    mirror = f"east.{topic}"
+
+    def committed(group: str) -> CommittedOffset | None:
+        with ClusterAdmin(target.split(",")) as admin:
+            return admin.committed_offsets([GroupId(group)])[GroupId(group)].get(
+                partition_of(mirror)
+            )
+
+    def commit(group: str, offset: int) -> None:
+        row = {partition_of(topic): CommittedOffset(Offset(offset), "own words")}
+        with ClusterAdmin(source.split(",")) as admin:
+            answer = admin.commit_offsets({GroupId(group): row})
+        assert answer == {group: dict.fromkeys(row)}
+
+    commit(stays, 7)
+    commit(other, 7)
+    with Reader(source, topic, moves) as reader:
+        reader.read(42)
+        reader.consumer.commit()
+    with RunningLink(config) as link:
+        wait_level(link, source, target, {topic: 1}, prefix="east.")
+        wait_for("the consumer's offset", lambda: committed(moves) == CommittedOffset(Offset(42)))
+        assert wait_for("the other one's", lambda: committed(stays)) == CommittedOffset(
+            Offset(7), "own words"
+        )
+        assert committed(other) is None
+        assert groups(config)[0] == 0
+        code, text = groups(config, "--explain", moves)
+        assert code == 0
+        assert f"{topic}-0 → {mirror}-0  source 42  target 42  wanted 42  reread 0" in text
+        assert "SYNCED" in text
+        link.kill_driver()
+    with Reader(target, mirror, moves) as reader:
+        assert reader.read(58) == VALUES[42:]
+        commit(moves, 43)
+        code, text = groups(config, "--explain", moves)
+        assert code == 1
+        assert "ACTIVE_AT_TARGET" in text
+        assert "member kafka-python" in text
+    commit(stays, 3)  # a reset, while no driver runs
+    with RunningLink(config) as link:
+        wait_for("the reset", lambda: committed(stays) == CommittedOffset(Offset(3), "own words"))
+        status = [sys.executable, "-m", "heliostat.cli.main", "status", "--json", "-c", str(config)]
+
+        def told() -> dict[str, Any]:
+            done = subprocess.run(status, capture_output=True, text=True, timeout=60, check=False)
+            found: dict[str, Any] = json.loads(done.stdout)[0]["driver"].get("groups", {})
+            return found
+
+        found = wait_for("groups in the status", lambda: told().get("reasons") and told())
+        assert found["groups"] == 2
+        assert set(found["took_ms"]) == {"list", "source offsets", "target", "plan", "commit"}
+        assert link.stop() == 0, link.text()[-2000:]
+    assert sum(reasons(config).values()) == 2

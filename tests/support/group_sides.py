@@ -1,0 +1,171 @@
+"""A topic at both sides as a link would leave it, and a link's groups without the link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from kafka import KafkaConsumer, KafkaProducer
+from support.clusters import ClusterPair, create_topic, fresh_name, until
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
+from heliostat.config import GroupsConfig
+from heliostat.errors import BrokerError
+from heliostat.groups.apply import Committers
+from heliostat.groups.plan import GroupDecision
+from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.sync import GroupSync
+from heliostat.groups.values import Decision
+from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.ops.events import Events
+from heliostat.records.offset_map import Break, MapReader, OffsetMap
+from heliostat.topics.values import MirrorRecord
+
+
+def write_values(bootstrap: str, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+    """Records of their own, one behind the other."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+    try:
+        for value in values:
+            producer.send(topic, key=value, value=value, partition=partition)
+        producer.flush()
+    finally:
+        producer.close()
+
+
+class Reader:
+    """A consumer that is a member of a group; leaves with the block."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
+        self.seen: list[bytes] = []
+        self.consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap.split(","),
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            **settings,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.consumer.close()
+
+    def join(self) -> None:
+        """Wait until it is a member with partitions, and has read something if there is any."""
+        until(lambda: self._poll() or self.consumer.assignment(), "a member of the group")
+
+    def read(self, count: int) -> list[bytes]:
+        """Read until so many values came; all of them."""
+        until(
+            lambda: self._poll() or len(self.seen) >= count,
+            lambda: f"{count} records, there are {len(self.seen)}",
+        )
+        return self.seen
+
+    def _poll(self) -> None:
+        for records in self.consumer.poll(timeout_ms=200, max_records=1).values():
+            self.seen += [record.value for record in records]
+
+
+@dataclass
+class Sides:
+    """One topic of one partition at both sides, its map, and a link's groups."""
+
+    pair: ClusterPair
+    configs: Mapping[str, str] = field(default_factory=dict)
+    breaks: list[Break] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._open = ExitStack()
+        self.topic = create_topic(self.pair.source, configs=self.configs)
+        self.mirror = create_topic(self.pair.target, f"east.{self.topic}", configs=self.configs)
+        self.link = LinkName(fresh_name("link"))
+        self.source = self._open.enter_context(ClusterAdmin(self.source_bootstrap))
+        self.target = self._open.enter_context(ClusterAdmin(self.target_bootstrap))
+        self._committers = self._open.enter_context(
+            closing(Committers(self.target, lambda: ClusterAdmin(self.target_bootstrap)))
+        )
+        self.decided: dict[GroupId, GroupDecision] = {}
+        self.record = MirrorRecord(
+            source=self.topic,
+            target=self.mirror,
+            source_id=self.source.describe_topics([self.topic])[self.topic].topic_id,
+            target_id=self.target.describe_topics([self.mirror])[self.mirror].topic_id,
+            source_cluster=self.source.cluster_id(),
+            start="earliest",
+            initial_partitions=1,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def source_bootstrap(self) -> str:
+        """Where the source is."""
+        return self.pair.source.bootstrap
+
+    @property
+    def target_bootstrap(self) -> str:
+        """Where the target is."""
+        return self.pair.target.bootstrap
+
+    def sync(self, guard: Callable[[], None] = lambda: None, **groups: Any) -> GroupSync:
+        """A driver's groups, as after a start: it knows what is on the target only."""
+        memory = self._open.enter_context(closing(PublishedOffsets(self._access(), self.link)))
+        return GroupSync(
+            GroupsConfig(sync=True, **groups),
+            self.source,
+            self._committers,
+            memory,
+            mirrors=lambda: {self.topic: self.record},
+            maps=self._maps,
+            replication_factor=1,
+            clock=SystemClock(),
+            events=Events(),
+            guard=guard,
+            also_tell=self.decided.update,
+        )
+
+    def commit(
+        self, group: str, offset: int, metadata: str = "", *, at_target: bool = False
+    ) -> None:
+        """Commit as an administrator would."""
+        admin, topic = (self.target, self.mirror) if at_target else (self.source, self.topic)
+        row = {partition_of(topic): CommittedOffset(Offset(offset), metadata)}
+        answer = admin.commit_offsets({GroupId(group): row})[GroupId(group)]
+        assert answer == dict.fromkeys(row), answer
+
+    def at_target(self, group: str) -> CommittedOffset | None:
+        """What the group has committed for the mirror."""
+        found = self.target.committed_offsets([GroupId(group)])[GroupId(group)]
+        assert not isinstance(found, BrokerError), found
+        answer = found.get(partition_of(self.mirror))
+        assert not isinstance(answer, BrokerError), answer
+        return answer
+
+    def row(self, group: str) -> Decision:
+        """What was decided last for the group's one partition of the topic."""
+        rows = self.decided[GroupId(group)].partitions
+        return next(row for row in rows if row.source.topic == self.topic)
+
+    def _access(self) -> Sequence[str]:
+        return self.target_bootstrap.split(",")
+
+    def _maps(self) -> MapReader:
+        name = (partition_of(self.mirror), str(self.record.target_id))
+        return MapReader(maps={name: OffsetMap.of(self.breaks)})
+
+
+def partition_of(topic: str) -> TopicPartition:
+    """Its first."""
+    return TopicPartition(TopicName(topic), PartitionId(0))
