@@ -92,6 +92,8 @@ class Sides:
         self._committers = self._open.enter_context(
             closing(Committers(self.target, lambda: ClusterAdmin(self.target_bootstrap)))
         )
+        for admin in (self.source, self.target):
+            until(lambda admin=admin: _has_coordinators(admin), "the topic of offsets to be made")
         self.decided: dict[GroupId, GroupDecision] = {}
         self.record = MirrorRecord(
             source=self.topic,
@@ -131,7 +133,7 @@ class Sides:
             maps=self._maps,
             replication_factor=1,
             clock=SystemClock(),
-            events=Events(),
+            events=Events(SystemClock().wall_ms),
             guard=guard,
             also_tell=self.decided.update,
         )
@@ -164,6 +166,12 @@ class Sides:
     def _maps(self) -> MapReader:
         name = (partition_of(self.mirror), str(self.record.target_id))
         return MapReader(maps={name: OffsetMap.of(self.breaks)})
+
+
+def _has_coordinators(admin: ClusterAdmin) -> bool:
+    """Brokers make it when they are first asked."""
+    group = GroupId(fresh_name("nobody"))
+    return not isinstance(admin.committed_offsets([group])[group], BrokerError)
 
 
 def partition_of(topic: str) -> TopicPartition:

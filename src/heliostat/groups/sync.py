@@ -10,7 +10,6 @@ a group that nobody uses is looked at once a minute.
 from __future__ import annotations
 
 import threading
-import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -105,15 +104,22 @@ class Told:
 
 
 class Steps:
-    """How long the steps of a turn take."""
+    """How long the steps of a turn take.
 
-    def __init__(self) -> None:
-        self._at_s = time.monotonic()
+    Parameters
+    ----------
+    clock
+        Time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at_s = clock.monotonic_s()
         self.took_ms: dict[str, int] = {}
 
     def done(self, name: str) -> None:
         """The step that began with the last call has ended."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         self.took_ms[name] = round((now_s - self._at_s) * 1000)
         self._at_s = now_s
 
@@ -192,7 +198,7 @@ class GroupSync:
         LinkTakenOver
             The link is another's.
         """
-        steps = Steps()
+        steps = Steps(self._clock)
         if self._config.sync:
             self._keep_memory()
         there, here = self._source.list_groups(), self._target.list_groups()
@@ -233,7 +239,7 @@ class GroupSync:
 
     def _follow(self, there: GroupListing, here: GroupListing) -> None:
         """Take up new groups, let go of those that are gone; what was published for them stays."""
-        now_ms, now_s = self._clock.wall_ms(), time.monotonic()
+        now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s()
         for group, listed in there.groups.items():
             known = self._followed.get(group)
             if known is None and self._choice(listed).skip is None:
@@ -262,7 +268,7 @@ class GroupSync:
         listed = there.groups.get(group)
         if listed is None:
             return False  # its broker does not tell now
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic_s()
         if known.offsets is None or listed.has_members or known.is_open:
             return True
         if now_s - known.changed_s < IDLE_AFTER_S:
@@ -272,7 +278,7 @@ class GroupSync:
 
     def _note(self, offsets: Mapping[GroupId, FetchedOffsets | BrokerError]) -> None:
         """Remember what the source told, and which groups have moved."""
-        now_ms, now_s = self._clock.wall_ms(), time.monotonic()
+        now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s()
         for group, rows in offsets.items():
             known = self._followed[group]
             known.looked_s = now_s

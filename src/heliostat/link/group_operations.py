@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError
@@ -132,7 +133,7 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
         mirrors = state.read().mirrors
         memory.read()
-        steps = Steps()
+        steps = Steps(SystemClock())
         there, here = source.list_groups(), target.list_groups()
         steps.done("list")
         selection = compile_selection(link.groups)
