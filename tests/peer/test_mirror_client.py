@@ -9,12 +9,16 @@ import pytest
 from support.mirror_jvm import MirrorJvm, Record
 
 from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.interchange.offset_syncs import CopiedRange, all_syncs
 from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.topics.replication_policy import ReplicationPolicy
 
 pytestmark = pytest.mark.peer
 
 RECORDS = 200
+REREAD_FACTOR = 8
+"""Pairs stand four times as far from the end as the one before; the store drops some of them."""
 CHARACTERS = "abcXYZ019._- äöü€漢字"
 EDGES = (0, 1, -1, 2**31, -(2**31), 2**63 - 1, -(2**63), 1_700_000_000_000)
 
@@ -66,6 +70,34 @@ def test_java_reads_names_as_we_do(jvm: MirrorJvm) -> None:
         east = Alias("east")
         assert ours.checkpoints_topic(east) == theirs.checkpointsTopic(east)
         assert ours.offset_syncs_topic(east) == theirs.offsetSyncsTopic(east)
-        assert ours.remote(east, TopicName("heartbeats")) == theirs.formatRemoteTopic(
+        assert ours.mirror_name(east, TopicName("heartbeats")) == theirs.formatRemoteTopic(
             east, "heartbeats"
         )
+
+
+def test_identity_naming_finds_the_heartbeats_as_they_are_called(jvm: MirrorJvm) -> None:
+    policy = jvm.mirror("IdentityReplicationPolicy")()
+    policy.configure(jvm.properties("x:1", source_cluster_alias="east"))
+    assert policy.isHeartbeatsTopic("east.heartbeats")
+    assert policy.topicSource("east.heartbeats") == "east"
+    assert policy.topicSource("orders") == "east"
+
+
+def test_mirror_maker_translates_from_our_pairs_and_skips_nothing(jvm: MirrorJvm) -> None:
+    """Its own store, fed with what a link writes at its start, for maps with many holes."""
+    rng = random.Random(11)
+    partition = TopicPartition(TopicName("t"), PartitionId(0))
+    for _ in range(12):
+        offset_map = OffsetMap()
+        target = source = 0
+        for _ in range(rng.choice([0, 1, 10, 100])):
+            target += rng.randrange(1, 2000)
+            source = offset_map.source_of(target) + rng.randrange(1, 50)
+            offset_map.add(Break(target, source))
+        copied = CopiedRange(partition, rng.choice([0, 7]), target + 5_000, offset_map)
+        store = jvm.offset_syncs(all_syncs(copied))
+        for lag in (0, 1, 2, 10, 100, 1000, 4000):
+            exact = copied.end - lag
+            found = jvm.translate(store, partition, offset_map.source_of(exact))
+            assert found <= exact
+            assert exact - found <= REREAD_FACTOR * max(1, lag), (lag, exact - found)

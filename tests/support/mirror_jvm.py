@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.names import TopicPartition
 from heliostat.sandbox.jars import MIRROR, ensure_jars
 from heliostat.sandbox.java import find_java
 
@@ -75,14 +77,43 @@ class MirrorJvm:
 
     def decode(self, record: Record) -> str:
         """What the Java class says of our bytes, in its own words."""
-        consumed = self.jvm.org.apache.kafka.clients.consumer.ConsumerRecord(
-            "any", 0, 0, bytearray(record.key()), bytearray(record.value())
-        )
-        return str(self.mirror(type(record).__name__).deserializeRecord(consumed).toString())
+        kind = self.mirror(type(record).__name__)
+        return str(kind.deserializeRecord(self._consumed(record)).toString())
 
     def words(self, record: Record) -> str:
         """What the Java class says of an object with these values."""
         return str(self._made(record).toString())
+
+    def offset_syncs(self, syncs: Iterable[OffsetSync]) -> Any:
+        """The store of MirrorMaker 2's checkpoint connector, having read these to the end."""
+        lang = self.jvm.java.lang
+        kind = lang.Class.forName(f"{PACKAGE}OffsetSyncStore")
+        constructor = kind.getDeclaredConstructor(self._gateway.new_array(lang.Class, 0))
+        constructor.setAccessible(True)
+        store = constructor.newInstance(self._gateway.new_array(lang.Object, 0))
+        for name, value in (("initializationMustReadToEnd", False), ("readToEnd", True)):
+            flag = kind.getDeclaredField(name)
+            flag.setAccessible(True)
+            flag.setBoolean(store, value)
+        types = self._gateway.new_array(lang.Class, 1)
+        types[0] = lang.Class.forName("org.apache.kafka.clients.consumer.ConsumerRecord")
+        handle = kind.getDeclaredMethod("handleRecord", types)
+        handle.setAccessible(True)
+        for sync in syncs:
+            given = self._gateway.new_array(lang.Object, 1)
+            given[0] = self._consumed(sync)
+            handle.invoke(store, given)
+        return store
+
+    def translate(self, store: Any, partition: TopicPartition, offset: int) -> int:
+        """What that store makes of a group's offset; -1 where it can't say."""
+        java = self.jvm.org.apache.kafka.common.TopicPartition(partition.topic, partition.partition)
+        return int(store.translateDownstream("g", java, self._long(offset)).getAsLong())
+
+    def _consumed(self, record: Record) -> Any:
+        return self.jvm.org.apache.kafka.clients.consumer.ConsumerRecord(
+            "any", 0, 0, bytearray(record.key()), bytearray(record.value())
+        )
 
     def _made(self, record: Record) -> Any:
         if isinstance(record, Heartbeat):

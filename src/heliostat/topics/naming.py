@@ -37,7 +37,7 @@ class Naming:
         if self.heartbeats is not None:
             alias, policy = self.heartbeats
             if policy.is_heartbeats(source):
-                return policy.remote(alias, source)
+                return policy.mirror_name(alias, source)
         return TopicName(self.rule.replace(TOPIC, source))
 
     def source_name(self, target: TopicName) -> TopicName | None:

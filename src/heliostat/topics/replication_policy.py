@@ -30,7 +30,7 @@ class ReplicationPolicy:
 
     separator: str = SEPARATOR
 
-    def remote(self, source: Alias, topic: TopicName) -> TopicName:
+    def mirror_name(self, source: Alias, topic: TopicName) -> TopicName:
         """What a topic of the source is called at the target, by the default policy."""
         return TopicName(f"{source}{self.separator}{topic}")
 

@@ -74,4 +74,4 @@ def test_own_topics_carry_the_separator():
     assert policy.checkpoints_topic(Alias("A")) == "A-checkpoints-internal"
     assert policy.offset_syncs_topic(Alias("B")) == "mm2-offset-syncs-B-internal"
     assert POLICY.checkpoints_topic(Alias("A")) == "A.checkpoints.internal"
-    assert policy.remote(Alias("A"), TopicName("heartbeats")) == "A-heartbeats"
+    assert policy.mirror_name(Alias("A"), TopicName("heartbeats")) == "A-heartbeats"
