@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 from support.clusters import create_topic, fresh_name
 from support.faults import Stage, Trial, small_load, stage_of
 from support.links import wait_for
 
-from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import ConnectionLost
-from heliostat.names import BrokerId, TopicName
+from heliostat.names import BrokerId, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Broker, Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -114,3 +116,35 @@ def test_target_without_majority_for_a_while(stage: Stage) -> None:
         for broker in lost:
             broker.wait_ready()
         trial.wait_copied(300)
+
+
+def test_a_client_finds_a_broker_that_came_back_after_it_looked(stage: Stage) -> None:
+    """Given a client that began while a broker was down / when that leads again / then asked."""
+    cluster = stage.target
+    topic = create_topic(cluster, partitions=PARTITIONS, replicas=3)
+    asked = {TopicPartition(topic, PartitionId(number)): LATEST for number in range(PARTITIONS)}
+    before = leaders(cluster, topic)
+    lost = leader_of(cluster, topic)
+    lost.kill()
+    wait_for("other leaders", lambda: lost.broker_id not in leaders(cluster, topic))
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        assert lost.broker_id not in {broker.broker_id for broker in admin.brokers()}
+        lost.start()
+        elect_first_replicas(cluster, topic, before)
+        answers = admin.list_offsets(asked)
+    assert [getattr(answer, "offset", answer) for answer in answers.values()] == [0] * PARTITIONS
+
+
+def elect_first_replicas(cluster: Cluster, topic: TopicName, wanted: list[int]) -> None:
+    """Let the first replica of each partition lead, as soon as it is in sync again."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+
+    def are_elected() -> bool:
+        with contextlib.suppress(KafkaError):  # one is not in sync yet
+            admin.elect_leaders(0, {topic: list(range(PARTITIONS))})
+        return leaders(cluster, topic) == wanted
+
+    try:
+        wait_for("the first leaders", are_elected)
+    finally:
+        admin.close()
