@@ -59,6 +59,7 @@ class RunningLink:
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self._extra = extra
         self.process = self._start()
+        self._guard = _guard(self.process.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "heliostat.cli.main", "run", "-c", str(self.config)]
@@ -96,6 +97,7 @@ class RunningLink:
         rest = self.tree()[1:]
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait(10)
+        self._let_go()
         gone, alive = psutil.wait_procs(rest, timeout=20)
         assert not alive, f"processes outlive their driver: {alive} (gone: {len(gone)})"
 
@@ -115,10 +117,26 @@ class RunningLink:
             except psutil.NoSuchProcess:
                 continue
         self.process.wait(10)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """The guard's end, once there is nothing to guard; it may be told twice."""
+        if self._guard.poll() is None:
+            self._guard.communicate(b"let go\n", timeout=10)
 
     def text(self) -> str:
         """What it has written so far."""
         return self.log.read_text(errors="replace")
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """A shell that kills the driver when these tests are gone: workers of xdist may be killed."""
+    script = 'read -r word || kill -KILL "$1"'
+    return subprocess.Popen(
+        ["sh", "-c", script, "guard", str(pid)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C is not meant for it
+    )
 
 
 def _command(process: psutil.Process | None) -> str:
