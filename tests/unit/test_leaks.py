@@ -5,9 +5,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import psutil
 import pytest
+from support.clusters import until
 from support.leaks import describe, left_behind, living_children
+from support.order import TESTS
 
+GUARDED = """
+import os, signal, subprocess
+from support.links import _guard
+link = subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL, start_new_session=True)
+_guard(link.pid)
+print(link.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 SLEEPER = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 
 
@@ -50,3 +61,12 @@ def test_zombie_is_no_leak(known: frozenset[int], sleeper: subprocess.Popen[byte
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     assert living_children(os.getpid(), known) == []
+
+
+def test_a_link_ends_with_the_tests_that_started_it() -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED], env=environment, capture_output=True, check=False
+    )
+    link = int(done.stdout)
+    until(lambda: not psutil.pid_exists(link), "the end of what was guarded")
