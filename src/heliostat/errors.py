@@ -13,6 +13,7 @@
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
       PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
+      OffsetMapLost          the offset maps' topic was deleted
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
       GroupsFailed           what is published for consumer groups was refused
@@ -172,6 +173,13 @@ class BatchError(HeliostatError):
     """Bytes that are no whole, sound v2 record batch."""
 
     code = "BATCH_MALFORMED"
+
+
+class OffsetMapLost(HeliostatError):
+    """The topic of the offset maps is gone: where mapped mirrors stand can't be known (I2)."""
+
+    code = "OFFSET_MAP_LOST"
+    hint = "delete the mapped mirrors at the target to have them copied anew, then start again"
 
 
 class LinkTakenOver(HeliostatError):

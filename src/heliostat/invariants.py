@@ -12,7 +12,7 @@ I9  A published group offset never points past what has landed and never moves a
 I10 One owner: a round sends nothing after its deadline; a successor waits that deadline out, fences
     its predecessor, and lanes listen to none but the newest owner they know.
 
-I3 and I8 concern offset maps and schemas, which the product does not copy yet.
+I8 concerns schemas, which the product does not copy yet.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId
 from heliostat.records.batch import Codec, read_header
-from heliostat.records.carry import CarriedBatch, CarrySettings, carry
+from heliostat.records.carry import CarriedBatch, CarrySettings, Place, carry
 from heliostat.records.padding import PADDING_RECORDS_MAX, padding_batches
 
 pytestmark = pytest.mark.kafka
@@ -96,7 +96,7 @@ def test_a_broker_takes_what_was_carried(log, compression, position):
     stored = source_batches()
     answer = ref.encode_all(stored)
     settings = CarrySettings(PRODUCER, LIMIT, join_below_bytes=2**15, compression=compression)
-    outcome = carry(answer, 0, len(answer), position, settings)
+    outcome = carry(answer, 0, len(answer), Place.same(position), settings)
     assert outcome.stop is None
     for batch in outcome.batches:
         assert log.append(batch) == (0, batch.base_offset - position)

@@ -26,7 +26,6 @@ from support.records import (
     odd_records,
     split,
     write_batches,
-    write_transaction,
 )
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -148,35 +147,6 @@ def test_new_topics_and_partitions_join_while_it_runs(
             write_batches(source, topic, [encode(odd_records(rng, 20))], partition=partition)
         wait_level(link, source, target, {first: 3, second: 2})
         assert_verified(config, 50 + 4 * 20)
-
-
-def test_a_partition_with_holes_is_blocked_and_its_neighbours_go_on(
-    cluster_pair: ClusterPair, tmp_path: Path
-) -> None:
-    """Given a transaction in one partition / when copied / then BLOCKED there, the rest arrives."""
-    topic = create_topic(cluster_pair.source, "holes-" + tmp_path.name, partitions=2)
-    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
-    rng = random.Random(9)
-    write_batches(source, topic, [encode(odd_records(rng, 30))], partition=0)
-    write_transaction(source, topic, 5, commit=True)
-    write_batches(source, topic, [encode(odd_records(rng, 40))], partition=1)
-    config = write_config(tmp_path, source, target, topics={"include": [topic]})
-    with RunningLink(config) as link:
-        wait_for(
-            "the plain records to arrive",
-            lambda: ends(target, {topic: 2})[topic] == [30, 40],
-        )
-
-        def problem() -> dict[str, object] | None:
-            answer = json.loads(command(config, "status", "--json").stdout)[0]
-            return next(iter(answer["problems"]), None)
-
-        found = wait_for("the blocked partition in the status", problem)
-        assert (found["partition"], found["state"]) == (0, "blocked"), found
-        assert "transaction" in str(found["reason"])
-        write_batches(source, topic, [encode(odd_records(rng, 10))], partition=1)
-        wait_for("more of partition 1", lambda: ends(target, {topic: 2})[topic] == [30, 50])
-        assert link.process.poll() is None
 
 
 @pytest.mark.parametrize("victim", ["driver", "worker"])

@@ -22,12 +22,16 @@ from heliostat.records.network import (
     FetchLost,
     Leaders,
     LogRange,
+    MapLost,
+    MapWrite,
+    MapWritten,
     Problem,
     Send,
     Swept,
     Tail,
     Want,
 )
+from heliostat.records.offset_map import MapReader, OffsetMap
 
 BROKER = BrokerId(1)
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
@@ -62,6 +66,8 @@ class World:
     late: list[tuple[float, int, int, bytes]] = field(default_factory=list)
     """Appends of lost connections that the broker may still serve: due second, tie, index, data."""
     ties: Iterable[int] = field(default_factory=itertools.count)
+    map_rows: list[MapWrite] = field(default_factory=list)
+    """Rows of the offset map that are durable, in order."""
 
     def settle_late(self) -> None:
         """Serve what is due of the appends nobody waits for any more."""
@@ -87,6 +93,7 @@ class SimNetwork:
         self._appends: dict[Channel, list[tuple[float, Sequence[Send]]]] = {}
         """By connection to the target; each is served strictly in order."""
         self._served_until_s: dict[Channel, float] = {}
+        self._map_is_free = True
 
     def leaders(self) -> Leaders:
         if self.world.happens(0.2):
@@ -110,6 +117,33 @@ class SimNetwork:
                 fields = HEADER.unpack_from(last.data, 0)
                 found[index] = Tail(fields[9], (fields[11] + fields[6]) % 2**31)
         return found
+
+    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
+        if self.world.happens(0.2):
+            return ConnectionLost("lost")
+        reader = MapReader()
+        for write in self.world.map_rows:
+            reader.take(write.row)
+        by_index = {write.index: write.row.key for write in self.world.map_rows}
+        return {
+            index: reader.of(by_index[index].mirror, by_index[index].target_topic_id)
+            if index in by_index
+            else OffsetMap()
+            for index in indexes
+        }
+
+    def can_write_map(self) -> bool:
+        return self._map_is_free
+
+    def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
+        taken = list(writes)[: self.world.random.choice([1, 9])]
+        self._map_is_free = False
+        is_lost = self.world.happens()
+        if not is_lost or self.world.random.random() < 0.5:
+            self.world.map_rows += taken
+        event = MapLost(taken, "cut") if is_lost else MapWritten(taken)
+        self._push(self.world.clock.now_s + self.world.random.random() * 0.02, event, None)
+        return taken
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         logs = self.world.source
@@ -190,6 +224,7 @@ class SimNetwork:
         while self._due and self._due[0][0] <= clock.now_s:
             _, _, event, channel = heapq.heappop(self._due)
             self._fetching.discard(channel)
+            self._map_is_free |= isinstance(event, MapLost | MapWritten)
             events.append(event)
         return events
 

@@ -37,6 +37,11 @@ class StoredBatch:
     codec: int = 0
     append_time: int | None = None
     more_attributes: int = 0
+    producer_id: int = SOURCE_PRODUCER
+    deltas: tuple[int, ...] | None = None
+    """Of records that compaction has left."""
+    last_delta: int | None = None
+    """Of the last record before compaction."""
 
     @property
     def seen(self) -> list[tuple[int, Record]]:
@@ -49,12 +54,13 @@ class StoredBatch:
             magic=2,
             compression_type=self.codec,
             is_transactional=0,
-            producer_id=SOURCE_PRODUCER,
+            producer_id=self.producer_id,
             producer_epoch=3,
             base_sequence=99,
             batch_size=2**30,
         )
-        for place, record in enumerate(self.records):
+        places = self.deltas or range(len(self.records))
+        for place, record in zip(places, self.records, strict=True):
             builder.append(
                 place,
                 timestamp=record.timestamp,
@@ -67,7 +73,28 @@ class StoredBatch:
         if self.append_time is not None:
             attributes |= LOG_APPEND_TIME
             struct.pack_into(">q", batch, 35, self.append_time)
-        return changed(batch, base_offset=self.base_offset, leader_epoch=7, attributes=attributes)
+        last = len(self.records) - 1 if self.deltas is None else max(self.deltas)
+        return changed(
+            batch,
+            base_offset=self.base_offset,
+            leader_epoch=7,
+            attributes=attributes,
+            last_offset_delta=last if self.last_delta is None else self.last_delta,
+        )
+
+    @property
+    def next_offset(self) -> int:
+        """First offset behind it."""
+        return self.base_offset + header_of(self.encode())["last_offset_delta"] + 1
+
+
+def marker(base_offset: int, producer_id: int, *, commits: bool) -> StoredBatch:
+    """What ends a transaction."""
+    key = struct.pack(">hh", 0, 1 if commits else 0)
+    record = Record(1, key, struct.pack(">hi", 0, 3))
+    return StoredBatch(
+        base_offset, (record,), more_attributes=CONTROL | TRANSACTIONAL, producer_id=producer_id
+    )
 
 
 _FIELDS = (

@@ -126,6 +126,20 @@ class ByteTopic:
                 raise ConnectionLost(f"topic {self.topic} was not read in time", end=end)
             yield from self.poll(POLL_S)
 
+    def end(self) -> int:
+        """Where the topic ends; 0 if it is missing."""
+        with self._errors("read"):
+            consumer = self._reader()
+            if consumer is None:
+                return 0
+            return int(consumer.end_offsets([self._partition])[self._partition])
+
+    def position(self) -> int:
+        """Offset of what `poll` gives next; 0 if the topic is missing."""
+        with self._errors("read"):
+            consumer = self._reader()
+            return 0 if consumer is None else int(consumer.position(self._partition))
+
     def seek_back(self, records: int) -> bool:
         """Let `poll` begin that many records before the end; False if the topic is missing."""
         with self._errors("read"):

@@ -114,6 +114,7 @@ class Turn:
             A cluster does not answer or refuses; the next turn begins afresh, lanes go on.
         """
         self._keep_state(known)
+        self.state.offsets.refresh()
         source, target = observe(self.source, self.target, self.link, known.mirrors)
         plan = plan_topics(self.link, source, target, known.mirrors, self.claimed())
         applied = apply_plan(plan, self.target, tell=self.events.info)
@@ -131,6 +132,8 @@ class Turn:
         """Write the state anew where somebody deleted it: this driver knows all that was in it."""
         missing = self.state.missing(self.target)
         if missing:
+            if self.state.offsets.topic in missing:
+                self.state.offsets.forget()
             self.state.restore(known.producer_id, known.mirrors, known.starts)
             self.lanes.tell()
             self.events.warn(

@@ -11,13 +11,14 @@ duplicate check may not hold wait until the rounds before have really ended (`wa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.names import LaneId
 from heliostat.ops.events import Events
 from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.offset_map import MapTail
 
 PREPARE_S = 2.0
 """A round is given out so long before it begins: its job starts and its connections open."""
@@ -58,6 +59,9 @@ class Runner:
 
     run: Callable[[LaneSpec], RoundReport]
     cancel: Callable[[LaneSpec], None]
+
+
+Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ class LaneSet:
         Time, and where trouble is told.
     first_generation
         Larger than any that was used before.
+    maps
+        What is known of partitions' offset maps, see `LaneSpec.maps` and `maps_from`.
     """
 
     def __init__(
@@ -125,6 +131,7 @@ class LaneSet:
         clock: Clock,
         events: Events,
         first_generation: int,
+        maps: Maps = lambda _: ((), 0),
     ) -> None:
         self._template = template
         self._runner = runner
@@ -136,6 +143,7 @@ class LaneSet:
         self._telling = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
         self._next_generation = first_generation
+        self._maps = maps
         self._switch_at_s: float | None = None
         self._stopping = False
 
@@ -299,12 +307,15 @@ class LaneSet:
         begins_s = max(now_s, last_s + HAND_OVER_S)
         lasts_s = self._template.round_s + (0.0 if before else START_SLACK_S)
         begins_ms = now_ms + round((begins_s - now_s) * 1000)
+        maps, maps_from = self._maps(lane.partitions)
         spec = replace(
             self._template,
             lane=lane.health.lane,
             generation=lane.generation,
             round_number=lane.numbers,
             partitions=lane.partitions,
+            maps=maps,
+            maps_from=maps_from,
             round_s=lasts_s,
             begin_at_ms=begins_ms,
             expires_at_ms=begins_ms + int(lasts_s * 1000),

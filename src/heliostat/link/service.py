@@ -21,13 +21,13 @@ from heliostat.link.group_part import GroupPart
 from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
+from heliostat.link.offset_maps import offsets_topic
 from heliostat.link.ownership import Ownership
 from heliostat.link.state import LinkState, control_topic, progress_topic
 from heliostat.link.status import StatusBoard
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
 from heliostat.records.lane import CopySettings, LaneSpec
-from heliostat.records.offset_map import MapReader
 from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0
@@ -144,6 +144,7 @@ class LinkService:
             clock=self._clock,
             events=self._events,
             first_generation=first_generation(self._ownership.claim_number),
+            maps=self._state.offsets.tails,
         )
         turn = Turn(
             link=self.link,
@@ -210,7 +211,7 @@ class LinkService:
             source_access=self._source_config.access(),
             target_access=self._target_config.access(),
             mirrors=lambda: self._known.mirrors,
-            maps=MapReader,
+            maps=self._state.offsets.fresh,
             clock=self._clock,
         )
         return [
@@ -229,7 +230,7 @@ class LinkService:
             source_access=self._source_config.access(),
             target_access=self._target_config.access(),
             mirrors=lambda: dict(self._known.mirrors),
-            maps=MapReader,
+            maps=self._state.offsets.fresh,
             interchange=self._interchange,
             clock=self._clock,
             events=self._events,
@@ -280,6 +281,7 @@ class LinkService:
             partitions=(),
             control_topic=control_topic(LinkName(self.link.name)),
             progress_topic=progress_topic(LinkName(self.link.name)),
+            offsets_topic=offsets_topic(LinkName(self.link.name)),
             settings=CopySettings(
                 fetch_bytes_max=records.fetch_bytes_max,
                 partition_fetch_bytes_max=records.partition_fetch_bytes_max,

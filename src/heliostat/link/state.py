@@ -3,6 +3,7 @@
     heliostat.<link>.state     compacted: producer id, owner, mirrors, start offsets; the owner is
                                written in transactions, which fence a predecessor (I10)
     heliostat.<link>.control   compacted: which generation of which lane is wanted
+    heliostat.<link>.offsets   compacted: the offset maps of mirrors whose source has holes (I3)
     heliostat.<link>.progress  an hour of reports, one a second and lane
 
 Losing `progress` costs the view of the last hour, losing `control` nothing (it is written anew),
@@ -20,6 +21,7 @@ from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.link.lane_set import Announcement
+from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.ownership import Owner
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.records.state_channel import CONTROL_KEY
@@ -100,6 +102,8 @@ class LinkState:
         self._owner_writer = FencedWriter(
             access, TopicName(state_topic(link.name)), owner_id(link.name)
         )
+        self.offsets = OffsetMaps(access, link.name)
+        """The offset maps."""
         self._owner: Owner | None = None
         self.claim = 0
         """Number of the claim that this process holds, once it does."""
@@ -112,10 +116,12 @@ class LinkState:
         self._state.ensure(self._replicas)
         self._control.ensure(self._replicas)
         self._progress.ensure(self._replicas)
+        self.offsets.ensure(self._replicas)
 
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
         """State topics that are not there."""
-        names = [self._state.topic, self._control.topic, self._progress.topic]
+        topics = (self._state, self._control, self._progress, self.offsets)
+        names = [each.topic for each in topics]
         return [
             name
             for name, topic in target.describe_topics(names).items()
@@ -138,6 +144,7 @@ class LinkState:
     def close(self) -> None:
         """Close the connections."""
         self._state.close()
+        self.offsets.close()
         self._owner_writer.close()
         self._control.close()
         self._progress.close()

@@ -1,8 +1,11 @@
 """From what a fetch answered for a partition to the batches its mirror appends.
 
 I1  Each batch carries the link's producer id and the target offset it expects as its sequence.
-I5  Offsets, order, key, value, headers and the timestamps that readers see stay what they are.
-I6  What can't be carried stops the walk with a reason; nothing is left out in silence.
+I3  Where source offsets have a hole, the batch behind it says so (`CarriedBatch.breaks`).
+I5  Order, key, value, headers and the timestamps that readers see stay what they are.
+I6  What can't be carried stops the walk with a reason; nothing is left out in silence. Passed over
+    is only what a reader of committed records never sees: transactions' markers, records of
+    transactions that were aborted, and batches that compaction has left empty.
 
 Three ways for a batch, the cheapest that fits:
 
@@ -13,7 +16,9 @@ Three ways for a batch, the cheapest that fits:
   asks for compression anyway: else they would cost CPU that nobody asked for.
 - *rewritten*: where records must change. LogAppendTime batches get the timestamp that readers see
   written into each record (the target keeps CreateTime, and has no other way to show it). A batch
-  that begins before the position loses its head. If it does not fit any more, it is split.
+  that begins before the position loses its head. Of one that compaction has thinned the rest moves
+  together: brokers take only batches without holes. If a batch does not fit, it is split. What
+  Kafka before 0.11 wrote (`old_format`) becomes a batch of today.
 
 Speeds: `bench/carry_speed.py`.
 """
@@ -21,6 +26,7 @@ Speeds: `bench/carry_speed.py`.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -28,13 +34,11 @@ import numpy as np
 
 from heliostat.errors import BatchError
 from heliostat.invariants import batch_continues, sequence_of
+from heliostat.records.aborted import Aborted, AbortedTransactions
 from heliostat.records.batch import (
     CODEC_BITS,
-    CONTROL_BIT,
     HEADER_BYTES,
-    LENGTH_ENDS_AT,
     MAGIC_AT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
     check_crc,
@@ -53,6 +57,8 @@ from heliostat.records.joining import (
     encode_anew,
     join_run,
 )
+from heliostat.records.offset_map import Break
+from heliostat.records.old_format import OLD_MAGICS, read_old
 
 JOIN_BYTES_MAX = 1024 * 1024
 """Default size of joined batches: 5,000 small records; larger ones gain nothing measurable."""
@@ -62,6 +68,8 @@ SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
 """A broker's `socket.request.max.bytes`: no producer can have sent more, so it is damage."""
 _ATTRIBUTES_LOW_AT = 22
 _OFFSET = struct.Struct(">q")
+_COUNTS = struct.Struct(">23xi30xi")
+"""Of a header: last offset delta and records count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class CarriedBatch:
     """One batch to append at the target."""
 
     base_offset: int
-    """Where it belongs, at the source and at the target."""
+    """Where it belongs at the target."""
     records: int
     parts: tuple[Buffer, ...]
     """Its bytes in order; they may point into the buffer they came in."""
@@ -92,23 +100,32 @@ class CarriedBatch:
     """Bytes of all parts."""
     max_timestamp: int
     """Largest timestamp of its records (ms), by which a broker remembers the producer."""
+    source_ahead: int = 0
+    """Source offset of its last record less that at the target."""
+    breaks: tuple[Break, ...] = ()
+    """What the offset map must hold before it is sent (I3)."""
 
     @property
     def next_offset(self) -> int:
-        """First offset behind it."""
+        """First target offset behind it."""
         return self.base_offset + self.records
+
+    @property
+    def next_source_offset(self) -> int:
+        """First source offset behind its last record."""
+        return self.next_offset + self.source_ahead
+
+    @property
+    def source_offset(self) -> int:
+        """Source offset of its first record, unless there are breaks within it."""
+        if self.breaks and self.breaks[0].target == self.base_offset:
+            return self.breaks[0].source
+        return self.base_offset + self.source_ahead
 
 
 class StopReason(Enum):
     """Why a partition can't be carried on."""
 
-    HOLE_COMPACTED = "compacted"
-    """A batch lacks records that compaction has removed."""
-    HOLE_TRANSACTION = "transaction"
-    """A batch belongs to a transaction, or marks the end of one."""
-    HOLE_GAP = "gap"
-    """Offsets are missing before the next batch."""
-    OLD_FORMAT = "old format"
     CORRUPT = "corrupt"
     TOO_LARGE = "too large"
 
@@ -128,13 +145,38 @@ class CarryOutcome:
     """What became of a fetch's answer."""
 
     next_offset: int
-    """Where the next fetch goes on; all below is in `batches` or was below the position."""
+    """Source offset where the next fetch goes on; all below is in `batches`, is a hole, or was
+    below the position."""
+    next_target_offset: int
+    """Where the next batch belongs."""
     batches: list[CarriedBatch] = field(default_factory=list)
     stop: Stop | None = None
 
 
-def carry(
-    buffer: bytearray | memoryview, start: int, end: int, position: int, settings: CarrySettings
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where carrying begins, on both sides."""
+
+    source: int
+    """First source offset that is wanted."""
+    target: int
+    """Target offset of the next record."""
+    ahead: int | None = 0
+    """Source offset less target offset, by the offset map; None: the next batch has to say."""
+
+    @classmethod
+    def same(cls, offset: int) -> Place:
+        """The same offset on both sides."""
+        return cls(offset, offset)
+
+
+def carry(  # noqa: PLR0917 - where, how, and of what
+    buffer: bytearray | memoryview,
+    start: int,
+    end: int,
+    place: Place,
+    settings: CarrySettings,
+    aborted: Sequence[Aborted] = (),
 ) -> CarryOutcome:
     """Make batches to append from what a fetch answered for one partition.
 
@@ -142,61 +184,119 @@ def carry(
     ----------
     buffer, start, end
         The answer's batches are `buffer[start:end]`; it is written to, and the batches point into
-        it. The last batch may be cut, the first may begin before `position`.
-    position
-        First offset that is wanted.
+        it. The last batch may be cut, the first may begin before `place`.
+    place
+        Where.
     settings
         How.
+    aborted
+        Transactions that the answer names as aborted.
 
     Returns
     -------
     CarryOutcome
-        Batches without a hole from `position` on. Bad input never raises: what was sound before
-        it is returned, and `stop` says what is wrong.
+        Batches of all that readers see from `place` on. Bad input never raises: what was sound
+        before it is returned, and `stop` says what is wrong.
     """
-    walk = _Walk(memoryview(buffer), start, end, position, settings)
+    walk = _Walk(memoryview(buffer)[:end], start, place, settings, aborted)
     try:
         walk.go()
     except TooMuch as error:
         walk.stop(StopReason.TOO_LARGE, f"its batch can't be rewritten: {error.text}")
     except BatchError as error:
-        old = end - walk.at > MAGIC_AT and walk.view[walk.at + MAGIC_AT] in (0, 1)
-        walk.stop(StopReason.OLD_FORMAT if old else StopReason.CORRUPT, error.text)
+        walk.stop(StopReason.CORRUPT, error.text)
     return walk.outcome
 
 
 class _Walk:
-    """One walk over an answer: `at` in the buffer, `outcome.next_offset` in the log."""
+    """One walk over an answer: `at` in the buffer, `outcome.next_offset` in the source's log."""
 
     def __init__(
-        self, view: memoryview, start: int, end: int, position: int, settings: CarrySettings
+        self,
+        view: memoryview,
+        start: int,
+        place: Place,
+        settings: CarrySettings,
+        aborted: Sequence[Aborted],
     ) -> None:
         self.view = view
         self.at = start
-        self.end = end
-        self.outcome = CarryOutcome(position)
+        self.end = len(view)
+        self.outcome = CarryOutcome(place.source, place.target)
+        self._ahead = place.ahead
         self._settings = settings
+        self._transactions = AbortedTransactions(aborted)
+        self._is_first = True
 
     def go(self) -> None:
         """Walk to the end, or to what stops it."""
         while self.at < self.end and self.outcome.stop is None:
             if self._join():
+                self._is_first = False
+                continue
+            if self._is_old():
+                self._rewrite_old()
                 continue
             header = read_header(self.view, self.at, self.end)
             if header is None:
                 self._look_at_cut()
                 return
-            expected = self.outcome.next_offset
-            if header.next_offset <= expected and not self.outcome.batches:
+            if header.next_offset <= self.outcome.next_offset and self._is_first:
                 self.at += header.size
                 continue
-            if self._is_stopped_by(header):
-                return
-            if header.base_offset < expected or header.is_log_append_time:
-                self._rewrite(header)
+            passed_to = self._pass_over(self.at)
+            if passed_to is not None:
+                self.outcome.next_offset = max(passed_to, self.outcome.next_offset)
             else:
-                self._patch(header)
+                self._take(header)
+            self._is_first = False
             self.at += header.size
+
+    def _take(self, header: BatchHeader) -> None:
+        """Carry one batch by itself."""
+        expected = self.outcome.next_offset
+        if header.base_offset < expected and not self._is_first:
+            claim = f"offsets {header.base_offset} to {header.last_offset}"
+            raise BatchError(f"its batch claims {claim} out of order")
+        fits = header.size <= self._settings.batch_bytes_max
+        begins = header.base_offset >= expected
+        if fits and begins and header.is_dense and not header.is_log_append_time:
+            if not batch_continues(expected, header.base_offset):
+                check_crc(self.view, self.at, header)
+                self._check_next(header)
+            self._patch(header)
+        else:
+            if header.base_offset > expected:
+                self._check_next(header)
+            self._rewrite(header)
+
+    def _check_next(self, header: BatchHeader) -> None:
+        """A hole before a batch is believed if the batch behind it does not contradict.
+
+        Base offsets are outside of a batch's checksum.
+        """
+        at = self.at + header.size
+        if self.end - at < HEADER_BYTES:
+            return
+        following = _OFFSET.unpack_from(self.view, at)[0]
+        if following < header.next_offset:
+            raise BatchError(
+                f"its batch claims offsets {header.base_offset} to {header.last_offset}, the next "
+                f"one {following}"
+            )
+
+    def _pass_over(self, at: int) -> int | None:
+        """Source offset behind the batch at `at` if it holds nothing that readers see."""
+        header = read_header(self.view, at, self.end)
+        if header is None:
+            return None
+        is_void = header.records_count == 0 or header.is_control
+        if not is_void and not self._transactions.has_aborted(header):
+            return None
+        check_crc(self.view, at, header)
+        if header.is_control:
+            self._transactions.take_marker(self.view, at, header)
+        return header.next_offset
 
     def stop(self, reason: StopReason, why: str) -> None:
         """Go no further than the next offset."""
@@ -209,77 +309,27 @@ class _Walk:
         if size is None:
             return
         base_offset = _OFFSET.unpack_from(self.view, self.at)[0]
-        largest = self._settings.batch_bytes_max
-        if size > SOURCE_BATCH_BYTES_MAX:
+        if size > SOURCE_BATCH_BYTES_MAX and base_offset >= self.outcome.next_offset:
             self.stop(StopReason.CORRUPT, f"its batch claims to have {size} bytes")
-        elif size > largest and base_offset >= self.outcome.next_offset:
-            self._stop_too_large(size)
-
-    def _stop_too_large(self, size: int) -> None:
-        largest = self._settings.batch_bytes_max
-        self.stop(
-            StopReason.TOO_LARGE,
-            f"its batch has {size} bytes, the target topic takes {largest} (max.message.bytes)",
-        )
-
-    def _is_stopped_by(self, header: BatchHeader) -> bool:
-        """Whether this batch can't be carried; its CRC is checked before its header is believed."""
-        expected = self.outcome.next_offset
-        if (
-            header.base_offset == expected
-            and not header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT)
-            and header.records_count == header.last_offset_delta + 1
-            and header.length <= self._settings.batch_bytes_max - LENGTH_ENDS_AT
-        ):
-            return False  # nearly all
-        first, last = header.base_offset, header.last_offset
-        is_first = not self.outcome.batches
-        if not batch_continues(expected, first) and not (is_first and first < expected):
-            if first < expected:
-                raise BatchError(f"its batch claims offsets {first} to {last} out of order")
-            self._trust(header)
-            why = f"the source has no records from there to {first - 1}"
-            self.stop(StopReason.HOLE_GAP, why)
-        elif header.is_transactional or header.is_control:
-            self._trust(header)
-            kind = "a transaction's marker" if header.is_control else "part of a transaction"
-            self.stop(StopReason.HOLE_TRANSACTION, f"its batch is {kind}")
-        elif not header.is_dense:
-            self._trust(header)
-            gone = header.last_offset_delta + 1 - header.records_count
-            why = f"compaction removed {gone} of the records {first} to {last}"
-            self.stop(StopReason.HOLE_COMPACTED, why)
-        elif (
-            header.size > self._settings.batch_bytes_max
-            and first == expected
-            and not header.is_log_append_time
-        ):
-            self._trust(header)
-            self._stop_too_large(header.size)
-        return self.outcome.stop is not None
-
-    def _trust(self, header: BatchHeader) -> None:
-        check_crc(self.view, self.at, header)
 
     def _patch(self, header: BatchHeader) -> None:
         """The raw way."""
-        base_offset = header.base_offset
+        target = self.outcome.next_target_offset
         patch_header(
             self.view,
             self.at,
             header,
             producer_id=self._settings.producer_id,
-            base_sequence=sequence_of(base_offset),
+            base_sequence=sequence_of(target),
         )
-        self._add(
-            CarriedBatch(
-                base_offset,
-                header.records_count,
-                (self.view[self.at : self.at + header.size],),
-                header.size,
-                header.max_timestamp,
-            )
+        batch = CarriedBatch(
+            target,
+            header.records_count,
+            (self.view[self.at : self.at + header.size],),
+            header.size,
+            header.max_timestamp,
         )
+        self._add(batch, ((0, header.base_offset),), header.next_offset)
 
     def _join(self) -> bool:
         """Join what stands here with what follows; whether that was possible."""
@@ -293,13 +343,19 @@ class _Walk:
             settings.join_below_bytes,
             min(settings.join_bytes_max, settings.batch_bytes_max),
             compressed=settings.compression is not None,
+            transactional=self._transactions.none_aborted,
         )
         data = np.frombuffer(self.view, np.uint8)
-        run = join_run(data, self.at, self.end, self.outcome.next_offset, limits)
+        first = _OFFSET.unpack_from(self.view, self.at)[0]
+        if first < self.outcome.next_offset:
+            return False
+        run = join_run(data, self.at, self.end, first, limits, self._pass_over)
         if run.trouble is None and run.batches <= 1:
             return False
         if run.batches:
-            self._add_new(run.new, settings.compression or Codec.NONE)
+            self._add_new(
+                run.new, settings.compression or run.codec, run.new.places, run.next_offset
+            )
             self.at = run.end
         if run.trouble is not None:
             raise run.trouble
@@ -313,11 +369,20 @@ class _Walk:
         if at + size > self.end:
             return False
         is_compressed = self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS
-        return not is_compressed or self._settings.compression is not None
+        if not is_compressed or self._settings.compression is not None:
+            return True
+        last_delta, count = _COUNTS.unpack_from(self.view, at)
+        return bool(count != last_delta + 1)
 
-    def _add_new(self, new: NewRecords, codec: Codec) -> None:
+    def _add_new(
+        self,
+        new: NewRecords,
+        codec: Codec,
+        places: Sequence[tuple[int, int]],
+        next_offset: int,
+    ) -> None:
         """Add a batch of records encoded by us; compressed only if that makes it smaller."""
-        base_offset = self.outcome.next_offset
+        base_offset = self.outcome.next_target_offset
         body: Buffer = new.body
         if codec is not Codec.NONE:
             packed = compress(codec, body)
@@ -335,11 +400,25 @@ class _Walk:
             base_sequence=sequence_of(base_offset),
         )
         size = len(header) + len(body)
-        self._add(CarriedBatch(base_offset, new.records, (header, body), size, new.max_timestamp))
+        batch = CarriedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
+        self._add(batch, places, next_offset)
 
-    def _add(self, batch: CarriedBatch) -> None:
+    def _add(
+        self, batch: CarriedBatch, places: Sequence[tuple[int, int]], next_offset: int
+    ) -> None:
+        """Add a batch; where source offsets move away from the target's, say so in it (I3).
+
+        `places` are (number of a record in the batch, its source offset).
+        """
+        for number, source in places:
+            target = batch.base_offset + number
+            if source - target != self._ahead:
+                self._ahead = source - target
+                batch.breaks += (Break(target, source),)
+        batch.source_ahead = self._ahead or 0
         self.outcome.batches.append(batch)
-        self.outcome.next_offset = batch.next_offset
+        self.outcome.next_offset = next_offset
+        self.outcome.next_target_offset = batch.next_offset
 
     def _rewrite(self, header: BatchHeader) -> None:
         """Encode the records from the next offset on anew, as few batches as fit."""
@@ -347,29 +426,69 @@ class _Walk:
         packed = self.view[self.at + HEADER_BYTES : self.at + header.size]
         body = decompress(header.codec, packed, DECOMPRESSED_BYTES_MAX)
         append_time = header.max_timestamp if header.is_log_append_time else None
-        records = SourceRecords(body, header.records_count, header.base_timestamp, append_time)
-        first = self.outcome.next_offset - header.base_offset
-        ranges = [(first, header.records_count)]
+        records = SourceRecords(
+            body,
+            header.records_count,
+            header.base_timestamp,
+            append_time,
+            is_sparse=not header.is_dense,
+        )
+        first = max(0, self.outcome.next_offset - header.base_offset)
+        self._split(records, header.codec, header.base_offset, first, header.last_offset_delta + 1)
+
+    def _split(
+        self, records: SourceRecords, codec: Codec, base_offset: int, first: int, end: int
+    ) -> None:
+        """Add the records with offset deltas `[first, end)` in as few batches as fit."""
+        ranges = [(first, end)]
         while ranges and self.outcome.stop is None:
             start, stop = ranges.pop()
-            if not self._rewrite_range(records, header.codec, start, stop):
+            if not self._rewrite_range(records, codec, base_offset, start, stop):
                 middle = (start + stop) // 2
                 ranges += [(middle, stop), (start, middle)]
 
-    def _rewrite_range(self, records: SourceRecords, codec: Codec, start: int, stop: int) -> bool:
+    def _rewrite_range(
+        self, records: SourceRecords, codec: Codec, base_offset: int, start: int, stop: int
+    ) -> bool:
         """Add one batch of the records `[start, stop)`; False if they must be split."""
+        next_offset = base_offset + stop
         try:
             new = encode_anew(records, start, stop)
         except FarApart:
             return False
-        before = self.outcome.next_offset
-        self._add_new(new, codec)
+        if not new.records:
+            self.outcome.next_offset = next_offset
+            return True
+        before = self._ahead, self.outcome.next_offset, self.outcome.next_target_offset
+        places = [(number, base_offset + delta) for number, delta in new.places]
+        self._add_new(new, codec, places, next_offset)
         size = self.outcome.batches[-1].size
         if size <= self._settings.batch_bytes_max:
             return True
         self.outcome.batches.pop()
-        self.outcome.next_offset = before
-        if stop - start > 1:
+        self._ahead, self.outcome.next_offset, self.outcome.next_target_offset = before
+        if new.records > 1:
             return False
+        self.outcome.next_offset = places[0][1]
         self._stop_too_large(size)
         return True
+
+    def _stop_too_large(self, size: int) -> None:
+        largest = self._settings.batch_bytes_max
+        self.stop(
+            StopReason.TOO_LARGE,
+            f"it takes a batch of {size} bytes, the target topic takes {largest} "
+            "(max.message.bytes)",
+        )
+
+    def _is_old(self) -> bool:
+        return self.end - self.at > MAGIC_AT and self.view[self.at + MAGIC_AT] in OLD_MAGICS
+
+    def _rewrite_old(self) -> None:
+        """Encode anew what stands here in the formats of Kafka before 0.11."""
+        found = read_old(self.view, self.at, self.end, self.outcome.next_offset)
+        self.at = found.end
+        self._is_first = False
+        for run in found.runs:
+            self._split(run.records, run.codec, run.base_offset, 0, run.deltas)
+        self.outcome.next_offset = max(self.outcome.next_offset, found.next_offset)

@@ -19,6 +19,7 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.fetch_plan import FetchPlan, make_plans
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
+from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
     LIVE,
     SPARSE,
@@ -29,6 +30,8 @@ from heliostat.records.network import (
     Fetched,
     FetchLost,
     LogRange,
+    MapLost,
+    MapWritten,
     Network,
     Problem,
     Send,
@@ -37,8 +40,10 @@ from heliostat.records.network import (
     Traffic,
     Want,
 )
+from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_phase import Phase
+from heliostat.records.partition_report import report_of
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
@@ -49,20 +54,17 @@ LOOK_S_PER_PARTITION = 20e-6
 """Partitions in need are looked for at most so often, and at once after trouble: looking through
 all of them on every turn would cost more than the copying of a few."""
 IDLE_WAIT_S = 0.05
-"""Longest wait for answers, so that retries and the deadline are seen in time."""
+"""Longest wait for answers: retries and the deadline are seen in time."""
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
 tenth of a core on a lane's waiting fetches."""
 PREPARED_S_MAX = 15.0
 """No round is given out so long before it begins: more is a clock that differs."""
-PREPARE_LOOK_S = 0.005
-"""How often a round that has not begun looks at the clock."""
+PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the clock
 SOURCE_ENDS_EVERY_S = 5.0
 """Lag must be visible while a partition is broken: its source end is asked for so often."""
-Line = tuple[BrokerId, Channel]
-"""One connection: requests in it are served in order."""
-DRAIN_S = 10.0
-"""How long the end of a round waits for answers that are still under way."""
+Line = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
+DRAIN_S = 10.0  # how long the end of a round waits for answers that are under way
 
 
 class Copier:
@@ -95,6 +97,7 @@ class Copier:
                 lane.settings,
                 lane.producer_id,
                 now_ms,
+                stamp=Stamp(lane.generation, lane.round_number),
                 holds_old=bool(lane.waits_for),
             )
             for index, spec in enumerate(lane.partitions)
@@ -115,6 +118,7 @@ class Copier:
         self._append_line: dict[int, Line] = {}
         self._queued: dict[int, PartitionCopy] = {}
         """Partitions with batches that are not acknowledged yet."""
+        self._map_writer = MapWriter(self.partitions, network)
         self._holds_old = self._takes_over = bool(lane.waits_for)
 
     def run(self, hooks: Hooks) -> RoundReport:
@@ -126,10 +130,13 @@ class Copier:
         self._find_leaders(self._clock.monotonic_s())
         self._network.open(set(self._source_leader.values()), set(self._target_leader.values()))
         while may_send(self._clock.monotonic_s(), self._deadline_s):
-            if hooks.is_superseded():
+            switch_at_ms = hooks.switch_at_ms()
+            # One that would begin behind the switch makes room for those of the new plan.
+            is_void = switch_at_ms is not None and switch_at_ms <= self._lane.begin_at_ms
+            if is_void or hooks.is_superseded():
                 ended_by = "plan"
                 break
-            self._end_by(hooks.switch_at_ms())
+            self._end_by(switch_at_ms)
             to_wait_s = self._begin_at_s - self._clock.monotonic_s()
             if to_wait_s > 0:
                 self._clock.sleep(min(to_wait_s, PREPARE_LOOK_S))
@@ -148,6 +155,7 @@ class Copier:
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self.partitions))
             self._find_positions(now_s)
+        self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
         fetched = self._send_fetches(now_s)
         self._take(self._network.wait(0.0 if appended or fetched else self._pause_s(now_s)))
@@ -169,7 +177,7 @@ class Copier:
             sum(item.records for item in self.partitions),
             sum(item.bytes for item in self.partitions),
             ended_by,
-            [item.report() for item in told],
+            [report_of(item) for item in told],
             self.latency.compact(),
         )
 
@@ -202,8 +210,7 @@ class Copier:
                 if item.phase is not Phase.STOPPED:
                     item.no_leader(error, now_s, now_ms)
             return
-        self._source_leader = dict(leaders.source)
-        self._target_leader = dict(leaders.target)
+        self._source_leader, self._target_leader = dict(leaders.source), dict(leaders.target)
         self._look_at_s = 0.0
         self._plans = make_plans(
             self.partitions, self._source_leader, self._plans, self._lane.settings
@@ -231,13 +238,15 @@ class Copier:
         if seekers:
             ranges = self._network.target_ranges(seekers)
             tails = self._tails(ranges)
+            maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
             for index, target in ranges.items():
                 item = self.partitions[index]
-                if isinstance(target, Exception):
-                    item.find_end_failed(target, now_s, now_ms)
+                problem = target if isinstance(target, Exception) else maps
+                if isinstance(problem, Exception):
+                    item.find_end_failed(problem, now_s, now_ms)
                     self._leaders_stale = True
-                else:
-                    item.begin_at(target, tails.get(index), now_ms)
+                elif isinstance(target, LogRange):
+                    item.begin_at(target, tails.get(index), problem[index], now_ms)
                     self._mark_sendable(item)
         self._delete_throw_away(now_s, now_ms)
         self._find_source_ends(now_s, now_ms)
@@ -401,9 +410,7 @@ class Copier:
     def _take(self, events: Iterable[Event]) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         for event in events:
-            if isinstance(event, FetchLost | AppendLost) or (
-                isinstance(event, Fetched | Appended) and event.error
-            ):
+            if isinstance(event, FetchLost | AppendLost) or getattr(event, "error", False):
                 self._look_at_s = 0.0
             match event:
                 case Fetched():
@@ -417,6 +424,9 @@ class Copier:
                     self._take_appended(event, now_s, now_ms)
                 case FetchLost():
                     self._take_fetch_lost(event, now_s, now_ms)
+                case MapWritten() | MapLost():
+                    for item in self._map_writer.take(event, now_s, now_ms):
+                        self._mark_sendable(item)
                 case AppendLost():
                     for send in event.sends:
                         item = self.partitions[send.index]
@@ -460,21 +470,16 @@ class Copier:
             high_watermark=event.high_watermark,
             now_s=now_s,
             now_ms=now_ms,
+            stable_end=event.stable_end,
+            aborted=event.aborted,
         )
+        self._map_writer.note(item)
         if plan is not None:
-            self._judge(plan, item, want, event.end - event.start)
+            lag = item.source_end - item.fetch_offset
+            plan.judge(item.index, lag, event.end - event.start, want.bytes_max)
         if item.queue:
             self._queued[item.index] = item
             self._mark_sendable(item)
-
-    def _judge(self, plan: FetchPlan, item: PartitionCopy, want: Want, got_bytes: int) -> None:
-        """Tell the plan how busy a partition is, and whether it is far behind."""
-        lag = item.source_end - item.fetch_offset
-        if got_bytes:
-            is_behind = lag > 0 and got_bytes * 2 >= want.bytes_max
-            plan.saw_records(item.index, is_behind=is_behind)
-        if lag <= 0 or 0 < got_bytes * 4 < want.bytes_max:
-            plan.caught_up(item.index)
 
     def _take_appended(self, event: Appended, now_s: float, now_ms: int) -> None:
         send = event.send

@@ -103,6 +103,13 @@ class FetchPlan:
             return Channel(Traffic.BACKLOG, index % self._slots)
         return LIVE if index in self._live else SPARSE
 
+    def judge(self, index: int, lag: int, got_bytes: int, wanted_bytes: int) -> None:
+        """Take note of an answer: how busy a partition is, and whether it is far behind."""
+        if got_bytes:
+            self.saw_records(index, is_behind=lag > 0 and got_bytes * 2 >= wanted_bytes)
+        if lag <= 0 or 0 < got_bytes * 4 < wanted_bytes:
+            self.caught_up(index)
+
     def saw_records(self, index: int, *, is_behind: bool) -> None:
         """An answer held records of a partition, and whether more are left than one holds."""
         self._hits[index] = self._hits.get(index, 0) + 1

@@ -10,6 +10,7 @@ from enum import Enum
 
 from heliostat.access import ClusterAccess
 from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
+from heliostat.records.offset_map import MapTail
 
 
 class PartitionState(Enum):
@@ -52,11 +53,15 @@ class PartitionSpec:
     """The target topic's `max.message.bytes`."""
     needs_keys: bool
     """The target topic is compacted: throw-away records need a key."""
+    skip_to: Offset | None = None
+    """Source offsets below this that were not copied are a gap in the ledger (I6): copying goes on
+    here."""
     adopted_at: Offset | None = None
     """The target's end when the mirror was taken over: the record before it is not ours, and may
     stand there."""
     can_lift: bool = True
-    """Whether records may be deleted from the target: not where `cleanup.policy` is `compact`."""
+    """Whether an empty target is lifted to `start`: not where `cleanup.policy` is `compact`, as
+    records can't be deleted there; its mirror is mapped from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,12 @@ class LaneSpec:
     control_topic: str
     progress_topic: str
     settings: CopySettings = field(default_factory=CopySettings)
+    offsets_topic: str = ""
+    """Where rows of the offset map are."""
+    maps: tuple[tuple[int, MapTail], ...] = ()
+    """Maps by index of the partition, as far as the driver has read."""
+    maps_from: int = 0
+    """Offset of the offsets topic from which on rows are not in `maps`."""
     begin_at_ms: int = 0
     """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
     waits_for: tuple[str, ...] = ()
@@ -142,6 +153,10 @@ class PartitionReport:
     """Wall clock when it came into its state."""
     code: str = ""
     reason: str = ""
+    open_records: int = 0
+    """Of those that are missing, how many stand behind transactions that are open."""
+    breaks: int = 0
+    """Of its offset map; with none offsets are equal on both sides."""
 
 
 @dataclass(slots=True)

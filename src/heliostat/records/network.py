@@ -14,7 +14,9 @@ from typing import NamedTuple, Protocol
 
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
+from heliostat.records.aborted import Aborted
 from heliostat.records.carry import CarriedBatch
+from heliostat.records.offset_map import OffsetMap, Row
 
 
 class Traffic(Enum):
@@ -68,6 +70,10 @@ class Fetched:
     buffer: bytearray | memoryview
     start: int
     end: int
+    stable_end: int = -1
+    """End of what is decided: behind it transactions are open (the last stable offset)."""
+    aborted: Sequence[Aborted] = ()
+    """Transactions in it that were aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,31 @@ class AppendLost:
     reason: str
 
 
-Event = Fetched | Swept | Appended | FetchLost | AppendLost
+@dataclass(frozen=True, slots=True)
+class MapWrite:
+    """Make a row of the offset map durable, for partition `index`."""
+
+    index: int
+    attempt: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class MapWritten:
+    """Rows are durable on all replicas in sync; batches behind them may be sent (I3)."""
+
+    writes: Sequence[MapWrite]
+
+
+@dataclass(frozen=True, slots=True)
+class MapLost:
+    """Rows may be durable or may not."""
+
+    writes: Sequence[MapWrite]
+    reason: str
+
+
+Event = Fetched | Swept | Appended | FetchLost | AppendLost | MapWritten | MapLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +178,18 @@ class Network(Protocol):
 
     def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
         """Who appended the record before each end; missing where that can't be read now."""
+        ...
+
+    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
+        """Maps with all rows that are durable now; to be asked for after the log ends (I2)."""
+        ...
+
+    def can_write_map(self) -> bool:
+        """No rows are under way."""
+        ...
+
+    def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
+        """Send rows and answer which; `MapWritten` or `MapLost` comes as an event."""
         ...
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:

@@ -17,6 +17,7 @@ may arrive late, after its successor's.
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 
 ROW_FORMAT = 1
-ROW_BREAKS_MAX = 4096
+ROW_BREAKS_MAX = 512
 """A row is written anew as it grows; beyond this the next one is begun."""
 _BITS, _MORE = 7, 0x80
 
@@ -58,8 +59,10 @@ class Extent(NamedTuple):
 class OffsetMap:
     """The map of one partition; without breaks both offsets are equal."""
 
-    _targets: list[int] = field(default_factory=list)
-    _sources: list[int] = field(default_factory=list)
+    _targets: array[int] = field(default_factory=lambda: array("q"))
+    _sources: array[int] = field(default_factory=lambda: array("q"))
+    known_from: int = 0
+    """Target offset from which on it is known; a lane gets the last breaks only."""
 
     @classmethod
     def of(cls, breaks: Iterable[Break]) -> OffsetMap:
@@ -72,10 +75,19 @@ class OffsetMap:
     def __len__(self) -> int:
         return len(self._targets)
 
+    def copy(self) -> OffsetMap:
+        """Another map with the same breaks."""
+        return OffsetMap(self._targets[:], self._sources[:], self.known_from)
+
     @property
     def is_identity(self) -> bool:
         """Whether offsets are equal on both sides."""
         return not self._targets
+
+    @property
+    def last_target(self) -> int:
+        """Target offset of the last break; -1 without any."""
+        return self._targets[-1] if self._targets else -1
 
     def breaks(self) -> Iterator[Break]:
         """All breaks in order."""
@@ -137,6 +149,17 @@ class OffsetMap:
             self.add(each)
 
 
+class MapTail(NamedTuple):
+    """The end of a map, as a lane is given it."""
+
+    stamp: Stamp
+    """Of the newest row in it."""
+    known_from: int
+    """Target offset from which on it is known."""
+    breaks: bytes
+    """As in `Row.encode`."""
+
+
 class RowKey(NamedTuple):
     """Key of a row: compaction keeps the last of each."""
 
@@ -181,19 +204,8 @@ class Row(NamedTuple):
     breaks: tuple[Break, ...]
 
     def encode(self) -> bytes:
-        """Its value as bytes: the format, then distances between breaks as varints.
-
-        Both distances of a break are positive, and the source's is the larger: so what is written
-        is the target's, and by how much more the source moves on.
-        """
-        out = bytearray([ROW_FORMAT])
-        target = source = 0
-        for each in self.breaks:
-            moved = each.target - target
-            _put(out, moved)
-            _put_signed(out, each.source - source - moved)
-            target, source = each
-        return bytes(out)
+        """Its value as bytes, see `encode_breaks`."""
+        return encode_breaks(self.breaks)
 
     @classmethod
     def decode(cls, key: RowKey, value: bytes) -> Row:
@@ -204,17 +216,44 @@ class Row(NamedTuple):
         ProtocolError
             They are not ours, or of a later version.
         """
-        if not value or value[0] != ROW_FORMAT:
-            raise ProtocolError("a row of the offset map has a format that is not known")
-        breaks: list[Break] = []
-        at, target, source = 1, 0, 0
-        while at < len(value):
-            moved, at = _take(value, at)
-            more, at = _take(value, at)
-            target += moved
-            source += moved + ((more >> 1) ^ -(more & 1))
-            breaks.append(Break(target, source))
-        return cls(key, tuple(breaks))
+        return cls(key, decode_breaks(value))
+
+
+def encode_breaks(breaks: Iterable[Break]) -> bytes:
+    """The format, then distances between breaks as varints.
+
+    Both distances of a break are positive, and mostly the source's is the larger: so what is
+    written is the target's, and by how much more the source moves on.
+    """
+    out = bytearray([ROW_FORMAT])
+    target = source = 0
+    for each in breaks:
+        moved = each.target - target
+        _put(out, moved)
+        _put_signed(out, each.source - source - moved)
+        target, source = each
+    return bytes(out)
+
+
+def decode_breaks(value: bytes) -> tuple[Break, ...]:
+    """Back from bytes.
+
+    Raises
+    ------
+    ProtocolError
+        They are not ours, or of a later version.
+    """
+    if not value or value[0] != ROW_FORMAT:
+        raise ProtocolError("a row of the offset map has a format that is not known")
+    breaks: list[Break] = []
+    at, target, source = 1, 0, 0
+    while at < len(value):
+        moved, at = _take(value, at)
+        more, at = _take(value, at)
+        target += moved
+        source += moved + ((more >> 1) ^ -(more & 1))
+        breaks.append(Break(target, source))
+    return tuple(breaks)
 
 
 @dataclass(slots=True)
@@ -237,6 +276,29 @@ class MapReader:
     def of(self, mirror: TopicPartition, target_topic_id: str) -> OffsetMap:
         """The map of a mirror's partition; without rows the identity."""
         return self.maps.get((mirror, target_topic_id), OffsetMap())
+
+    def tail(self, mirror: TopicPartition, target_topic_id: str, most: int) -> MapTail | None:
+        """The last `most` breaks of a map; None where there are none."""
+        name = (mirror, target_topic_id)
+        found = self.maps.get(name)
+        if found is None:
+            return None
+        breaks = list(found.breaks())[-most:]
+        whole = len(breaks) == len(found)
+        known_from = 0 if whole else breaks[0].target
+        return MapTail(self._stamps[name], known_from, encode_breaks(breaks))
+
+    def copy(self) -> MapReader:
+        """Another reader that knows the same."""
+        maps = {name: found.copy() for name, found in self.maps.items()}
+        return MapReader(maps, dict(self._stamps))
+
+    def begin(self, mirror: TopicPartition, target_topic_id: str, tail: MapTail) -> None:
+        """Begin a map with what `tail` gave elsewhere."""
+        name = (mirror, target_topic_id)
+        found = OffsetMap.of(decode_breaks(tail.breaks))
+        found.known_from = tail.known_from
+        self.maps[name], self._stamps[name] = found, tail.stamp
 
 
 def _put(out: bytearray, value: int) -> None:

@@ -1,7 +1,8 @@
 """One partition's copy: which offset is fetched next, what is under way, what an answer means.
 
 I1  Every append names the target offset it expects; the answer's base offset is checked.
-I2  Position is read from the target's log end, here `begin_at`; nothing else sets it.
+I2  Position is the offset map at the target's log end, here `begin_at`; nothing else sets it.
+I3  A batch that needs a break of the map is not sent before the break is durable (`MirrorMap`).
 I4  After an ambiguous answer the queue is dropped and the target's end is read again. Nothing is
     sent, and the end is not read, while an append of this partition is still unanswered.
 I7  Trouble changes this object only.
@@ -12,16 +13,19 @@ Pure state: no clock of its own, no network. `copier` drives it, the simulation 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from heliostat.errors import Append, Verdict, kafka_error
 from heliostat.invariants import append_landed_where_named, tail_is_ours
 from heliostat.names import Offset
+from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarriedBatch, CarrySettings, Stop, StopReason, carry
-from heliostat.records.lane import CopySettings, PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.carry import CarriedBatch, CarrySettings, Place, Stop, StopReason, carry
+from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.lift import Lift
+from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import LogRange, Problem, Send, Tail, Want
-from heliostat.records.padding import padding_batches
+from heliostat.records.offset_map import OffsetMap, Stamp
 from heliostat.records.partition_phase import Phase, Trouble
 
 RETRY_FIRST_S = 0.1
@@ -34,13 +38,8 @@ LATE_PREDECESSOR_S = 0.01
 """What the round before sent last may land just after the end was read: look again at once."""
 CORRUPT_TRIES_MAX = 3
 """A batch that the target calls corrupt is fetched again so often before it counts as stored so."""
-OUT_OF_ORDER = 45
-DUPLICATE = 46
-STALE_EPOCH = 47
-CORRUPT = 2
-OFFSET_OUT_OF_RANGE = 1
-LIFT_DELETE_EVERY = 50_000_000
-"""Offsets filled between two deletions: at 0.9 bytes each the target holds 45 MB of throw-away."""
+OFFSET_OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 1, 2, 45, 47
+NO_STAMP = Stamp(0, 0)
 
 
 class PartitionCopy:
@@ -54,6 +53,8 @@ class PartitionCopy:
         From the lane.
     now_ms
         Wall clock, for `since_ms`.
+    stamp
+        Of the round, for rows of the offset map.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class PartitionCopy:
         producer_id: int,
         now_ms: int,
         *,
+        stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
     ) -> None:
         self.index = index
@@ -76,9 +78,13 @@ class PartitionCopy:
         self.since_ms = now_ms
         self.attempt = 0
         self.position = -1
-        """All below it is at the target, acknowledged or read from its end."""
+        """Source offset: all below it is at the target, acknowledged or read from its end, or is
+        a hole."""
         self.fetch_offset = -1
         self.source_end = -1
+        self.stable_end = -1
+        """Behind it transactions are open: nothing of it is copied before they end."""
+        self.map = MirrorMap(spec, stamp)
         self.queue: deque[CarriedBatch] = deque()
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
@@ -95,11 +101,10 @@ class PartitionCopy:
         self.last_timestamp_ms = -1
         self.caught_up_ms = -1
         """Wall clock when the target last held all that the source had."""
-        self.lifted_to = Offset(0)
         self._established = False
         self._resetting = False
-        self._told: tuple[int, int, PartitionState, str] | None = None
-        self._padding: Iterator[CarriedBatch] | None = None
+        self._told: tuple[int, int, int, PartitionState, str] | None = None
+        self._lift: Lift | None = None
         self._stop: Stop | None = None
         self._refused = (-1, 0)
         self._corrupt = (-1, 0)
@@ -121,78 +126,64 @@ class PartitionCopy:
         """Whether the target's end must be read before anything else; never with one in flight."""
         return self.phase is Phase.FIND_END and self.in_flight == 0
 
-    def begin_at(self, target: LogRange, tail: Tail | None, now_ms: int) -> None:
-        """Take the target's log end as the position (I2), if what stands before it is ours (I1)."""
+    def begin_at(
+        self, target: LogRange, tail: Tail | None, offset_map: OffsetMap, now_ms: int
+    ) -> None:
+        """Take the map at the target's log end as the position (I2), if its tail is ours (I1)."""
         end, start = target.end, target.start
-        self.position = end
+        self.map.begin(offset_map, end)
+        self.position = self.map.source_offset
         if tail is not None and not tail_is_ours(tail, self._producer_id, end):
-            self.stop(
-                PartitionState.DIVERGED,
+            self._diverge(
                 "FOREIGN_TAIL",
                 f"the record before the target's end {end} was not appended by this link",
                 now_ms,
             )
             return
-        if end < self.spec.start or start < min(self.spec.start, end):
-            if self.spec.can_lift:
-                self._begin_lift(end, now_ms)
-            else:
-                self.stop(
-                    PartitionState.BLOCKED,
-                    "CANNOT_LIFT",
-                    f"the source begins at {self.spec.start}; the target can't be lifted there, "
-                    "because records of a topic with cleanup.policy=compact can't be deleted",
-                    now_ms,
-                )
+        if end < offset_map.known_from:
+            self._diverge(
+                "TARGET_TRUNCATED",
+                f"the target ends at {end}, far before what it held: it was truncated",
+                now_ms,
+            )
+            return
+        is_short = end < self.spec.start or start < min(self.spec.start, end)
+        if offset_map.is_identity and is_short and self.spec.can_lift:
+            self.position = end
+            self._begin_lift(end, now_ms)
             return
         if self._refused == (end, REFUSALS_MAX):
-            self.stop(
-                PartitionState.DIVERGED,
+            self._diverge(
                 "TARGET_REFUSES_SEQUENCE",
                 f"the target refuses to append at its own end {end} in our sequence: another "
                 "writer has appended to this mirror",
                 now_ms,
             )
             return
-        self.fetch_offset = end
+        self.fetch_offset = self.position
         self.phase = Phase.COPY
         if self._trouble is Trouble.NONE:
             self._become(PartitionState.COPYING, now_ms)
 
     def _begin_lift(self, end: int, now_ms: int) -> None:
-        count = self.spec.start - end
-        self._padding = (
-            padding_batches(
-                producer_id=self._producer_id,
-                base_offset=end,
-                count=count,
-                timestamp_ms=now_ms,
-                batch_bytes_max=self.spec.batch_bytes_max,
-                null_key=not self.spec.needs_keys,
-            )
-            if count > 0
-            else iter(())
-        )
-        self.lifted_to = Offset(max(0, end - 1))
+        self._lift = Lift(self.spec, self._producer_id, end, now_ms)
         self.phase = Phase.LIFT
         self._become(PartitionState.LIFTING, now_ms)
 
     @property
     def delete_before(self) -> Offset | None:
         """Target offset below which throw-away records should go now, if any."""
-        if self.phase is not Phase.LIFT or self._resetting:
+        if self._lift is None or self.phase is not Phase.LIFT or self._resetting:
             return None
-        if self.position >= self.spec.start and self.in_flight == 0:
-            return self.spec.start
-        if self.position - self.lifted_to >= LIFT_DELETE_EVERY:
-            return Offset(self.position)
-        return None
+        return self._lift.delete_before(self.position, is_idle=self.in_flight == 0)
 
     def deleted(self, before: Offset, now_ms: int) -> None:
         """Throw-away records below `before` are gone; at the start offset copying begins."""
-        self.lifted_to = before
+        if self._lift is not None:
+            self._lift.lifted_to = before
         if before >= self.spec.start:
-            self._padding = None
+            self._lift = None
+            self.map.begin(OffsetMap(), self.position)
             self.fetch_offset = self.position
             self.phase = Phase.COPY
             self._become(PartitionState.COPYING, now_ms)
@@ -226,26 +217,44 @@ class PartitionCopy:
         high_watermark: int,
         now_s: float,
         now_ms: int,
+        stable_end: int = -1,
+        aborted: Sequence[Aborted] = (),
     ) -> None:
         """Take the batches of an answer without error."""
         self.source_end = high_watermark
+        self.stable_end = high_watermark if stable_end < 0 else stable_end
         if self._trouble is Trouble.FETCH or self.position == high_watermark:
             self._recovered(now_ms)
         if start == end:
-            if self.position >= high_watermark:
+            if self.position >= self.stable_end:
                 self.caught_up_ms = now_ms
             return
-        outcome = carry(buffer, start, end, self.fetch_offset, self._carry)
+        place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
+        outcome = carry(buffer, start, end, place, self._carry, aborted)
         for batch in outcome.batches:
             self.queue.append(batch)
             self.queued_bytes += batch.size
+            self.map.queued(batch)
         if outcome.next_offset == self.fetch_offset and outcome.stop is None:
-            # Bytes came, but no whole batch: it is larger than we asked for.
+            # Bytes came, but no whole batch: it is larger than we asked for, or its length is
+            # wrong: brokers give the first batch whole, whatever its size (KIP-74).
+            if self.fetch_bytes >= self.settings.fetch_bytes_max:
+                text = f"source offset {self.fetch_offset} can't be read: its batch never ends"
+                outcome.stop = Stop(StopReason.CORRUPT, self.fetch_offset, text)
             self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
         self.fetch_offset = outcome.next_offset
         if outcome.stop is not None and not self._is_passing(outcome.stop, now_s, now_ms):
             self._stop = outcome.stop
+        self._pass_hole(now_ms)
         self._settle(now_ms)
+
+    def _pass_hole(self, now_ms: int) -> None:
+        """With nothing under way all before the next fetch is at the target or is a hole."""
+        if self.in_flight or self.queue or self._resetting or self.phase is not Phase.COPY:
+            return
+        self.position = self.fetch_offset
+        if self.position >= self.stable_end:
+            self.caught_up_ms = now_ms
 
     def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
         """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
@@ -299,12 +308,14 @@ class PartitionCopy:
         if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
             return None
         if not self.queue:
-            batch = next(self._padding, None) if self._padding is not None else None
+            batch = self._lift.next_batch() if self._lift is not None else None
             if batch is None:
                 return None
             self.queue.append(batch)
             self.queued_bytes += batch.size
         batch = self.queue[0]
+        if not self.map.is_durable_for(batch):
+            return None
         is_old = batch.max_timestamp < now_ms - self.settings.producer_expiration_s * 500
         if (is_old and self.holds_old) or self.in_flight >= self._depth(is_old=is_old):
             return None
@@ -326,8 +337,7 @@ class PartitionCopy:
         """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
         was_current = self._answered(batch)
         if not append_landed_where_named(batch.base_offset, base_offset):
-            self.stop(
-                PartitionState.DIVERGED,
+            self._diverge(
                 "APPENDED_ELSEWHERE",
                 f"a batch for target offset {batch.base_offset} landed at {base_offset}: another "
                 "writer has appended to this mirror",
@@ -338,14 +348,15 @@ class PartitionCopy:
             return False
         self._established = True
         self._refused = (-1, 0)
-        self.position = batch.next_offset
+        self.position = batch.next_source_offset
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
             self.records += batch.records
             self.bytes += batch.size
             self.last_timestamp_ms = max(self.last_timestamp_ms, batch.max_timestamp)
-            if self.position >= self.source_end:
+            if self.position >= self.stable_end:
                 self.caught_up_ms = now_ms
+            self._pass_hole(now_ms)
         self._settle(now_ms)
         return True
 
@@ -359,8 +370,7 @@ class PartitionCopy:
         if error == OUT_OF_ORDER:
             self._refused = _counted(self._refused, batch.base_offset)
         elif error == STALE_EPOCH:
-            self.stop(
-                PartitionState.DIVERGED,
+            self._diverge(
                 kind.name,
                 "the link's producer id was used with a newer epoch by somebody else",
                 now_ms,
@@ -372,13 +382,14 @@ class PartitionCopy:
                 self.stop(
                     PartitionState.BLOCKED,
                     kind.name,
-                    f"the batch at source offset {batch.base_offset} is stored corrupt at the "
+                    f"the batch at source offset {batch.source_offset} is stored corrupt at the "
                     "source: its checksum does not fit its bytes",
                     now_ms,
                 )
                 return
         elif kind.verdict is Verdict.HALT and kind.append is Append.NOT_APPENDED:
-            text = f"the target refuses the batch at {batch.base_offset}: {message or kind.name}"
+            at = batch.source_offset
+            text = f"the target refuses the batch at {at}: {message or kind.name}"
             self.stop(PartitionState.BLOCKED, kind.name, f"{text}. {kind.hint}".strip(), now_ms)
             return
         self._reset(kind.name, f"append: {kind.told(message)}", now_s, now_ms)
@@ -387,6 +398,11 @@ class PartitionCopy:
         """An append will not be answered: ambiguous (I4)."""
         if self._answered(batch):
             self._reset("CONNECTION_LOST", f"append: {reason}", now_s, now_ms)
+
+    def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
+        """A row of the offset map may be durable or not: all is looked at anew (I4)."""
+        if self.phase is Phase.COPY and not self._resetting:
+            self._reset("CONNECTION_LOST", f"offset map: {reason}", now_s, now_ms)
 
     # -- trouble -------------------------------------------------------------------------------
 
@@ -417,6 +433,10 @@ class PartitionCopy:
         self.code, self.reason = code, reason
         self._become(state, now_ms, keep_reason=True)
 
+    def _diverge(self, code: str, reason: str, now_ms: int) -> None:
+        """The target holds what we did not put where it is (I1)."""
+        self.stop(PartitionState.DIVERGED, code, reason, now_ms)
+
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
         self._resetting = True
@@ -434,7 +454,7 @@ class PartitionCopy:
             self.attempt += 1
             self.fetching = None
             self._stop = None
-            self._padding = None
+            self._lift = None
             self.phase = Phase.FIND_END
         elif self._stop is not None and not self.queue:
             reason = self._stop.reason.name
@@ -470,26 +490,9 @@ class PartitionCopy:
 
     def has_news(self) -> bool:
         """Whether it stands elsewhere than at the last call."""
-        now = (self.position, self.source_end, self.state, self.code)
+        now = (self.position, self.source_end, self.stable_end, self.state, self.code)
         before, self._told = self._told, now
         return now != before
-
-    def report(self) -> PartitionReport:
-        """Where it stands."""
-        return PartitionReport(
-            self.spec.source,
-            self.spec.target,
-            self.state,
-            self.position,
-            self.source_end,
-            self.records,
-            self.bytes,
-            self.last_timestamp_ms,
-            self.caught_up_ms,
-            self.since_ms,
-            self.code,
-            self.reason,
-        )
 
 
 def _counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:

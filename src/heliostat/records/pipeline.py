@@ -31,6 +31,7 @@ from heliostat.ops.spark_session import (
 from heliostat.records.copier import Copier
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
+from heliostat.records.map_channel import MapChannel
 from heliostat.records.placement import Placement, lanes_for
 from heliostat.records.state_channel import StateChannel
 from heliostat.records.wire_network import WireNetwork
@@ -210,12 +211,14 @@ def copy_round(lane: LaneSpec) -> RoundReport:
     """One round over real connections, in this process."""
     clock = SystemClock()
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
+    target = WireCluster(lane.target_access, dial)
     network = WireNetwork(
         lane.partitions,
         WireCluster(lane.source_access, dial),
-        WireCluster(lane.target_access, dial),
+        target,
         lane.settings,
         clock.monotonic_s,
+        maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
     )
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(

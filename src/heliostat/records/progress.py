@@ -110,7 +110,17 @@ class Thinning:
 
 def _seen(row: PartitionReport) -> tuple[Any, ...]:
     """What makes a row worth writing again: not the moment at which it was level, which moves."""
-    return (row.state, row.position, row.source_end, row.bytes, row.since_ms, row.code, row.reason)
+    return (
+        row.state,
+        row.position,
+        row.source_end,
+        row.bytes,
+        row.since_ms,
+        row.code,
+        row.reason,
+        row.open_records,
+        row.breaks,
+    )
 
 
 def encode_progress(
@@ -171,8 +181,11 @@ def _row(item: PartitionReport) -> list[object]:
         item.caught_up_ms,
         item.since_ms,
     ]
-    if item.code or item.reason:
+    is_mapped = bool(item.open_records or item.breaks)
+    if item.code or item.reason or is_mapped:
         row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
+    if is_mapped:
+        row += [item.open_records, item.breaks]
     return row
 
 
@@ -198,7 +211,8 @@ def decode_progress(value: Mapping[str, Any]) -> Progress:
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:
     number, state, position, source_end, records, size, last_ms, caught_up_ms, since_ms = row[:9]
-    code, reason = row[9:] or ("", "")
+    code, reason = row[9:11] or ("", "")
+    open_records, breaks = row[11:13] or (0, 0)
     partition = PartitionId(number)
     return PartitionReport(
         TopicPartition(source, partition),
@@ -213,4 +227,6 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         since_ms,
         code,
         reason,
+        open_records,
+        breaks,
     )

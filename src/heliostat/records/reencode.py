@@ -29,7 +29,6 @@ from heliostat.records.batch import (
     MAGIC,
     MAGIC_AT,
     RECORD_BYTES_MIN,
-    TRANSACTIONAL_BIT,
 )
 from heliostat.records.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
 
@@ -65,7 +64,7 @@ _CUT, _TOO_SHORT, _LENGTH, _OFFSET = map(
 _TIMESTAMP, _LEFT_OVER, _FAR_APART, _NO_ROOM = map(
     int, (Problem.TIMESTAMP, Problem.LEFT_OVER, Problem.FAR_APART, Problem.NO_ROOM)
 )
-_NOT_JOINED_BITS = CODEC_BITS | TRANSACTIONAL_BIT | CONTROL_BIT
+NEVER_JOINED_BITS = CODEC_BITS | CONTROL_BIT
 _KNOWN_BITS = 0x7F
 _OUT = types.uint8[::1]
 _INT = types.int64
@@ -121,8 +120,10 @@ def _overflows_sum(first: int, second: int, total: int) -> Any:
     return (first ^ total) & (second ^ total) < 0
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT, _OUT, _FIELDS))
-def encode_records(  # noqa: C901, PLR0911, PLR0917 - one flat loop, compiled without keywords
+@_compiled(
+    _INT(BYTES, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT, _OUT, _FIELDS, _FIELDS)
+)
+def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     data: Any,
     at: int,
     end: int,
@@ -134,19 +135,21 @@ def encode_records(  # noqa: C901, PLR0911, PLR0917 - one flat loop, compiled wi
     stop: int,
     out: Any,
     batch: Any,
+    deltas: Any,
 ) -> Any:
-    """Append records `[start, stop)` of the `count` in `data[at:end]` to a new batch.
+    """Append those of the `count` records in `data[at:end]` to a new batch that lie in a range.
 
+    The range `[start, stop)` is of offset deltas. With room for `count` of them in `deltas` (int64)
+    they may have holes, as compaction leaves them, and those of the records taken go there.
     All are checked; their timestamp deltas count from `base_timestamp` (ms), readers see
     `append_time` instead if `has_append_time`. `out` (uint8) holds the new batch's records, `batch`
-    (int64, see `FILLED` and so on) how far it is; without records yet it takes the first one's
-    timestamp as its base. Answers a `Problem`; beside `NONE`, `batch` is as it was.
+    (int64, see `FILLED`) how far it is. Answers a `Problem`; beside `NONE`, `batch` is as it was.
     """
     if count * RECORD_BYTES_MIN > end - at:
         return _TOO_SHORT
-    filled, first = batch[FILLED], batch[RECORDS]
+    filled, place = batch[FILLED], batch[RECORDS]
     base, latest = batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP]
-    has_base = first > 0
+    first, before = place, np.int64(-1)
     for index in range(count):
         length, begin = read_varint_compiled(data, at, end)
         if begin < 0:
@@ -158,20 +161,20 @@ def encode_records(  # noqa: C901, PLR0911, PLR0917 - one flat loop, compiled wi
         if place_at < 0:
             return _TIMESTAMP
         delta, rest_at = read_varint_compiled(data, place_at, at)
-        if rest_at < 0 or delta != index:
+        if rest_at < 0 or delta <= before or (delta != index and not len(deltas)):
             return _OFFSET
-        if index < start or index >= stop:
+        before = delta
+        if delta < start or delta >= stop:
             continue
         timestamp = append_time if has_append_time else base_timestamp + since
         if not has_append_time and _overflows_sum(base_timestamp, since, timestamp):
             return _TIMESTAMP
-        if not has_base:
-            base, has_base = timestamp, True
+        if place == 0:
+            base = timestamp
         latest = max(latest, timestamp)
         since = timestamp - base
         if (timestamp ^ base) & (timestamp ^ since) < 0:
             return _FAR_APART
-        place = first + index - start
         new_length = 1 + varint_bytes(since) + varint_bytes(place) + at - rest_at
         if filled + VARINT_BYTES_MAX + new_length > len(out):
             return _NO_ROOM
@@ -182,9 +185,12 @@ def encode_records(  # noqa: C901, PLR0911, PLR0917 - one flat loop, compiled wi
         rest = at - rest_at
         copy_bytes(out, filled, data, rest_at, rest)
         filled += rest
+        if len(deltas):
+            deltas[place - first] = delta
+        place += 1
     if at != end:
         return _LEFT_OVER
-    batch[FILLED], batch[RECORDS] = filled, first + stop - start
+    batch[FILLED], batch[RECORDS] = filled, place
     batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = base, latest
     return 0
 
@@ -199,9 +205,17 @@ def _read_number(data: Any, at: int, size: int) -> Any:
     return np.int64(value) << unused >> unused
 
 
-@_compiled(types.void(BYTES, _INT, _INT, _INT, _INT, _OUT, _FIELDS))
+@_compiled(types.void(BYTES, _INT, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
 def join_plain(  # noqa: PLR0917 - compiled without keywords
-    data: Any, end: int, base_offset: int, below_bytes: int, records_max: int, out: Any, batch: Any
+    data: Any,
+    end: int,
+    base_offset: int,
+    below_bytes: int,
+    records_max: int,
+    refused_bits: int,
+    out: Any,
+    batch: Any,
+    none: Any,
 ) -> None:
     """Join uncompressed batches that stand from `batch[AT]` on, one behind the other.
 
@@ -214,12 +228,10 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
         Batches as fetched; the last may be cut.
     base_offset
         Offset of the new batch's first record.
-    below_bytes
-        Only batches smaller than this.
-    records_max
-        How many records the new batch may have.
-    out, batch
-        As in `encode_records`; `batch[AT]` moves on, `batch[BATCHES]` counts.
+    below_bytes, records_max, refused_bits
+        Only batches smaller than this, up to so many records, without any of these attributes.
+    out, batch, none
+        As in `encode_records`, no room for deltas; `batch[AT]` moves on, `batch[BATCHES]` counts.
     """
     while True:
         at = batch[AT]
@@ -234,7 +246,7 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
         if (
             batch_end > end
             or data[at + MAGIC_AT] != MAGIC
-            or bits & _NOT_JOINED_BITS
+            or bits & refused_bits
             or bits & ~_KNOWN_BITS
             or _read_number(data, at, 8) != base_offset + batch[RECORDS]
             or count < 1
@@ -257,6 +269,7 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
             count,
             out,
             batch,
+            none,
         )
         if problem != 0:
             return

@@ -13,33 +13,30 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import EARLIEST, Leader, TopicLeaders, WireCluster
+from heliostat.clusters.wire.cluster import EARLIEST, WireCluster
 from heliostat.clusters.wire.connection import Connection, Frame
-from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import TopicName, TopicPartition
 from heliostat.records.batch import Codec
 from heliostat.records.encode import decode_batches, encode_batch
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.progress import Thinning, encode_progress
+from heliostat.records.state_line import ONLY, StateLine
 
 CONTROL_KEY = "lanes"
 CONTROL_FETCH_BYTES = 1024 * 1024
 CONTROL_WAIT_MS = 500
 """How long the broker holds a fetch of the control topic when nothing is announced."""
-SILENT_S_MAX = 20.0
-"""A lane that can't reach its state topics for so long ends its round: nobody could stop it."""
 ANSWER_S = 8.0
 """Longest wait for one answer; well within `SILENT_S_MAX`, so that a failure is known by then."""
 CLOSE_S = 5.0
 """How long the end of a round waits until its last report is written."""
 STEP_PAUSE_S = 0.0003
 """Between two steps of encoding: long enough that the copier's thread gets the interpreter."""
-_ONLY = PartitionId(0)
 
 
 class StateChannel:
@@ -69,8 +66,8 @@ class StateChannel:
         self._wall_ms = wall_ms
         self._next_report_s = 0.0
         self._heard = _Heard()
-        self._control = _Line(lane.control_topic, target, monotonic_s)
-        self._progress = _Line(lane.progress_topic, target, monotonic_s)
+        self._control = StateLine(lane.control_topic, target, monotonic_s)
+        self._progress = StateLine(lane.progress_topic, target, monotonic_s)
         self._thread = _ChannelThread(
             lane, self._control, self._progress, self._heard, wall_ms=wall_ms
         )
@@ -153,77 +150,14 @@ class _Heard:
         self.is_superseded = current != lane.generation
 
 
-class _Line:
-    """One state topic: its connection, and for how long it has not answered."""
-
-    def __init__(self, topic: str, target: WireCluster, monotonic_s: Callable[[], float]) -> None:
-        self.topic = topic
-        self.target = target
-        self.good_at_s = monotonic_s()
-        self.retry_at_s = 0.0
-        self.connection: Connection | None = None
-        self.monotonic_s = monotonic_s
-        self._error: ConnectionLost | BrokerError | None = None
-        self._open: tuple[Connection, TopicLeaders, Leader] | None = None
-
-    def open(self) -> tuple[Connection, TopicLeaders, Leader]:
-        """A connection to the leader of the topic's only partition."""
-        if self._open is None:
-            leaders = self.target.metadata([TopicName(self.topic)])[TopicName(self.topic)]
-            leader = leaders.partitions.get(_ONLY)
-            if leaders.error or leader is None or leader.error:
-                code = leaders.error or (leader.error if leader is not None else 3)
-                raise BrokerError("a state topic has no leader", kafka_code=code, topic=self.topic)
-            self.connection = self.target.open_data(leader.broker)
-            self._open = (self.connection, leaders, leader)
-        return self._open
-
-    def send(
-        self, api_key: int, version: int, body: Sequence[bytes | bytearray | memoryview]
-    ) -> None:
-        """Send one request over the open connection."""
-        connection, _, _ = self.open()
-        header = request_header(
-            api_key,
-            version,
-            connection.next_correlation_id(),
-            connection.settings.client_id,
-            flexible=True,
-        )
-        connection.send([header, *body])
-
-    def worked(self) -> None:
-        """It answered."""
-        self.good_at_s = self.monotonic_s()
-        self._error = None
-
-    def failed(self, error: ConnectionLost | BrokerError, pause_s: float) -> None:
-        """It did not: begin anew after a pause."""
-        self._error = error
-        self.retry_at_s = self.monotonic_s() + pause_s
-        self.close()
-
-    def raise_if_silent(self) -> None:
-        """Raise the last error once there were only errors for `SILENT_S_MAX`."""
-        error = self._error
-        if error is not None and self.monotonic_s() > self.good_at_s + SILENT_S_MAX:
-            raise error
-
-    def close(self) -> None:
-        """Close the connection."""
-        connection, self.connection, self._open = self.connection, None, None
-        if connection is not None:
-            connection.close()
-
-
 class _ChannelThread:
     """The thread: waits for announcements, writes reports."""
 
     def __init__(
         self,
         lane: LaneSpec,
-        control: _Line,
-        progress: _Line,
+        control: StateLine,
+        progress: StateLine,
         heard: _Heard,
         *,
         wall_ms: Callable[[], int],
@@ -364,7 +298,7 @@ class _ChannelThread:
         key = f"lane/{self._lane.lane}".encode()
         batch = encode_batch([(key, value, self._wall_ms())], codec=Codec.GZIP)
         version = line.target.produce_version(leader.broker)
-        item = produce.ProducePartition(line.topic, leaders.topic_id, _ONLY, [batch], len(batch))
+        item = produce.ProducePartition(line.topic, leaders.topic_id, ONLY, [batch], len(batch))
         line.send(
             produce.API_KEY,
             version,
@@ -403,7 +337,7 @@ class _ChannelThread:
         line = self._control
         _, leaders, leader = line.open()
         if self._offset < 0:
-            partition = TopicPartition(TopicName(line.topic), _ONLY)
+            partition = TopicPartition(TopicName(line.topic), ONLY)
             found = line.target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
             start = found[partition]
             if isinstance(start, BrokerError):
@@ -411,7 +345,7 @@ class _ChannelThread:
             self._offset = start
         version = line.target.fetch_version(leader.broker)
         want = fetch.FetchPartition(
-            line.topic, leaders.topic_id, _ONLY, self._offset, CONTROL_FETCH_BYTES
+            line.topic, leaders.topic_id, ONLY, self._offset, CONTROL_FETCH_BYTES
         )
         body = fetch.encode_fetch(
             version,

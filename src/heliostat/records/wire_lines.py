@@ -22,11 +22,13 @@ from heliostat.clusters.wire.scan import (
     HIGH_WATERMARK,
     PARTITION,
     ROW_FIELDS,
+    STABLE_END,
     START,
     scan_partitions,
 )
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import BrokerId, TopicId
+from heliostat.records.aborted import Aborted
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import (
     Appended,
@@ -181,7 +183,16 @@ class FetchLine:
             if want is None:
                 raise ProtocolError("a fetch answer holds what was not asked", topic=got.topic)
             events.append(
-                Fetched(want, got.error, got.high_watermark, frame.buffer, got.start, got.end)
+                Fetched(
+                    want,
+                    got.error,
+                    got.high_watermark,
+                    frame.buffer,
+                    got.start,
+                    got.end,
+                    got.last_stable_offset,
+                    [Aborted(*item) for item in got.aborted],
+                )
             )
         if wants:
             raise ProtocolError("a fetch answer lacks partitions", missing=len(wants))
@@ -265,15 +276,21 @@ class SweepLine(FetchLine):
             (rows[:, ERROR] != 0)
             | (rows[:, END] > rows[:, START])
             | (rows[:, HIGH_WATERMARK] != self._ends[self._indexes])
+            | (rows[:, STABLE_END] != rows[:, HIGH_WATERMARK])
         )
         for place in np.flatnonzero(is_news).tolist():
-            topic_at, _, error, high_watermark, start, end = rows[place].tolist()
+            row = rows[place].tolist()
+            topic_at, _, error, high_watermark, start, end, stable_end, aborted_at = row
             want = self._wants[place]
             spec = specs[want.index]
             if not self._is_topic(frame, topic_at, spec):
                 raise ProtocolError("a sweep's answer is not in order", topic=spec.source.topic)
             self._ends[want.index] = high_watermark
-            events.append(Fetched(want, error, high_watermark, frame.buffer, start, end))
+            found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
+            aborted = [Aborted(*item) for item in found]
+            events.append(
+                Fetched(want, error, high_watermark, frame.buffer, start, end, stable_end, aborted)
+            )
 
     def _is_topic(self, frame: Frame, topic_at: int, spec: PartitionSpec) -> bool:
         if self._by_id and spec.source_topic_id:

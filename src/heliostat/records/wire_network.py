@@ -15,9 +15,11 @@ from heliostat.clusters.wire.cluster import (
     TopicLeaders,
     WireCluster,
 )
+from heliostat.clusters.wire.connection import Connection
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
+from heliostat.records.map_channel import MapChannel
 from heliostat.records.network import (
     LIVE,
     SPARSE,
@@ -27,12 +29,15 @@ from heliostat.records.network import (
     FetchLost,
     Leaders,
     LogRange,
+    MapLost,
+    MapWrite,
     Problem,
     Send,
     Tail,
     Traffic,
     Want,
 )
+from heliostat.records.offset_map import OffsetMap
 from heliostat.records.tails import read_tails
 from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, SweepLine
 
@@ -41,9 +46,12 @@ BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 ANSWER_SLACK_S = 5.0
 """Beyond the time that the broker itself may take (`produce_timeout_s`)."""
 UNKNOWN_TOPIC_ID = 100
-LEADER_NOT_AVAILABLE = 5
-FETCH, APPEND = "fetch", "append"
 LineKey = tuple[str, BrokerId, Channel]
+LEADER_NOT_AVAILABLE = 5
+FETCH, APPEND, MAP = "fetch", "append", "map"
+_MAP_KEY: LineKey = (MAP, BrokerId(-1), LIVE)
+"""The offset map's topic has one leader."""
+_Line = FetchLine | AppendLine | MapChannel
 
 
 class WireNetwork:
@@ -59,6 +67,8 @@ class WireNetwork:
         Sizes and limits.
     monotonic_s
         The clock that the copier uses.
+    maps
+        The offset map's topic.
     """
 
     def __init__(
@@ -68,7 +78,10 @@ class WireNetwork:
         target: WireCluster,
         settings: CopySettings,
         monotonic_s: Callable[[], float],
+        *,
+        maps: MapChannel,
     ) -> None:
+        self._maps = maps
         self._partitions = partitions
         self._source = source
         self._target = target
@@ -80,7 +93,8 @@ class WireNetwork:
         self._appending: dict[tuple[BrokerId, Channel], AppendLine] = {}
         self._leaders = Leaders({}, {}, {})
         self._lost: list[Event] = []
-        self._secured: dict[LineKey, FetchLine | AppendLine] = {}
+        self._map_watched: Connection | None = None
+        self._secured: dict[LineKey, _Line] = {}
 
     def close(self) -> None:
         """Close all connections; what is in flight stays ambiguous."""
@@ -88,6 +102,7 @@ class WireNetwork:
             fetching.connection.close()
         for appending in self._appending.values():
             appending.connection.close()
+        self._maps.close()
         self._selector.close()
         self._source.close()
         self._target.close()
@@ -244,13 +259,50 @@ class WireNetwork:
             self._watch((APPEND, broker, channel), line)
         return line
 
+    # -- the offset map ------------------------------------------------------------------------
+
+    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
+        """Maps of these partitions with all rows that are durable now."""
+        try:
+            found = self._maps.read()
+        except (BrokerError, ConnectionLost) as error:
+            return error
+        except ProtocolError as error:
+            return ConnectionLost(f"the offset map can't be read: {error.text}")
+        return {index: found.get(index, OffsetMap()) for index in indexes}
+
+    def can_write_map(self) -> bool:
+        """No rows are under way."""
+        return self._maps.is_free
+
+    def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
+        """Send as many rows as one request takes, and answer which; the rest is for later."""
+        try:
+            connection = self._maps.connection
+            if self._map_watched is not connection:
+                self._unwatch_map()
+                self._map_watched = connection
+                self._watch(_MAP_KEY, self._maps)
+            return self._maps.send(writes)
+        except (BrokerError, ConnectionLost) as error:
+            self._unwatch_map()
+            self._maps.give_up(str(error))
+            self._lost.append(MapLost(list(writes), str(error)))
+            return writes
+
+    def _unwatch_map(self) -> None:
+        if self._map_watched is not None:
+            self._selector.unregister(self._map_watched)
+            self._secured.pop(_MAP_KEY, None)
+            self._map_watched = None
+
     # -- answers -------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> Iterable[Event]:
         """Answers that came within `timeout_s`, and requests that will not be answered."""
         self._drop_overdue()
         events, self._lost = self._lost, []
-        if not self._fetching and not self._appending:
+        if not self._fetching and not self._appending and self._map_watched is None:
             if not events:
                 self._selector.select(timeout_s)
             return events
@@ -274,13 +326,15 @@ class WireNetwork:
             return (key.data for key, _ in found)
         return dict.fromkeys([*held, *(key.data for key, _ in found)])
 
-    def _line(self, key: LineKey) -> FetchLine | AppendLine:
+    def _line(self, key: LineKey) -> _Line:
         side, broker, channel = key
+        if side == MAP:
+            return self._maps
         if side == FETCH:
             return self._fetching[broker, channel]
         return self._appending[broker, channel]
 
-    def _watch(self, key: LineKey, line: FetchLine | AppendLine) -> None:
+    def _watch(self, key: LineKey, line: _Line) -> None:
         self._selector.register(line.connection, selectors.EVENT_READ, key)
         if line.connection.settings.security != PLAINTEXT:
             self._secured[key] = line
@@ -294,6 +348,8 @@ class WireNetwork:
         overdue += [
             (APPEND, *key) for key, line in self._appending.items() if line.is_overdue(limit_s)
         ]
+        if self._maps.is_overdue(limit_s):
+            overdue.append(_MAP_KEY)
         for key in overdue:
             self._drop(key, "no answer in time")
 
@@ -301,13 +357,16 @@ class WireNetwork:
         """Close a connection; what was under way on it is lost."""
         side, broker, channel = key
         line = self._line(key)
+        self._secured.pop(key, None)
+        if side == MAP:
+            self._unwatch_map()
+        else:
+            self._selector.unregister(line.connection)
+            line.connection.close()
         if side == FETCH:
             del self._fetching[broker, channel]
-        else:
+        elif side == APPEND:
             del self._appending[broker, channel]
-        self._secured.pop(key, None)
-        self._selector.unregister(line.connection)
-        line.connection.close()
         self._lost.append(line.give_up(reason))
 
 

@@ -9,12 +9,14 @@ from unittest.mock import Mock
 import pytest
 
 from heliostat.config import ClusterConfig, LinkConfig
-from heliostat.errors import BrokerError
+from heliostat.errors import BrokerError, OffsetMapLost, Verdict
 from heliostat.link.flow import Known, Turn
 from heliostat.link.state import LinkState, Starts
-from heliostat.names import Offset, PartitionId, ProducerId, TopicName
+from heliostat.names import Offset, PartitionId, ProducerId, TopicName, TopicPartition
+from heliostat.records.offset_map import Break, MapTail, Stamp, encode_breaks
 
-NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress")]
+NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
+MIRROR = TopicPartition(TopicName("t"), PartitionId(0))
 
 
 class Memory:
@@ -34,6 +36,9 @@ class Memory:
     def write_many(self, values: dict[str, Any]) -> None:
         self.written.update(values)
 
+    def close(self) -> None:
+        pass
+
 
 @pytest.fixture
 def topics() -> list[Memory]:
@@ -44,7 +49,8 @@ def topics() -> list[Memory]:
 def state(topics: list[Memory]) -> LinkState:
     link = LinkConfig(name="l", source="a", target="b")
     made = LinkState(link, ClusterConfig(bootstrap=("127.0.0.1:1",)))
-    made._state, made._control, made._progress = topics  # type: ignore[assignment]  # stand-ins
+    made._state, made._control, made._progress, rows = topics  # type: ignore[assignment]  # fakes
+    made.offsets.ensure = rows.ensure  # type: ignore[method-assign]  # as above
     return made
 
 
@@ -80,7 +86,7 @@ KNOWN = Known(
 def test_nothing_is_written_while_all_are_there(state: LinkState, topics: list[Memory]) -> None:
     turn, events, lanes = turn_with(state, {})
     turn._keep_state(KNOWN)
-    assert [topic.written for topic in topics] == [{}, {}, {}]
+    assert [topic.written for topic in topics] == [{}, {}, {}, {}]
     events.warn.assert_not_called()
     lanes.tell.assert_not_called()
 
@@ -90,7 +96,7 @@ def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
 ) -> None:
     turn, _, lanes = turn_with(state, dict.fromkeys(NAMES, 29))
     turn._keep_state(KNOWN)
-    assert [topic.ensured for topic in topics] == [0, 0, 0]
+    assert [topic.ensured for topic in topics] == [0, 0, 0, 0]
     lanes.tell.assert_not_called()
 
 
@@ -100,10 +106,20 @@ def test_a_gone_topic_is_made_and_written_anew_and_told(
 ) -> None:
     turn, events, lanes = turn_with(state, {gone: 3})
     turn._keep_state(KNOWN)
-    assert [topic.ensured for topic in topics] == [1, 1, 1]
+    assert [topic.ensured for topic in topics] == [1, 1, 1, 1]
     assert topics[0].written == {
         "producer": {"producer_id": 9},
         "start/t": {"target_id": None, "starts": {"0": 5}},
     }
     lanes.tell.assert_called_once_with()  # which lanes are wanted
     assert gone in events.warn.call_args.args[0]
+
+
+def test_where_mirrors_are_mapped_a_lost_offset_map_halts_the_link(state: LinkState) -> None:
+    tail = MapTail(Stamp(1, 1), 0, encode_breaks([Break(3, 5)]))
+    state.offsets._reader.begin(MIRROR, "", tail)
+    turn, _, lanes = turn_with(state, {"heliostat.l.offsets": 3})
+    with pytest.raises(OffsetMapLost) as caught:
+        turn._keep_state(KNOWN)
+    assert caught.value.verdict is Verdict.HALT
+    lanes.tell.assert_not_called()

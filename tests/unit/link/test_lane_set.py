@@ -63,7 +63,8 @@ class Rounds:
         until_s = time.monotonic() + WAIT_S
         while self.clock.wall_ms() < lane.begin_at_ms:
             assert time.monotonic() < until_s
-            if self.is_over(lane):
+            is_superseded = self.told.generations.get(lane.lane) != lane.generation
+            if is_superseded and (self.told.switch_at_ms or 0) <= lane.begin_at_ms:
                 return report
             time.sleep(0.001)
         with self._lock:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import batches as ref
 
 from heliostat.records import reencode
-from heliostat.records.carry import CarrySettings, carry
+from heliostat.records.carry import CarrySettings, Place, carry
 from heliostat.records.compiled_bytes import crc32c_by_tables, crc32c_compiled
 from heliostat.records.crc import crc32c
 from heliostat.records.varints import varint
@@ -75,7 +75,7 @@ def test_records_that_are_anything_are_encoded_or_refused(body, count, timestamp
         attributes=ref.LOG_APPEND_TIME if is_appended else 0,
     )
     answer = bytearray(sound + odd)
-    outcome = carry(answer, 0, len(answer), 0, SETTINGS)
+    outcome = carry(answer, 0, len(answer), Place.same(0), SETTINGS)
     assert outcome.next_offset in (1, 1 + count)
     assert (outcome.stop is None) == (outcome.next_offset == 1 + count)
 

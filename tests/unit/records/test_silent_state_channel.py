@@ -15,7 +15,8 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import ConnectionLost
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.records.lane import LaneSpec, RoundReport
-from heliostat.records.state_channel import CLOSE_S, SILENT_S_MAX, StateChannel
+from heliostat.records.state_channel import CLOSE_S, StateChannel
+from heliostat.records.state_line import SILENT_S_MAX
 
 FAILS_WITHIN_S = 20.0
 

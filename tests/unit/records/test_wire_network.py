@@ -79,7 +79,8 @@ class Lane:
             for connection in (self.source, self.target)
         ]
         settings = CopySettings()
-        self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s)
+        maps: Any = SimpleNamespace(is_overdue=lambda limit_s: False, close=lambda: None)
+        self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s, maps=maps)
 
     def fetch(self) -> None:
         self.network.fetch(BROKER, LIVE, [Want(0, 1, 0, 1000)])

@@ -31,6 +31,7 @@ _PARTITION = struct.Struct(">iiqiqi")
 _OFFSET, _BYTES_MAX = struct.Struct(">q"), struct.Struct(">i")
 _OFFSET_IN_PARTITION = 8
 _BYTES_BEHIND_OFFSET = 20
+_ABORTED = struct.Struct(">qq")
 _ANSWER = struct.Struct(">ihqqq")  # partition, error, high watermark, LSO, log start
 
 
@@ -60,6 +61,8 @@ class FetchedPartition:
     log_start: int
     start: int
     end: int
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Aborted transactions: producer id, first offset."""
 
 
 def encode_fetch(
@@ -155,9 +158,7 @@ def _partitions(version: int, buffer: Buffer, at: int) -> Iterator[FetchedPartit
 def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPartition, int]:
     partition, error, high, stable, log_start = _ANSWER.unpack_from(buffer, at)
     at += _ANSWER.size
-    aborted, at = read_uvarint(buffer, at)
-    for _ in range(aborted - 1):
-        at = skip_tagged_fields(buffer, at + 16)
+    aborted, at = read_aborted(buffer, at)
     at += 4  # preferred read replica: we name no rack
     size, at = read_uvarint(buffer, at)
     start = at
@@ -165,4 +166,17 @@ def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPa
     if end > len(buffer):
         raise ValueError("records reach past the frame")
     at = skip_tagged_fields(buffer, end)
-    return FetchedPartition(topic, partition, error, high, stable, log_start, start, end), at
+    return (
+        FetchedPartition(topic, partition, error, high, stable, log_start, start, end, aborted),
+        at,
+    )
+
+
+def read_aborted(buffer: Buffer, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Producer id and first offset of each aborted transaction at `at`; what follows them."""
+    count, at = read_uvarint(buffer, at)
+    found: list[tuple[int, int]] = []
+    for _ in range(count - 1):
+        found.append(_ABORTED.unpack_from(buffer, at))
+        at = skip_tagged_fields(buffer, at + _ABORTED.size)
+    return tuple(found), at

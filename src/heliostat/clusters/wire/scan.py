@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-TOPIC_AT, PARTITION, ERROR, HIGH_WATERMARK, START, END = range(6)
+TOPIC_AT, PARTITION, ERROR, HIGH_WATERMARK, START, END, STABLE_END, ABORTED_AT = range(8)
 """Columns of a row: where the topic's id or name begins, the partition's own numbers (see
-`FetchedPartition`), where its records are in the answer."""
-ROW_FIELDS = 6
+`FetchedPartition`), where its records are in the answer, and its aborted transactions, -1 if there
+are none."""
+ROW_FIELDS = 8
 ID_BYTES = 16
 _FIXED_BYTES = 30
 """Of a partition before the list of aborted transactions: 4 + 2 + 3 * 8."""
@@ -68,7 +69,11 @@ def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
     row[PARTITION] = _number(data, at, 4)
     row[ERROR] = _number(data, at + 4, 2)
     row[HIGH_WATERMARK] = _number(data, at + 6, 8)
+    row[STABLE_END] = _number(data, at + 14, 8)
+    row[ABORTED_AT] = at + _FIXED_BYTES
     aborted, at = _uvarint(data, at + _FIXED_BYTES)
+    if aborted < 2:
+        row[ABORTED_AT] = -1
     for _ in range(aborted - 1):
         if at < 0 or at + 16 > end:
             return False

@@ -1,0 +1,210 @@
+"""The offset map's rows, as a lane's task reads and writes them on the target.
+
+I2  `read` answers with every row that was durable when it was called.
+I3  `MapWritten` comes only after all replicas in sync have a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire.cluster import EARLIEST, WireCluster
+from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
+from heliostat.names import BrokerId, TopicName, TopicPartition
+from heliostat.records.batch import Codec, read_header
+from heliostat.records.encode import decode_batches, encode_batch
+from heliostat.records.lane import LaneSpec
+from heliostat.records.network import MapLost, MapWrite, MapWritten
+from heliostat.records.offset_map import MapReader, OffsetMap, Row, RowKey
+from heliostat.records.state_line import ONLY, StateLine
+
+FETCH_BYTES = 4 * 1024 * 1024
+ANSWER_S = 8.0
+"""Longest wait for one answer."""
+WRITE_BYTES_MAX = 512 * 1024
+"""Of one batch of rows; the topic takes 1 MiB."""
+OFFSET_OUT_OF_RANGE = 1
+
+
+class MapChannel:
+    """Rows of one lane's partitions.
+
+    Parameters
+    ----------
+    lane
+        Names the topic, and what is known of the maps.
+    target
+        The target cluster.
+    monotonic_s, wall_ms
+        The clocks.
+    """
+
+    def __init__(
+        self,
+        lane: LaneSpec,
+        target: WireCluster,
+        monotonic_s: Callable[[], float],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._monotonic_s = monotonic_s
+        self._wall_ms = wall_ms
+        self._reading = StateLine(lane.offsets_topic, target, monotonic_s)
+        self._writing = StateLine(lane.offsets_topic, target, monotonic_s)
+        self._next_offset = lane.maps_from
+        self._names = {
+            (spec.target, str(spec.target_topic_id or "")): index
+            for index, spec in enumerate(lane.partitions)
+        }
+        self._maps = MapReader()
+        for index, tail in lane.maps:
+            spec = lane.partitions[index]
+            self._maps.begin(spec.target, str(spec.target_topic_id or ""), tail)
+        self._writes: Sequence[MapWrite] = ()
+        self._sent_at_s = 0.0
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reading.close()
+        self._writing.close()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self) -> Mapping[int, OffsetMap]:
+        """Maps that have breaks, by index of the partition.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError, ProtocolError
+            They can't be read now.
+        """
+        try:
+            while self._read_more():
+                pass
+        except HeliostatError:
+            self._reading.close()
+            raise
+        return {self._names[name]: found for name, found in self._maps.maps.items()}
+
+    def _read_more(self) -> bool:
+        """Read what one fetch gives; whether there is more."""
+        line = self._reading
+        connection, leaders, leader = line.open()
+        version = line.target.fetch_version(leader.broker)
+        want = fetch.FetchPartition(
+            line.topic, leaders.topic_id, ONLY, self._next_offset, FETCH_BYTES
+        )
+        body = fetch.encode_fetch(
+            version, [want], max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, read_committed=False
+        )
+        line.send(fetch.API_KEY, version, [body])
+        buffer = connection.receive(ANSWER_S).buffer
+        for got in fetch.decode_fetch(version, buffer, 4).partitions:
+            if got.error == OFFSET_OUT_OF_RANGE:
+                self._begin_anew(leader.broker)
+                return True
+            if got.error:
+                raise BrokerError("the offset map can't be read", kafka_code=got.error)
+            for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
+                if offset >= self._next_offset:
+                    self._take(key, value)
+            following = _next_offset(buffer[got.start : got.end])
+            if following is None and got.end == got.start:
+                following = got.high_watermark  # compaction has taken the rest
+            self._next_offset = max(self._next_offset, following or 0)
+            return self._next_offset < got.high_watermark
+        raise ProtocolError("a fetch of the offset map is answered without it")
+
+    def _begin_anew(self, broker: BrokerId) -> None:
+        """The topic was made anew: the driver has written all rows there again."""
+        line = self._reading
+        partition = TopicPartition(TopicName(line.topic), ONLY)
+        start = line.target.list_offsets(broker, [partition], timestamp=EARLIEST)[partition]
+        if isinstance(start, BrokerError):
+            raise start
+        self._next_offset = start
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        if key is None or value is None:
+            return
+        row_key = RowKey.decode(key)
+        if (row_key.mirror, row_key.target_topic_id) in self._names:
+            self._maps.take(Row.decode(row_key, value))
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @property
+    def is_free(self) -> bool:
+        """No rows are under way, and a failure is not too fresh."""
+        return not self._writes and self._monotonic_s() >= self._writing.retry_at_s
+
+    @property
+    def connection(self) -> Connection:
+        """What rows are written over."""
+        return self._writing.open()[0]
+
+    def send(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
+        """Send as many rows as fit into one batch; answers which.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            They can't be sent.
+        """
+        line = self._writing
+        _, leaders, leader = line.open()
+        rows: list[tuple[bytes | None, bytes | None, int]] = []
+        size, now_ms = 0, self._wall_ms()
+        for write in writes:
+            value = write.row.encode()
+            size += len(value)
+            if rows and size > WRITE_BYTES_MAX:
+                break
+            rows.append((write.row.key.encode(), value, now_ms))
+        self._writes = writes[: len(rows)]
+        self._sent_at_s = self._monotonic_s()
+        batch = encode_batch(rows, codec=Codec.NONE)
+        version = line.target.produce_version(leader.broker)
+        item = produce.ProducePartition(line.topic, leaders.topic_id, ONLY, [batch], len(batch))
+        body = produce.encode_produce(version, [item], timeout_ms=int(ANSWER_S * 1000))
+        line.send(produce.API_KEY, version, body)
+        return self._writes
+
+    def take(self, frame: Frame) -> list[MapWritten | MapLost]:
+        """Events of an answer.
+
+        Raises
+        ------
+        ProtocolError
+            It is none.
+        """
+        line = self._writing
+        _, _, leader = line.open()
+        version = line.target.produce_version(leader.broker)
+        answers, _ = produce.decode_produce(version, frame.buffer, 4)
+        writes, self._writes = self._writes, ()
+        if answers[0].error:
+            error = BrokerError("a row was refused", kafka_code=answers[0].error)
+            self._writing.failed(error, 0.0)
+            return [MapLost(writes, str(error))]
+        line.worked()
+        return [MapWritten(writes)]
+
+    def is_overdue(self, limit_s: float) -> bool:
+        """Whether an answer is due for longer than `limit_s`."""
+        return bool(self._writes) and self._monotonic_s() > self._sent_at_s + limit_s
+
+    def give_up(self, reason: str) -> MapLost:
+        """Close the connection; what is under way will not be answered."""
+        writes, self._writes = self._writes, ()
+        self._writing.failed(ConnectionLost(reason), 0.1)
+        return MapLost(list(writes), reason)
+
+
+def _next_offset(data: memoryview) -> int | None:
+    """Offset behind the last whole batch, which compaction may have left without records."""
+    at, found = 0, None
+    while (header := read_header(data, at, len(data))) is not None:
+        at, found = at + header.size, header.next_offset
+    return found

@@ -1,0 +1,102 @@
+"""One partition's offset map while it is copied: where the next record goes, what must be written.
+
+I3  `is_durable_for` holds a batch back until the breaks it needs are durable.
+
+A round begins rows of its own: its first row replaces what an earlier one wrote ahead and never
+reached. Rows grow, the same key again and again, so that compaction leaves one of each.
+"""
+
+from __future__ import annotations
+
+from heliostat.names import Offset
+from heliostat.records.carry import CarriedBatch
+from heliostat.records.lane import PartitionSpec
+from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row, RowKey, Stamp
+
+NONE_DURABLE = -1
+
+
+class MirrorMap:
+    """The map of one partition within one round.
+
+    Parameters
+    ----------
+    spec
+        The partition.
+    stamp
+        Of the round.
+    """
+
+    def __init__(self, spec: PartitionSpec, stamp: Stamp) -> None:
+        self._spec = spec
+        self._stamp = stamp
+        self.source_offset = Offset(0)
+        """Source offset of the next record, by the map at the target's end (I2)."""
+        self.next_target = 0
+        """Target offset of the next record that is fetched."""
+        self.ahead: int | None = 0
+        """Source offset less target offset there; None: the next batch must say it anew."""
+        self.breaks = 0
+        """How many the map has: with none both offsets are equal."""
+        self._row: list[Break] = []
+        self._durable_to = NONE_DURABLE
+        self._needed_to = NONE_DURABLE
+        self._writing_to = NONE_DURABLE
+
+    def begin(self, known: OffsetMap, end: int) -> None:
+        """Go on from the target's log end with what is durable of the map."""
+        self.source_offset = known.source_of(end)
+        if known.is_identity and end < self._spec.start:
+            self.source_offset = self._spec.start  # nothing was copied yet, and it can't be lifted
+        if self._spec.skip_to is not None:
+            self.source_offset = max(self.source_offset, self._spec.skip_to)
+        # What was written ahead and not reached must go: other records may come to stand there.
+        written_ahead = known.last_target > end
+        self.next_target = end
+        self.ahead = None if written_ahead else known.source_of(end) - end
+        self.breaks = len(known)
+        self._row = []
+        self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
+
+    def queued(self, batch: CarriedBatch) -> None:
+        """A batch was fetched; its breaks are to be written."""
+        self.next_target = batch.next_offset
+        self.ahead = batch.source_ahead
+        if not batch.breaks:
+            return
+        if len(self._row) >= ROW_BREAKS_MAX and self._writing_to == NONE_DURABLE:
+            self._row = [each for each in self._row if each.target > self._durable_to]
+        self._row += batch.breaks
+        self.breaks += len(batch.breaks)
+        self._needed_to = batch.breaks[-1].target
+
+    def is_durable_for(self, batch: CarriedBatch) -> bool:
+        """Whether the batch may be sent (I3)."""
+        return not batch.breaks or batch.breaks[-1].target <= self._durable_to
+
+    @property
+    def needs_write(self) -> bool:
+        """Whether breaks wait to be made durable."""
+        return self._needed_to > max(self._durable_to, self._writing_to)
+
+    def row_to_write(self) -> Row | None:
+        """What is to be made durable now; it then counts as under way."""
+        if self._writing_to != NONE_DURABLE or not self.needs_write:
+            return None
+        self._writing_to = self._needed_to
+        key = RowKey(
+            self._spec.target,
+            str(self._spec.target_topic_id or ""),
+            self._row[0].target,
+            self._stamp,
+        )
+        return Row(key, tuple(self._row))
+
+    def not_written(self) -> None:
+        """There was no room for its row: it is for the next request."""
+        self._writing_to = NONE_DURABLE
+
+    def written(self, row: Row) -> None:
+        """A row is durable."""
+        self._durable_to = row.breaks[-1].target
+        self._writing_to = NONE_DURABLE

@@ -1,0 +1,79 @@
+"""One state topic on the target, as a lane's task reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from heliostat.clusters.wire.cluster import Leader, TopicLeaders, WireCluster
+from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.primitives import request_header
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import PartitionId, TopicName
+
+SILENT_S_MAX = 20.0
+"""A lane that can't reach its state topics for so long ends its round: nobody could stop it."""
+ONLY = PartitionId(0)
+"""State topics have one partition."""
+
+
+class StateLine:
+    """One state topic: its connection, and for how long it has not answered."""
+
+    def __init__(self, topic: str, target: WireCluster, monotonic_s: Callable[[], float]) -> None:
+        self.topic = topic
+        self.target = target
+        self.good_at_s = monotonic_s()
+        self.retry_at_s = 0.0
+        self.connection: Connection | None = None
+        self.monotonic_s = monotonic_s
+        self._error: ConnectionLost | BrokerError | None = None
+        self._open: tuple[Connection, TopicLeaders, Leader] | None = None
+
+    def open(self) -> tuple[Connection, TopicLeaders, Leader]:
+        """A connection to the leader of the topic's only partition."""
+        if self._open is None:
+            leaders = self.target.metadata([TopicName(self.topic)])[TopicName(self.topic)]
+            leader = leaders.partitions.get(ONLY)
+            if leaders.error or leader is None or leader.error:
+                code = leaders.error or (leader.error if leader is not None else 3)
+                raise BrokerError("a state topic has no leader", kafka_code=code, topic=self.topic)
+            self.connection = self.target.open_data(leader.broker)
+            self._open = (self.connection, leaders, leader)
+        return self._open
+
+    def send(
+        self, api_key: int, version: int, body: Sequence[bytes | bytearray | memoryview]
+    ) -> None:
+        """Send one request over the open connection."""
+        connection, _, _ = self.open()
+        header = request_header(
+            api_key,
+            version,
+            connection.next_correlation_id(),
+            connection.settings.client_id,
+            flexible=True,
+        )
+        connection.send([header, *body])
+
+    def worked(self) -> None:
+        """It answered."""
+        self.good_at_s = self.monotonic_s()
+        self._error = None
+
+    def failed(self, error: ConnectionLost | BrokerError, pause_s: float) -> None:
+        """It did not: begin anew after a pause."""
+        self._error = error
+        self.retry_at_s = self.monotonic_s() + pause_s
+        self.close()
+
+    def raise_if_silent(self) -> None:
+        """Raise the last error once there were only errors for `SILENT_S_MAX`."""
+        error = self._error
+        if error is not None and self.monotonic_s() > self.good_at_s + SILENT_S_MAX:
+            raise error
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self.connection, self._open = self.connection, None, None
+        if connection is not None:
+            connection.close()
