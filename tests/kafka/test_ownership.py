@@ -38,17 +38,17 @@ from heliostat.sandbox.shapes import GenericShape, Timestamps
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 ROUND_S = 2
-SILENT_S = 30.0
+SILENT_S = 60.0
 """A successor needs the announced end of the last round (some 7 s here, 10 s of a fresh claim), and
 its own start on a busy machine."""
 AT_ONCE_S = 6.0
 """A resigned predecessor is not waited for: less than any announced deadline here."""
-BEGIN_WITHIN_S = 60.0
+BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
 STOPPED_S = 0.2
 """Of each turn: long enough that a rival's pause between retries is over."""
-HALTS_WITHIN_S = 60.0
+HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
 EXIT_HALTED = 3
 FORGETFUL = {

@@ -16,7 +16,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
-DEADLINE_S = 240
+DEADLINE_S = 420
 STOP_S = 60
 
 pytestmark = pytest.mark.peer

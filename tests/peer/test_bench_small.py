@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
 PARTS = ("mm2_default", "mm2_tuned", "ours", "append_limit")
 RATIOS = ("throughput_vs_tuned", "cpu_vs_tuned", "of_append_limit")
-DEADLINE_S = 240
+DEADLINE_S = 420
 STOP_S = 60
 
 pytestmark = pytest.mark.peer
