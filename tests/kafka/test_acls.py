@@ -150,9 +150,9 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
                 level["pre.two"] = 1
                 _write(source, "pre.two", 0, rng)
             wait_level(link, source.bootstrap, target.bootstrap, level, prefix="east.")
-            wait_for("the group's offset", lambda: _published(target) == 70, 30)
+            wait_for("the group's offset", lambda: _published(target) == 70, 90)
             if again:
-                wait_for("the setting", lambda: _retention(target) == "80000000", 30)
+                wait_for("the setting", lambda: _retention(target) == "80000000", 90)
             assert link.stop() == 0
     done = _heliostat(least.config, "verify", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -330,7 +330,7 @@ def test_without_any_one_of_these_rights_something_is_refused(least: Least, numb
         assert not _is_refused(access, rule), rule
         assert cluster.accounts.take_back([rule]) == 1
         try:
-            until(lambda rule=rule: _is_refused(access, rule), f"{rule} to be missed", 10)
+            until(lambda rule=rule: _is_refused(access, rule), f"{rule} to be missed", 30)
         finally:
             cluster.accounts.allow([rule])
-        until(lambda rule=rule: not _is_refused(access, rule), f"{rule} to be back", 10)
+        until(lambda rule=rule: not _is_refused(access, rule), f"{rule} to be back", 30)

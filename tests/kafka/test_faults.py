@@ -13,7 +13,7 @@ from support.proxy import FETCH, PRODUCE, Where
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-CUT_WITHIN_S = 30.0
+CUT_WITHIN_S = 90.0
 LINK_CLIENTS = "heliostat-east-to-west"
 """Client ids of the lanes' connections begin so."""
 

@@ -19,7 +19,7 @@ from heliostat.sandbox.shapes import GenericShape, Timestamps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-CUT_WITHIN_S = 30.0
+CUT_WITHIN_S = 90.0
 BACKLOG_RECORDS = 60_000
 SWEPT = {"producer.id.expiration.check.interval.ms": "300"}
 EXPIRED = {**SWEPT, "producer.id.expiration.ms": "1000"}

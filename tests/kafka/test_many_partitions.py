@@ -32,7 +32,7 @@ WIDE_PARTITIONS = 26
 PARTITIONS = SINGLE + WIDE * WIDE_PARTITIONS
 REQUESTS_OF_A_LOOK = 12
 """Metadata, settings and ids of both sides: by the thousand topics, not by topic."""
-STOP_WITHIN_S = 25.0
+STOP_WITHIN_S = 40.0
 """Mostly the end of Spark."""
 REPORT_BYTES_MAX = 40_000
 """Of a report of 1,000 idle partitions, decoded; a whole one has 100 kB."""

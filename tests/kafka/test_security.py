@@ -50,13 +50,14 @@ pytestmark = pytest.mark.kafka
 USER = "link"
 CANARY = "canary-7f3a91c2e5"
 """The user's password at both clusters: found anywhere, it has leaked."""
-SESSION_S = 3.0
-REFUSED_WITHIN_S = 12.0
+SESSION_S = 5.0
+"""Renewed after 85 % of it: what is left must outlast a stall of a busy machine."""
+REFUSED_WITHIN_S = 25.0
 
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[Cluster, Cluster]]:
-    """Two clusters with all listeners, whose sessions of SASL end after three seconds."""
+    """Two clusters with all listeners, whose sessions of SASL end after some seconds."""
     security = SandboxSecurity(
         users={USER: CANARY},
         client_auth=ClientAuth.REQUIRED,
@@ -239,7 +240,7 @@ def test_a_real_broker_that_refuses_is_told_of_as_what_it_is(
 def test_sessions_are_renewed_while_they_are_used(
     secured: tuple[Cluster, Cluster], mechanism: Mechanism
 ) -> None:
-    """Given sessions of 3 s / when one connection is used for three of them / then none is lost."""
+    """Given short sessions / when one connection is used for three of them / then none is lost."""
     topic = create_topic(secured[0])
     found = door(secured[0], Listener.SASL_SSL, mechanism)
     name, only = TopicName(topic), PartitionId(0)
@@ -324,7 +325,7 @@ def state_bytes(cluster: Cluster) -> bytes:
 def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
     secured: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given sessions of 3 s under load / when copied / then verified, and no password anywhere."""
+    """Given short sessions under load / when copied / then verified, and no password anywhere."""
     east, west = secured
     monkeypatch.setenv("HELIOSTAT_TEST_SECRET", CANARY)
     topic = create_topic(east, partitions=3)

@@ -56,7 +56,7 @@ def test_each_version_takes_keeps_and_deletes_records(
     try:
         consumer.assign([ClientPartition(topic, 0)])
         seen: list[bytes | None] = []
-        wait_for("the records", lambda: _read(consumer, seen) or len(seen) >= 150, 30)
+        wait_for("the records", lambda: _read(consumer, seen) or len(seen) >= 150, 90)
     finally:
         consumer.close()
     assert seen == [sample.value for sample in samples[50:]]
@@ -99,12 +99,12 @@ def test_a_link_crosses_versions(
         with ClusterAdmin(source.bootstrap) as admin:
             assert admin.grow_partitions({topic: 3}) == {topic: None}
             assert admin.alter_configs({topic: {"retention.ms": "80000000"}}) == {topic: None}
-            wait_for("the new partition", lambda: _is_led(admin, topic, 3), 30)
+            wait_for("the new partition", lambda: _is_led(admin, topic, 3), 90)
         _write(source, topic, 2, rng)
         _write(source, topic, 0, rng)
         wait_level(link, source.bootstrap, target.bootstrap, {topic: 3})
         with ClusterAdmin(target.bootstrap) as admin:
-            wait_for("the setting", lambda: _retention(admin, topic) == "80000000", 30)
+            wait_for("the setting", lambda: _retention(admin, topic) == "80000000", 90)
         assert _verified(config) == 4 * RECORDS - 17
         assert link.stop() == 0
 

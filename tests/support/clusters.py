@@ -13,7 +13,7 @@ from heliostat.sandbox import Cluster
 from heliostat.sandbox.load import wait_until_led
 
 HEAP_MB = 320
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 LOOK_S = 0.02
 
 

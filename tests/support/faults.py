@@ -39,7 +39,7 @@ LAG_NORMAL_S = 1.5
 STARTED_WITHIN_S = 150.0
 """The first trial of a stage waits for the link's start, with Spark's, too."""
 LOOK_S = 0.1
-RECOVERED_WITHIN_S = 60.0
+RECOVERED_WITHIN_S = 120.0
 """A broker's restart, the longest pause between retries, and a busy machine."""
 DAY_MS = 86_400_000
 STEPPED_FOLDER = Path(__file__).with_name("stepped")

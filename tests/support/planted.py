@@ -18,7 +18,7 @@ from kafka.protocol.producer import ProduceRequest
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_BYTES_MAX = 4 * 1024 * 1024
-WAIT_S = 20.0
+WAIT_S = 60.0
 KEEP = {"retention.ms": "-1"}  # old timestamps would be deleted within seconds
 
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
