@@ -12,7 +12,7 @@ losing `state` the knowledge which target topics are ours: the plan then refuses
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -208,6 +208,10 @@ class LinkState:
         self._state.write_many(
             {f"{MIRROR_PREFIX}{name}": record.to_json() for name, record in records.items()}
         )
+
+    def forget_mirrors(self, names: Iterable[TopicName]) -> None:
+        """Let mirrors of these source topics be no longer the link's."""
+        self._state.write_many({f"{MIRROR_PREFIX}{name}": None for name in names})
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Remember the source offsets that partitions of mirrors begin with."""
