@@ -57,6 +57,10 @@ def headline(status: LinkStatus) -> Text:
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
     )
+    if status.mapped:
+        text.append(f", {count(status.mapped)} mapped")
+    if status.open_records:
+        text.append(f"  {count(status.open_records)} rec in open transactions")
     if status.heartbeat_age_s is not None:
         text.append(f"  heartbeat {seconds(status.heartbeat_age_s)} old")
     if status.driver.get("groups"):

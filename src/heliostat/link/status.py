@@ -51,6 +51,10 @@ class TopicStatus:
     lag_records: int = 0
     lag_s: float | None = None
     states: dict[str, int] = field(default_factory=dict)
+    open_records: int = 0
+    """Behind transactions that are open at the source; not part of the lag."""
+    mapped: int = 0
+    """Partitions whose offsets differ from the source's."""
 
 
 @dataclass(slots=True)
@@ -91,6 +95,10 @@ class LinkStatus:
     driver: dict[str, Any]
     heartbeat_age_s: float | None = None
     """Of the newest heartbeat at the target; None where there are none, or none has arrived."""
+    open_records: int = 0
+    """Behind transactions that are open at the source; not part of the lag."""
+    mapped: int = 0
+    """Partitions whose offsets differ from the source's."""
 
     @property
     def is_in_sync(self) -> bool:
@@ -309,6 +317,8 @@ class StatusBoard:
             lanes=[_lane(lane, now_ms) for _, lane in sorted(self._lanes.items())],
             driver=self._driver,
             heartbeat_age_s=_heartbeat_age_s(self._driver, now_ms),
+            open_records=sum(row.open_records for row in rows),
+            mapped=sum(row.mapped for row in rows),
         )
 
     def _state(self, now_ms: int) -> str:
@@ -389,6 +399,8 @@ def _add_row(
     states[state] += 1
     lag = _lag_records(item)
     topic.lag_records += lag
+    topic.open_records += item.open_records
+    topic.mapped += item.breaks > 0
     lag_s = _lag_s(item, lag, now_ms)
     if lag_s is not None:
         topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
@@ -409,7 +421,7 @@ def _add_row(
 def _lag_records(item: PartitionReport) -> int:
     if item.position < 0 or item.source_end < 0:
         return 0
-    return max(0, item.source_end - item.position)
+    return max(0, item.source_end - item.open_records - item.position)
 
 
 def _lag_s(item: PartitionReport, lag_records: int, now_ms: int) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from heliostat.cli.view import plain_line
 from heliostat.link.status import SILENT_AFTER_S, StatusBoard
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
@@ -96,3 +97,15 @@ def test_a_heartbeat_grows_old_where_the_driver_falls_silent() -> None:
         beat = {"heartbeat": {"timestamp_ms": beat_ms}}
         board.hear("driver", {"state": "running", "at_ms": NOW_MS, "interchange": beat})
         assert board.status(NOW_MS + 5000).heartbeat_age_s == age_s
+
+
+def test_open_transactions_are_told_apart_from_the_lag() -> None:
+    """Given a mapped partition with an open transaction / when asked / then each for itself."""
+    board = StatusBoard(LinkName("l"))
+    item = row(600, 700, state=PartitionState.COPYING)
+    item.open_records, item.breaks = 90, 3
+    hear(board, NOW_MS, item)
+    status = board.status(NOW_MS)
+    assert (status.lag_records, status.open_records, status.mapped) == (10, 90, 1)
+    assert "1 mapped" in plain_line(status)
+    assert "90 rec in open transactions" in plain_line(status)
