@@ -39,6 +39,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "import-mm2": Verb(
             "heliostat.cli.import_mm2:import_mm2_command", "Read how MirrorMaker 2 is set up."
         ),
+        "adopt": Verb(
+            "heliostat.cli.adopt:adopt_command", "Take over what MirrorMaker 2 has copied."
+        ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the rights that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
         "status": Verb("heliostat.cli.run:status_command", "Say how a link fares."),

@@ -1,0 +1,118 @@
+"""`heliostat adopt`: mirrors change hands between MirrorMaker 2 and a link, both ways."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from heliostat.cli.options import config_option, json_option
+from heliostat.config import load_config
+from heliostat.errors import ConfigError
+from heliostat.link.adoption import adopt, plan_adoption
+from heliostat.link.adoption_plan import AdoptionPlan, HandbackPlan, peer_of
+from heliostat.link.handback import hand_back, plan_handback
+from heliostat.link.operations import links_of
+
+EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
+
+
+@click.command("adopt")
+@click.argument("link_name", metavar="[LINK]", required=False)
+@config_option
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--back", is_flag=True, help="The other way: let MirrorMaker 2 go on.")
+@click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+@click.option("--alias", help="The source's alias in MirrorMaker 2; the link's source by default.")
+@click.option(
+    "--connector",
+    metavar="NAME",
+    help="Name of the source connector; MirrorSourceConnector by default, as in dedicated mode.",
+)
+@click.option(
+    "--offsets-topic",
+    metavar="TOPIC",
+    help="Connect's offset.storage.topic; mm2-offsets.<alias>.internal by default.",
+)
+@click.option(
+    "--group", metavar="NAME", help="Connect's group.id; <alias>-mm2 by default. At the target."
+)
+@click.option(
+    "--workers-run-on",
+    is_flag=True,
+    help="The Connect workers run on, with the source connector stopped.",
+)
+@json_option
+@click.pass_context
+def adopt_command(
+    context: click.Context,
+    link_name: str | None,
+    config_file: Path,
+    *,
+    dry_run: bool,
+    back: bool,
+    yes: bool,
+    alias: str | None,
+    connector: str | None,
+    offsets_topic: str | None,
+    group: str | None,
+    workers_run_on: bool,
+    as_json: bool,
+) -> None:
+    r"""Take over the topics that a MirrorMaker 2 has copied, where they are; or hand them back.
+
+    MirrorMaker 2 must be stopped. What it has committed lags behind what has landed, so both logs
+    are compared by content: each partition goes on with the first source record that is not at the
+    target yet. Where that can't be known the topic is refused, with the reason, and stays as it is.
+    With --back the link must be stopped; MirrorMaker 2 then goes on where it ended.
+
+    Exit code 0 when all of it was (or can be) done, 1 when something is refused.
+
+    \b
+    Examples:
+      heliostat adopt summit-to-usdf -c heliostat.yaml --dry-run
+      heliostat adopt summit-to-usdf -c heliostat.yaml --yes
+      heliostat adopt summit-to-usdf -c heliostat.yaml --back --yes
+      heliostat adopt --connector copy --offsets-topic connect-offsets --group connect --alias S
+    """
+    config = load_config(config_file)
+    links = links_of(config, link_name)
+    if len(links) > 1:
+        raise ConfigError("the file has several links", hint="name the one")
+    (link,) = links
+    peer = peer_of(
+        link,
+        alias=alias,
+        connector=connector,
+        topic=offsets_topic,
+        group=group,
+        workers_run_on=workers_run_on,
+    )
+
+    def agree(plan: AdoptionPlan | HandbackPlan) -> bool:
+        if yes:
+            return True
+        _show(plan, as_json=False)
+        return click.confirm("Do it?", err=True)
+
+    found: AdoptionPlan | HandbackPlan
+    if back:
+        found = (
+            plan_handback(config, link, peer) if dry_run else hand_back(config, link, peer, agree)
+        )
+    else:
+        found = plan_adoption(config, link, peer) if dry_run else adopt(config, link, peer, agree)
+    if dry_run or yes or as_json:
+        _show(found, as_json=as_json)
+    refused = isinstance(found, AdoptionPlan) and found.has_refusals
+    context.exit(EXIT_DIFFERENCE if refused else EXIT_IN_SYNC)
+
+
+def _show(plan: AdoptionPlan | HandbackPlan, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(plan.to_json(), indent=2))
+        return
+    click.echo(f"link {plan.link}, MirrorMaker 2's positions in {plan.peer.offsets_topic}")
+    for line in plan.describe():
+        click.echo(f"  {line}")

@@ -1,0 +1,194 @@
+"""Takeovers on real clusters from what a MirrorMaker 2 leaves behind, written by the tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.links import RunningLink, ends, wait_for, write_config
+from support.records import Sample, encode, write_batches
+
+from heliostat.cli.main import run
+from heliostat.clusters.plain_records import Placed, PlainReader, write_records
+from heliostat.config import load_config
+from heliostat.interchange.adopt_offsets import FlowName, encode_key, encode_value, offsets_topic
+from heliostat.link.state import LinkState
+from heliostat.names import Alias, PartitionId, TopicName, TopicPartition
+
+pytestmark = pytest.mark.kafka
+
+NOW_MS = 1_790_000_000_000
+OFFSET_PARTITIONS = 5
+
+
+def sample(number: int) -> Sample:
+    return Sample(b"k%d" % (number % 3), b"v%d" % number, NOW_MS + number, (("n", b"%d" % number),))
+
+
+class Left:
+    """Two clusters as a MirrorMaker 2 that was killed leaves them: one topic, one partition."""
+
+    def __init__(self, pair: ClusterPair, folder: Path, at_source: int) -> None:
+        self.pair = pair
+        self.source, self.target = pair.source.bootstrap, pair.target.bootstrap
+        self.alias = Alias(fresh_name("S"))
+        self.topic = create_topic(pair.source, fresh_name("adopt"))
+        self.mirror = create_topic(pair.target, f"{self.alias}.{self.topic}")
+        self.positions = create_topic(
+            pair.target,
+            offsets_topic(self.alias),
+            partitions=OFFSET_PARTITIONS,
+            configs={"cleanup.policy": "compact"},
+        )
+        self.flow = FlowName("MirrorSourceConnector", self.alias)
+        self.partition = TopicPartition(self.topic, PartitionId(0))
+        self.write_source(range(at_source))
+        self.config = write_config(
+            folder,
+            self.source,
+            self.target,
+            name=fresh_name("link"),
+            topics={"include": [self.topic], "naming": {"prefix": f"{self.alias}."}},
+        )
+
+    def write_source(self, numbers: Sequence[int]) -> None:
+        write_batches(self.source, self.topic, [encode([sample(n) for n in numbers])])
+
+    def write_target(self, numbers: Sequence[int]) -> None:
+        write_batches(self.target, self.mirror, [encode([sample(n)]) for n in numbers])
+
+    def commit(self, *copied: int) -> None:
+        key = encode_key(self.flow, self.partition)
+        rows = [Placed(key, encode_value(offset + 1)) for offset in copied]
+        write_records(self.target, self.positions, rows)
+
+    def committed(self) -> list[tuple[int, Any]]:
+        """Partition and value of all records of our key, as Connect would read them."""
+        found = []
+        with PlainReader(self.target, committed=True) as reader:
+            parts = reader.partitions(self.positions)
+            for each, bounds in reader.bounds(parts).items():
+                for record in reader.read(each, *bounds):
+                    assert record.key == encode_key(self.flow, self.partition)
+                    value = None if record.value is None else json.loads(record.value)["offset"]
+                    found.append((each.partition, value))
+        return found
+
+    def adopt(self, *words: str) -> int:
+        return run(["adopt", "-c", str(self.config), "--alias", self.alias, *words])
+
+    def at_target(self) -> list[bytes | None]:
+        place = TopicPartition(TopicName(self.mirror), PartitionId(0))
+        with PlainReader(self.target, committed=True) as reader:
+            return [r.value for r in reader.read(place, *reader.bounds([place])[place])]
+
+    def runs_until(self, count: int) -> None:
+        with RunningLink(self.config) as link:
+            wait_for(
+                "the link to go on",
+                lambda: ends(self.target, {self.mirror: 1})[self.mirror] == [count],
+            )
+            assert link.stop() == 0
+
+
+def values(numbers: Sequence[int]) -> list[bytes]:
+    return [b"v%d" % number for number in numbers]
+
+
+def found_by(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (topic,) = json.loads(capsys.readouterr().out)["topics"]
+    (partition,) = topic["partitions"]
+    return dict(partition)
+
+
+def test_a_mirror_goes_on_where_it_ends_and_back(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = Left(cluster_pair, tmp_path, at_source=300)
+    left.write_target(range(120))
+    left.commit(50, 80)
+
+    assert left.adopt("--dry-run", "--json") == 0
+    found = found_by(capsys)
+    assert (found["verdict"], found["committed"], found["seam"]) == ("exact", 80, 120)
+    assert run(["plan", "-c", str(left.config)]) == 1  # nothing was written: still not ours
+    assert "not by this link" in capsys.readouterr().out
+    assert left.adopt("--yes") == 0
+    left.runs_until(300)
+    assert left.at_target() == values(range(300))
+
+    assert left.adopt("--back", "--yes") == 0
+    before = left.committed()
+    assert [value for _, value in before] == [50, 80, 299]
+    assert len({partition for partition, _ in before}) == 1  # one live value of the key
+    capsys.readouterr()
+    assert run(["plan", "-c", str(left.config)]) == 1
+    assert "not by this link" in capsys.readouterr().out  # it is MirrorMaker 2's again
+
+
+def test_doubled_records_are_mapped_and_both_directions_follow_the_map(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = Left(cluster_pair, tmp_path, at_source=200)
+    there = [*range(90), *range(61, 70)]
+    left.write_target(there)
+    left.commit(60)
+    assert left.adopt("--yes", "--json") == 0
+    found = found_by(capsys)
+    assert (found["verdict"], found["seam"], found["doubled"]) == ("mapped", 90, 9)
+    left.runs_until(209)
+    assert left.at_target() == values([*there, *range(90, 200)])
+
+    assert left.adopt("--back", "--yes") == 0
+    assert left.committed()[-1][1] == 199
+    left.write_source(range(200, 210))
+    left.write_target(range(200, 205))  # MirrorMaker 2 goes on, and is killed
+    assert left.adopt("--yes", "--json") == 0
+    capsys.readouterr()
+    left.runs_until(219)
+    assert left.at_target() == values([*there, *range(90, 210)])
+
+
+def test_what_does_not_fit_is_refused_and_stays(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = Left(cluster_pair, tmp_path, at_source=50)
+    left.write_target([*range(20), 7_777])
+    left.commit(10)
+    assert left.adopt("--yes", "--json") == 1
+    found = found_by(capsys)
+    assert found["verdict"] == "refused"
+    assert "none of the source's" in found["reason"]
+    link = load_config(left.config)
+    state = LinkState(link.links[0], link.clusters[link.links[0].target])
+    assert state.read().mirrors == {}
+    state.close()
+
+
+def test_what_is_looked_for_in_vain_is_named(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = Left(cluster_pair, tmp_path, at_source=5)
+    left.commit(1)
+    assert run(["adopt", "-c", str(left.config), "--alias", "nobody", "--dry-run"]) == 1
+    assert "no topic mm2-offsets.nobody.internal" in capsys.readouterr().err
+    assert left.adopt("--dry-run", "--connector", "copy") == 1
+    assert f"there are MirrorSourceConnector of {left.alias}" in capsys.readouterr().err
+
+
+def test_a_link_that_runs_is_not_taken_over_under_its_feet(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = Left(cluster_pair, tmp_path, at_source=40)
+    left.write_target(range(10))
+    left.commit(5)
+    with RunningLink(left.config) as link, pytest.MonkeyPatch.context() as patched:
+        wait_for("the link to run", lambda: "not by this link" in link.text())
+        patched.setattr("heliostat.link.adoption_sides.OWNER_GONE_WITHIN_S", 1.0)
+        assert left.adopt("--yes") == 1
+        assert "driven by another instance" in capsys.readouterr().err
+    assert left.at_target() == values(range(10))

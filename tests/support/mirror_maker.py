@@ -1,0 +1,60 @@
+"""A real MirrorMaker 2 beside the tests: dedicated mode, one flow A->B."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from heliostat.sandbox import find_java
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+ALIAS = "A"
+STOP_S = 60.0
+
+
+class MirrorMaker:
+    """One process; ends with the block, whatever happens in it."""
+
+    def __init__(
+        self, folder: Path, source: str, target: str, topics: str, settings: Mapping[str, str]
+    ) -> None:
+        self.log = folder / "mm2.log"
+        peer, reach = _bench("peer"), _bench("reach")
+        wanted = peer.properties(reach.Way(source), reach.Way(target), topics, "none", settings)
+        command = peer.command(find_java(), folder, wanted)
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9: what was copied since the last commit is not committed."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(STOP_S)
+
+    def stop(self) -> None:
+        """SIGTERM: it commits what was copied."""
+        self.process.terminate()
+        self.process.wait(STOP_S)
+
+    def text(self) -> str:
+        """What it has written so far; warnings only."""
+        return self.log.read_text(errors="replace")
+
+
+def _bench(name: str) -> Any:
+    """A module of the benchmark, which is a folder of scripts."""
+    if str(BENCH) not in sys.path:
+        sys.path.append(str(BENCH))
+    return importlib.import_module(name)
