@@ -127,9 +127,12 @@ def _decide_group(
                 rows.append(_without(partition, commit.offset, Reason.NOT_TOLD, why))
                 continue
             own = sent.get(mirror.target)
-            rows.append(
-                _Case(partition, commit, mirror, committed, own, has_members, policy).decide()
+            exact = mirror.offsets.target_of(commit.offset)
+            wanted = max(mirror.start, min(exact, mirror.end))
+            case = _Case(
+                partition, commit, mirror, committed, own, has_members, policy, exact, wanted
             )
+            rows.append(case.decide())
     return GroupDecision(group, listed, there, tuple(rows))
 
 
@@ -151,16 +154,10 @@ class _Case:
     sent: Sent | None
     has_members: bool
     policy: Policy
-
-    @property
-    def exact(self) -> Offset:
-        """Where a reader of the target goes on exactly; right up to the mirror's end."""
-        return self.mirror.offsets.target_of(self.commit.offset)
-
-    @property
-    def wanted(self) -> Offset:
-        """What may be published of it: what has landed, and is not gone."""
-        return max(self.mirror.start, min(self.exact, self.mirror.end))
+    exact: Offset
+    """Where a reader of the target goes on exactly; right up to the mirror's end."""
+    wanted: Offset
+    """What may be published of it: what has landed, and is not gone."""
 
     def decide(self) -> Decision:
         """The decision."""
