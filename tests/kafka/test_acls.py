@@ -16,6 +16,7 @@ import pytest
 import yaml
 from kafka.protocol.producer import InitProducerIdRequest
 from support.clusters import HEAP_MB, create_topic, until
+from support.group_sides import wait_for_coordinators
 from support.links import RunningLink, wait_for, wait_level, write_config
 from support.records import Sample, encode, odd_records, split, write_batches
 
@@ -135,6 +136,7 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
         first = TopicPartition(SOLO, PartitionId(0))
         assert admin.delete_records({first: Offset(40)}) == {first: 40}
         read = {first: CommittedOffset(Offset(70))}
+        wait_for_coordinators(source.bootstrap, target.bootstrap)
         assert admin.commit_offsets({GROUP: read}) == {GROUP: {first: None}}
     seen = _heliostat(least.config, "topics", "--json")
     assert {row["topic"] for row in json.loads(seen.stdout)} == {SOLO, GROUPED}

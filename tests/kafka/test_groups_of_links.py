@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clusters import ClusterPair, create_topic, fresh_name
-from support.group_sides import Reader, partition_of, write_values
-from support.links import RunningLink, wait_for, wait_level, write_config
+from kafka import KafkaProducer
+from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
+from support.group_sides import Reader, partition_of, wait_for_coordinators, write_values
+from support.links import RunningLink, ends, wait_for, wait_level, write_config
+from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.names import GroupId, Offset
+from heliostat.sandbox import ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 VALUES = [b"%03d" % number for number in range(100)]
@@ -59,6 +63,7 @@ def test_a_running_link_keeps_groups_in_sync_and_says_so(
             answer = admin.commit_offsets({GroupId(group): row})
         assert answer == {group: dict.fromkeys(row)}
 
+    wait_for_coordinators(source, target)
     commit(stays, 7)
     commit(other, 7)
     with Reader(source, topic, moves) as reader:
@@ -99,3 +104,82 @@ def test_a_running_link_keeps_groups_in_sync_and_says_so(
         assert set(found["took_ms"]) == {"list", "source offsets", "target", "plan", "commit"}
         assert link.stop() == 0, link.text()[-2000:]
     assert sum(reasons(config).values()) == 2
+
+
+EAGER_CLEANER = {"log.cleaner.backoff.ms": "200", "log.segment.delete.delay.ms": "500"}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "1000",
+}
+KEPT_AS_IT_IS = {
+    "config_set": {"min.compaction.lag.ms": "3600000"},
+    "config_exclude": ["max.compaction.lag.ms", "segment.bytes"],
+}
+"""The mirror is not cleaned while the test looks."""
+
+
+@pytest.fixture(scope="module")
+def cleaned_pair() -> Iterator[ClusterPair]:
+    specs = [
+        ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
+    ]
+    source, target = start_many(specs)
+    with source, target:
+        yield ClusterPair(source, target)
+
+
+def compact(pair: ClusterPair, topic: str) -> None:
+    """3,000 records of 100 keys, of which the cleaner leaves fewer than half."""
+    producer = KafkaProducer(bootstrap_servers=pair.source.bootstrap.split(","), linger_ms=5)
+    for number in range(3000):
+        value = (b"%d" % number).ljust(700)
+        producer.send(topic, key=b"k%d" % (number * 7 % 100), value=value, partition=0)
+    producer.flush()
+    producer.close()
+
+    def count() -> int:
+        with Reader(pair.source.bootstrap, topic, fresh_name("count")) as reader:
+            return len(reader.read_to_end())
+
+    wait_for("the cleaner", lambda: count() < 2000)
+
+
+@pytest.mark.parametrize("kind", ["transactional", "compacted"])
+def test_consumers_of_mapped_mirrors_read_the_next_record(
+    cleaned_pair: ClusterPair, tmp_path: Path, kind: str
+) -> None:
+    """Given a source with holes / when consumers move / then they read exactly what is left."""
+    pair = cleaned_pair
+    source, target = pair.source.bootstrap, pair.target.bootstrap
+    topic = create_topic(pair.source, configs=COMPACTED if kind == "compacted" else None)
+    if kind == "compacted":
+        compact(pair, topic)
+    else:
+        for number in range(20):
+            write_transaction(source, topic, 1 + number % 4, commit=number % 3 != 1)
+    wait_for_coordinators(source, target)
+    prefix = fresh_name("moves")
+    topics: dict[str, Any] = {"include": [topic], "refresh_interval_s": 1}
+    settings = {
+        "topics": topics | (KEPT_AS_IT_IS if kind == "compacted" else {}),
+        "groups": {"sync": True, "include": [f"{prefix}.*"], "interval_s": 0.5},
+    }
+    config = write_config(tmp_path, source, target, **settings)
+    left: dict[str, list[bytes]] = {}
+    with Reader(source, topic, fresh_name("all")) as reader:
+        total = len(reader.read_to_end())
+    for stop in (1, total // 3, total // 2, total - 1, total):
+        group = f"{prefix}-{stop}"
+        with Reader(source, topic, group) as reader:
+            assert len(reader.read(stop)) == stop
+            reader.consumer.commit()
+            left[group] = reader.read_to_end()[stop:]
+    with RunningLink(config) as link:
+        wait_for("all groups in sync", lambda: reasons(config) == {"SYNCED": len(left)})
+        assert ends(source, {topic: 1}) != ends(target, {topic: 1}), "a mapped mirror"
+        for group, values in left.items():
+            with Reader(target, topic, group) as reader:
+                assert reader.read_to_end() == values
+        assert link.stop() == 0, link.text()[-2000:]

@@ -37,7 +37,7 @@ def write_values(bootstrap: str, topic: str, values: Iterable[bytes], partition:
 
 
 class Reader:
-    """A consumer that is a member of a group; leaves with the block."""
+    """A consumer of a topic of one partition, member of a group; leaves with the block."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
         self.seen: list[bytes] = []
@@ -69,6 +69,14 @@ class Reader:
         )
         return self.seen
 
+    def read_to_end(self) -> list[bytes]:
+        """Read all that is there now; all values so far."""
+        self.join()
+        [partition] = self.consumer.assignment()
+        end = self.consumer.end_offsets([partition])[partition]
+        until(lambda: self._poll() or self.consumer.position(partition) >= end, f"offset {end}")
+        return self.seen
+
     def _poll(self) -> None:
         for records in self.consumer.poll(timeout_ms=200, max_records=1).values():
             self.seen += [record.value for record in records]
@@ -81,6 +89,7 @@ class Sides:
     pair: ClusterPair
     configs: Mapping[str, str] = field(default_factory=dict)
     breaks: list[Break] = field(default_factory=list)
+    copied_to: dict[TopicPartition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._open = ExitStack()
@@ -92,8 +101,7 @@ class Sides:
         self._committers = self._open.enter_context(
             closing(Committers(self.target, lambda: ClusterAdmin(self.target_bootstrap)))
         )
-        for admin in (self.source, self.target):
-            until(lambda admin=admin: _has_coordinators(admin), "the topic of offsets to be made")
+        wait_for_coordinators(self.source_bootstrap, self.target_bootstrap)
         self.decided: dict[GroupId, GroupDecision] = {}
         self.record = MirrorRecord(
             source=self.topic,
@@ -131,6 +139,7 @@ class Sides:
             memory,
             mirrors=lambda: {self.topic: self.record},
             maps=self._maps,
+            positions=lambda: self.copied_to,
             replication_factor=1,
             clock=SystemClock(),
             events=Events(SystemClock().wall_ms),
@@ -168,8 +177,14 @@ class Sides:
         return MapReader(maps={name: OffsetMap.of(self.breaks)})
 
 
+def wait_for_coordinators(*bootstraps: str) -> None:
+    """Until the clusters take commits: they make the topic for it when they are first asked."""
+    for bootstrap in bootstraps:
+        with ClusterAdmin(bootstrap.split(",")) as admin:
+            until(lambda admin=admin: _has_coordinators(admin), "the topic of offsets to be made")
+
+
 def _has_coordinators(admin: ClusterAdmin) -> bool:
-    """Brokers make it when they are first asked."""
     group = GroupId(fresh_name("nobody"))
     return not isinstance(admin.committed_offsets([group])[group], BrokerError)
 

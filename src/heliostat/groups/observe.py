@@ -9,7 +9,6 @@ from heliostat.clusters.admin import (
     LATEST,
     ClusterAdmin,
     GroupListing,
-    ListedOffset,
     TopicInfo,
 )
 from heliostat.errors import BrokerError
@@ -21,6 +20,7 @@ from heliostat.topics.values import MirrorRecord
 UNKNOWN_TOPIC = 3
 Maps = Callable[[], MapReader]
 Mirrors = Mapping[TopicName, MirrorRecord]
+Positions = Callable[[], Mapping[TopicPartition, int]]
 Partitions = Mapping[TopicPartition, MirrorPartition | str | BrokerError]
 
 
@@ -32,6 +32,7 @@ def observe_target(
     *,
     mirrors: Mirrors,
     maps: Maps,
+    positions: Positions,
 ) -> TargetGroups:
     """The same groups at the target, and the mirrors' partitions that their offsets are for."""
     offsets = target.committed_offsets(
@@ -45,7 +46,10 @@ def observe_target(
         if not isinstance(rows, BrokerError)
         for partition in rows
     }
-    partitions = observe_partitions(source, target, asked, mirrors, maps)
+    copied_to = positions()  # before the mirrors' ends: these are behind all that is copied
+    partitions = observe_partitions(
+        source, target, asked, mirrors=mirrors, maps=maps, copied_to=copied_to
+    )
     return TargetGroups(listing, offsets, partitions)
 
 
@@ -53,8 +57,10 @@ def observe_partitions(
     source: ClusterAdmin,
     target: ClusterAdmin,
     asked: Iterable[TopicPartition],
+    *,
     mirrors: Mirrors,
     maps: Maps,
+    copied_to: Mapping[TopicPartition, int],
 ) -> Partitions:
     """Mirrors' partitions by source partition, or why there is none.
 
@@ -65,6 +71,8 @@ def observe_partitions(
     maps
         Reads the offset maps; called after the mirrors' ends were read (I3: rows are durable before
         the first record behind them, so that the maps are right up to these ends).
+    copied_to
+        See `MirrorPartition`; from before this call.
     """
     found: dict[TopicPartition, MirrorPartition | str | BrokerError] = {}
     of_mirrors: list[tuple[TopicPartition, MirrorRecord]] = []
@@ -95,10 +103,16 @@ def observe_partitions(
     ends = target.list_offsets(dict.fromkeys(pairs.values(), LATEST))
     read = maps() if pairs else MapReader()
     for partition, mirror in pairs.items():
-        target_id = here[mirror.topic].topic_id
-        found[partition] = _partition(
-            mirror, starts[mirror], ends[mirror], read, "" if target_id is None else str(target_id)
-        )
+        start, end = starts[mirror], ends[mirror]
+        if isinstance(start, BrokerError):
+            found[partition] = start
+        elif isinstance(end, BrokerError):
+            found[partition] = end
+        else:
+            offsets = read.of(mirror, str(here[mirror.topic].topic_id or ""))
+            found[partition] = MirrorPartition(
+                mirror, start.offset, end.offset, offsets, copied_to.get(partition, -1)
+            )
     return found
 
 
@@ -117,17 +131,3 @@ def _unfit(
         if None not in (known, info.topic_id) and known != info.topic_id:
             return f"the {side} topic was deleted and made anew"
     return None
-
-
-def _partition(
-    mirror: TopicPartition,
-    start: ListedOffset | BrokerError,
-    end: ListedOffset | BrokerError,
-    maps: MapReader,
-    target_id: str,
-) -> MirrorPartition | BrokerError:
-    if isinstance(start, BrokerError):
-        return start
-    if isinstance(end, BrokerError):
-        return end
-    return MirrorPartition(mirror, start.offset, end.offset, maps.of(mirror, target_id))

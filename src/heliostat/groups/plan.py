@@ -127,7 +127,7 @@ def _decide_group(
                 rows.append(_without(partition, commit.offset, Reason.NOT_TOLD, why))
                 continue
             own = sent.get(mirror.target)
-            exact = mirror.offsets.target_of(commit.offset)
+            exact = mirror.place_of(commit.offset)
             wanted = max(mirror.start, min(exact, mirror.end))
             case = _Case(
                 partition, commit, mirror, committed, own, has_members, policy, exact, wanted

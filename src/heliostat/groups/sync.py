@@ -20,7 +20,7 @@ from heliostat.clusters.admin import ClusterAdmin, GroupListing, ListedGroup
 from heliostat.config import GroupsConfig
 from heliostat.errors import BrokerError
 from heliostat.groups.apply import Applied, Committers, Guard, publish
-from heliostat.groups.observe import Maps, Mirrors, observe_target
+from heliostat.groups.observe import Maps, Mirrors, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import Choice, compile_selection
@@ -139,6 +139,8 @@ class GroupSync:
         The link's mirrors now, by source topic.
     maps
         Reads the link's offset maps.
+    positions
+        Source offsets below which all has landed or is a hole, as far as it is known.
     replication_factor
         Of the state topic; None: as many as is usual.
     clock, events
@@ -158,6 +160,7 @@ class GroupSync:
         *,
         mirrors: Callable[[], Mirrors],
         maps: Maps,
+        positions: Positions,
         replication_factor: int | None,
         clock: Clock,
         events: Events,
@@ -171,6 +174,7 @@ class GroupSync:
         self._memory = memory
         self._mirrors = mirrors
         self._maps = maps
+        self._positions = positions
         self._replication_factor = replication_factor
         self._clock = clock
         self._events = events
@@ -211,7 +215,13 @@ class GroupSync:
         alive = {group: rows for group, rows in offsets.items() if self._is_alive(there, group)}
         seen = SourceGroups(there, alive)
         target = observe_target(
-            self._source, self._target, seen, here, mirrors=self._mirrors(), maps=self._maps
+            self._source,
+            self._target,
+            seen,
+            here,
+            mirrors=self._mirrors(),
+            maps=self._maps,
+            positions=self._positions,
         )
         steps.done("target")
         plan = plan_groups(seen, target, self._memory.rows, self._config.consumed_at_target)

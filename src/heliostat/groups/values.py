@@ -120,12 +120,21 @@ class MirrorPartition:
         First offset, and the one after the last that readers see (the high watermark).
     offsets
         Which source offset stands where; read after `end`, so that it is right up to there (I3).
+    copied_to
+        Source offset below which all has landed or is a hole, as last reported; -1: not known.
+        Behind its last record a map can't tell a hole from what is still to come.
     """
 
     target: TopicPartition
     start: Offset
     end: Offset
     offsets: OffsetMap
+    copied_to: int = -1
+
+    def place_of(self, source: Offset) -> Offset:
+        """Where a reader that is at a source offset goes on exactly; past `end`: not landed."""
+        found = self.offsets.target_of(source)
+        return self.end if found > self.end and source <= self.copied_to else found
 
 
 @dataclass(frozen=True, slots=True)

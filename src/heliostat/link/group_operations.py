@@ -7,8 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
+from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError
 from heliostat.groups.observe import observe_target
@@ -17,10 +19,11 @@ from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import compile_selection
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
+from heliostat.link.offset_maps import read_maps
 from heliostat.link.operations import links_of
-from heliostat.link.state import LinkState
-from heliostat.names import GroupId, LinkName
-from heliostat.records.offset_map import MapReader
+from heliostat.link.state import LinkState, progress_topic
+from heliostat.link.status import StatusReader
+from heliostat.names import GroupId, LinkName, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,15 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         chosen = [each for each, choice in choices.items() if choice.skip is None]
         seen = SourceGroups(there, source.committed_offsets(chosen))
         steps.done("source offsets")
-        found = observe_target(source, target, seen, here, mirrors=mirrors, maps=MapReader)
+        found = observe_target(
+            source,
+            target,
+            seen,
+            here,
+            mirrors=mirrors,
+            maps=lambda: read_maps(access, name),
+            positions=lambda: _positions(access, name),
+        )
         steps.done("target")
         plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target)
         steps.done("plan")
@@ -162,6 +173,15 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
             for each, choice in sorted(choices.items())
         )
         return LinkGroups(name, link.groups.sync, views, steps.took_ms)
+
+
+def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, int]:
+    """How far the link's lanes say that they have copied."""
+    with closing(RecentRecords(access, progress_topic(link))) as progress:
+        reader = StatusReader(link, progress)
+        if progress.exists():
+            reader.begin()
+        return reader.board.positions()
 
 
 def _members(

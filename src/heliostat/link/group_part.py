@@ -14,7 +14,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
 from heliostat.groups.apply import Committers, Guard
-from heliostat.groups.observe import Maps, Mirrors
+from heliostat.groups.observe import Maps, Mirrors, Positions
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
@@ -35,8 +35,8 @@ class GroupPart:
         What is wanted.
     source_access, target_access
         How both clusters are reached.
-    mirrors, maps
-        The link's mirrors, and their offset maps, as they are now.
+    mirrors, maps, positions
+        The link's mirrors, their offset maps, and how far they are copied, as they are now.
     interchange
         Where checkpoints are written, if they are wanted.
     clock, events
@@ -58,6 +58,7 @@ class GroupPart:
         target_access: ClusterAccess,
         mirrors: Callable[[], Mirrors],
         maps: Maps,
+        positions: Positions,
         interchange: Interchange,
         clock: Clock,
         events: Events,
@@ -85,6 +86,7 @@ class GroupPart:
             memory,
             mirrors=mirrors,
             maps=maps,
+            positions=positions,
             replication_factor=link.state.replication_factor,
             clock=clock,
             events=events,

@@ -231,6 +231,7 @@ class LinkService:
             target_access=self._target_config.access(),
             mirrors=lambda: dict(self._known.mirrors),
             maps=self._state.offsets.fresh,
+            positions=self.board.positions,
             interchange=self._interchange,
             clock=self._clock,
             events=self._events,

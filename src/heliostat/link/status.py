@@ -214,6 +214,11 @@ class StatusBoard:
                         loads[partition] += sent / max(1.0, lane.seconds)
             return loads
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Source offsets below which all is at the target, or is a hole, as last reported."""
+        with self._lock:
+            return {partition: row.report.position for partition, row in self._rows.items()}
+
     # -- hearing -------------------------------------------------------------------------------
 
     def _hear_driver(self, value: Mapping[str, Any]) -> None:

@@ -46,10 +46,13 @@ class Scene:
     state: str | None = "Empty"
     sent: Sent | None = None
     policy: str = "advance"
+    copied_to: int = -1
 
     def decide(self) -> GroupDecision:
         offsets = OffsetMap.of(self.breaks)
-        mirror = MirrorPartition(THERE, Offset(self.start), Offset(self.end), offsets)
+        mirror = MirrorPartition(
+            THERE, Offset(self.start), Offset(self.end), offsets, self.copied_to
+        )
         there = {} if self.state is None else {GROUP: listed(self.state)}
         at_target = {} if self.target is None else {GROUP: {THERE: self.target}}
         published = {} if self.sent is None else {GROUP: Published({THERE: self.sent}, 1)}
@@ -107,6 +110,11 @@ HOLES = (Break(20, 25), Break(40, 60))
         (Scene(source=101, target=at(100), sent=sent(100)), Reason.NOT_LANDED, None),
         (Scene(source=900, target=at(90), sent=sent(90)), Reason.NOT_LANDED, 100),
         (Scene(source=61, end=40, breaks=HOLES), Reason.NOT_LANDED, 40),
+        # Behind the last record of a map a hole and what is to come look alike.
+        (Scene(source=105, copied_to=110), Reason.PUBLISH, 100),
+        (Scene(source=105, copied_to=105, target=at(100)), Reason.SYNCED, None),
+        (Scene(source=106, copied_to=105), Reason.NOT_LANDED, 100),
+        (Scene(source=95, copied_to=110), Reason.PUBLISH, 95),
         # Never below where the target's log begins.
         (Scene(source=5, start=10), Reason.BELOW_START, 10),
         (Scene(source=5, start=10, target=at(10)), Reason.BELOW_START, None),

@@ -153,6 +153,7 @@ class World:
             self.memory,  # type: ignore[arg-type]  # a stand-in
             mirrors=lambda: {TOPIC: record},
             maps=MapReader,
+            positions=dict,
             replication_factor=None,
             clock=self.clock,
             events=self.events,
