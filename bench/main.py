@@ -1,9 +1,9 @@
 """Compare Heliostat with MirrorMaker 2 on this machine.
 
-`latency`, `efd` and `catchup` are live scenarios, see `live.py`. `bulk` and `tiny` copy what is
-there: two brokers, one source topic per codec, and one part after another copies it to a fresh
-target topic: MirrorMaker 2 as it comes, MirrorMaker 2 tuned, Heliostat, and what the target can
-append at all. See bench/README.md for what each figure means.
+`latency`, `efd` and `catchup` are live scenarios, see `live.py`. `bulk`, `tiny`, `transactional`
+and `compacted` copy what is there: two brokers, one source topic per codec, and one part after
+another copies it to a fresh target topic: MirrorMaker 2 as it comes, MirrorMaker 2 tuned,
+Heliostat, and what the target can append at all. See bench/README.md for what each figure means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import peer
 import report
 from clusters import KAFKA_VERSION, pair_of_clusters
 from live_scenarios import LIVE
-from scenarios import PART_NAMES, SCENARIOS, WORKERS, Bench, Scenario
+from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, Scenario
 
 from heliostat.sandbox import find_java
 
@@ -61,7 +61,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
     if given.part is None:
-        given.part = [*PART_NAMES, *(WORKERS if given.spark else ())]
+        has_holes = given.scenario in SCENARIOS and SCENARIOS[given.scenario].holes
+        names = PARTS_WITH_HOLES if has_holes else PART_NAMES
+        given.part = [*names, *(WORKERS if given.spark else ())]
     if given.scenario in LIVE and (given.tune or given.codec or given.secure or given.spark):
         parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
     if given.scenario not in LIVE and given.rate:

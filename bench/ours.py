@@ -10,6 +10,10 @@ from typing import Any
 import yaml
 from reach import Way
 
+from heliostat.clusters.byte_topic import ByteTopic
+from heliostat.link.offset_maps import offsets_topic
+from heliostat.names import LinkName, TopicName
+
 PREFIX = "ours."
 LINK = "bench"
 
@@ -17,6 +21,12 @@ LINK = "bench"
 def target_topic(topic: str) -> str:
     """Where the link's naming puts the topic."""
     return PREFIX + topic
+
+
+def map_rows(bootstrap: str) -> dict[bytes, bytes]:
+    """The rows of the link's offset map, the last of each key."""
+    with ByteTopic([bootstrap], TopicName(offsets_topic(LinkName(LINK))), "bench") as topic:
+        return {row.key or b"": row.value or b"" for row in topic.read_all()}
 
 
 def config(

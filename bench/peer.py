@@ -102,6 +102,8 @@ QUICK: dict[str, dict[str, str]] = {
 TUNED: dict[str, str] = {
     "bulk": "2 tasks, 5 in flight",
     "tiny": "2 tasks, 5 in flight",
+    "transactional": "2 tasks, 5 in flight",
+    "compacted": "2 tasks, 5 in flight",
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
     "efd": "4 tasks, 5 in flight, no linger",

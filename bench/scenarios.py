@@ -6,11 +6,12 @@ import dataclasses
 import itertools
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import holes
 import limit
 import measure
 import ours
@@ -21,6 +22,8 @@ from measure import Part
 
 PART_NAMES = ("append_limit", "mm2_default", "mm2_tuned", "ours")
 """In this order: the first also warms up the brokers' compiled code, for all that follow."""
+PARTS_WITH_HOLES = ("mm2_default", "mm2_tuned", "ours")
+"""What the target can append says nothing of sources with holes."""
 WORKERS = {"ours_1_worker": 1, "ours_2_workers": 2}
 """Parts that run on Spark's standalone cluster, with as many workers of one core each."""
 DEADLINE_S = 600.0
@@ -45,6 +48,8 @@ class Scenario:
     batch_records: int
     small: bool = False
     secure: bool = False
+    holes: str = ""
+    """What makes holes between the offsets, see `holes`; empty: nothing."""
 
     def shrunk(self) -> Scenario:
         """The same shape with a few thousand records, for the benchmark's own test."""
@@ -85,6 +90,26 @@ SCENARIOS = {
         record_bytes=200,
         batch_records=1,
     ),
+    # A marker behind every hundred records of a partition.
+    "transactional": Scenario(
+        name="transactional",
+        codecs=("none",),
+        partitions=4,
+        records=1_000_000,
+        record_bytes=500,
+        batch_records=100,
+        holes=holes.TRANSACTIONS,
+    ),
+    # One record in ten is left, some twelve in a batch of 128.
+    "compacted": Scenario(
+        name="compacted",
+        codecs=("none",),
+        partitions=4,
+        records=8_000_000,
+        record_bytes=200,
+        batch_records=128,
+        holes=holes.COMPACTION,
+    ),
 }
 
 
@@ -96,21 +121,26 @@ class Bench:
     pair: Pair
     folder: Path
     java: Path
+    due: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Records that readers of a source topic with holes see."""
 
     def fill(self, codec: str) -> None:
         """Make the source topic, the only one at A, and fill it."""
         topic = self.scenario.topic(codec)
         self.pair.clear(topic)
         create_topic(self.pair.source, topic, self.scenario.partitions)
-        fill(
-            self.pair.source,
-            topic,
-            partitions=self.scenario.partitions,
-            records=self.scenario.records,
-            record_bytes=self.scenario.record_bytes,
-            batch_records=self.scenario.batch_records,
-            codec=codec,
-        )
+        shape = {
+            "partitions": self.scenario.partitions,
+            "records": self.scenario.records,
+            "record_bytes": self.scenario.record_bytes,
+        }
+        each = self.scenario.batch_records
+        if self.scenario.holes == holes.TRANSACTIONS:
+            self.due[topic] = holes.fill_transactions(self.pair.source, topic, each=each, **shape)
+        elif self.scenario.holes == holes.COMPACTION:
+            self.due[topic] = holes.fill_compacted(self.pair.source, topic, each=each, **shape)
+        else:
+            fill(self.pair.source, topic, batch_records=each, codec=codec, **shape)
 
     def measure(self, name: str, codec: str) -> dict[str, Any]:
         """Run one part for one codec on freshly made topics and answer its block."""
@@ -132,7 +162,7 @@ class Bench:
         wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
         # A group of its own: the coordinator waits for the part before, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
-        total = sum(self._source_ends(codec).values())
+        total = self.due.get(topic) or sum(self._source_ends(codec).values())
         return self._run(
             name,
             codec,
@@ -151,9 +181,29 @@ class Bench:
         topic = self.scenario.topic(codec)
         wanted = ours.config(*self.pair.ways(), [topic])
         command = ours.command(self.folder / f"ours-{codec}", wanted)
+        if self.scenario.holes:
+            return self._run(
+                "ours",
+                codec,
+                command,
+                ours.target_topic(topic),
+                records_total=self.due[topic],
+                look=self._map_size,
+            )
         return self._run(
             "ours", codec, command, ours.target_topic(topic), ends=self._source_ends(codec)
         )
+
+    def _map_size(self) -> dict[str, Any]:
+        """How large the offset map is: keys and values of its rows, as compaction leaves them."""
+        rows = ours.map_rows(self.pair.target)
+        size = sum(len(key) + len(value) for key, value in rows.items())
+        millions = sum(self.due.values()) / 1e6
+        return {
+            "map_bytes": size,
+            "map_rows": len(rows),
+            "map_bytes_per_million_records": round(size / millions),
+        }
 
     def on_workers(self, name: str, codec: str) -> dict[str, Any]:
         """Heliostat on a standalone cluster of Spark, whose executors and workers are counted."""
@@ -212,6 +262,7 @@ class Bench:
         stop: signal.Signals = signal.SIGTERM,
         environment: Mapping[str, str] | None = None,
         helpers: Sequence[int] = (),
+        look: Callable[[], dict[str, Any]] = dict,
     ) -> dict[str, Any]:
         keep = self.scenario.topic(codec)
         self.pair.clear(keep)
@@ -232,6 +283,6 @@ class Bench:
             helpers=helpers,
         )
         try:
-            return measure.run(part, self.pair.brokers())
+            return {**measure.run(part, self.pair.brokers()), **look()}
         finally:
             self.pair.clear(keep)
