@@ -53,8 +53,7 @@ LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
 """Partitions in need are looked for at most so often, and at once after trouble: looking through
 all of them on every turn would cost more than the copying of a few."""
-IDLE_WAIT_S = 0.05
-"""Longest wait for answers: retries and the deadline are seen in time."""
+IDLE_WAIT_S = 0.05  # longest wait for answers: retries and the deadline are seen in time
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
 tenth of a core on a lane's waiting fetches."""
@@ -118,7 +117,7 @@ class Copier:
         self._append_line: dict[int, Line] = {}
         self._queued: dict[int, PartitionCopy] = {}
         """Partitions with batches that are not acknowledged yet."""
-        self._map_writer = MapWriter(self.partitions, network)
+        self._map_writer = MapWriter(self.partitions, network, is_held=bool(lane.waits_for))
         self._holds_old = self._takes_over = bool(lane.waits_for)
 
     def run(self, hooks: Hooks) -> RoundReport:
@@ -188,13 +187,14 @@ class Copier:
             self._deadline_s = min(self._deadline_s, self._clock.monotonic_s() + left_s)
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
-        """Once those before us have ended, old records are ours to send too (I10)."""
+        """Once those before us have ended, old records and breaks are ours to send too (I10)."""
         if running is None or not running.isdisjoint(self._lane.waits_for):
             return
         self._holds_old = False
         for item in self.partitions:
             item.holds_old = False
             self._mark_sendable(item)
+        self._map_writer.release(self._clock.wall_ms())
 
     # -- looking after partitions --------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from heliostat.records.lift import Lift
 from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import LogRange, Problem, Send, Tail, Want
 from heliostat.records.offset_map import OffsetMap, Stamp
-from heliostat.records.partition_phase import Phase, Trouble
+from heliostat.records.partition_phase import Phase, Trouble, counted
 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
@@ -51,10 +51,8 @@ class PartitionCopy:
         Its place in the lane.
     spec, settings, producer_id
         From the lane.
-    now_ms
-        Wall clock, for `since_ms`.
-    stamp
-        Of the round, for rows of the offset map.
+    now_ms, stamp
+        Wall clock, for `since_ms`; of the round, for rows of the offset map.
     """
 
     def __init__(
@@ -260,7 +258,7 @@ class PartitionCopy:
         """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
         if stop.reason is not StopReason.CORRUPT:
             return False
-        self._corrupt = _counted(self._corrupt, stop.offset)
+        self._corrupt = counted(self._corrupt, stop.offset)
         if self._corrupt[1] >= CORRUPT_TRIES_MAX:
             return False
         self._retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
@@ -368,7 +366,7 @@ class PartitionCopy:
             return  # follows from the first failure: the sequence has a hole now
         kind = kafka_error(error)
         if error == OUT_OF_ORDER:
-            self._refused = _counted(self._refused, batch.base_offset)
+            self._refused = counted(self._refused, batch.base_offset)
         elif error == STALE_EPOCH:
             self._diverge(
                 kind.name,
@@ -377,7 +375,7 @@ class PartitionCopy:
             )
             return
         elif error == CORRUPT:
-            self._corrupt = _counted(self._corrupt, batch.base_offset)
+            self._corrupt = counted(self._corrupt, batch.base_offset)
             if self._corrupt[1] >= CORRUPT_TRIES_MAX:
                 self.stop(
                     PartitionState.BLOCKED,
@@ -398,6 +396,13 @@ class PartitionCopy:
         """An append will not be answered: ambiguous (I4)."""
         if self._answered(batch):
             self._reset("CONNECTION_LOST", f"append: {reason}", now_s, now_ms)
+
+    def look_again(self, now_ms: int) -> None:
+        """Forget what was read; go on from the target's end as it is then."""
+        if self.phase is Phase.COPY and not self._resetting:
+            self._resetting = True
+            self._drop_queue()
+            self._settle(now_ms)
 
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
         """A row of the offset map may be durable or not: all is looked at anew (I4)."""
@@ -493,8 +498,3 @@ class PartitionCopy:
         now = (self.position, self.source_end, self.stable_end, self.state, self.code)
         before, self._told = self._told, now
         return now != before
-
-
-def _counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
-    """Count how often in a row something happened at one offset."""
-    return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)

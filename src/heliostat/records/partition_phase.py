@@ -20,3 +20,8 @@ class Trouble(Enum):
     NONE = "none"
     FETCH = "fetch"
     APPEND = "append"
+
+
+def counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
+    """Count how often in a row something happened at one offset: (offset, times)."""
+    return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)
