@@ -7,7 +7,7 @@ I9  Between the plan and the commit a consumer may come and go at the target. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -17,7 +17,7 @@ from heliostat.clusters.admin.group_calls import chunks
 from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision, GroupPlan, sent_after
 from heliostat.groups.published import PublishedOffsets
-from heliostat.groups.values import Decision, FetchedOffsets, Reason
+from heliostat.groups.values import Decision, FetchedOffsets, Published, Reason
 from heliostat.names import GroupId, TopicPartition
 
 GROUPS_AT_ONCE = 200
@@ -113,12 +113,7 @@ def publish(
     pending = [group for group, decided in plan.groups.items() if decided.commits]
     for some in chunks(pending, GROUPS_AT_ONCE):
         guard()
-        memory.remember(
-            {
-                group: sent_after(memory.rows.get(group), plan.groups[group].partitions, at_ms)
-                for group in some
-            }
-        )
+        memory.remember(_new_rows(plan, memory, some, at_ms))
         fresh = target.admin.committed_offsets(some)
         decided = {group: _unchanged(plan.groups[group], fresh[group]) for group in some}
         answers = target.commit({group: each.commits for group, each in decided.items()})
@@ -130,6 +125,19 @@ def publish(
                 for before, after in zip(each.partitions, settled.partitions, strict=True)
             )
     return done
+
+
+def _new_rows(
+    plan: GroupPlan, memory: PublishedOffsets, groups: Iterable[GroupId], at_ms: int
+) -> dict[GroupId, Published]:
+    """What is to be remembered; what was refused before, and is tried again, is already."""
+    rows: dict[GroupId, Published] = {}
+    for group in groups:
+        known = memory.rows.get(group)
+        row = sent_after(known, plan.groups[group].partitions, at_ms)
+        if known is None or known.sent != row.sent:
+            rows[group] = row
+    return rows
 
 
 def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> GroupDecision:

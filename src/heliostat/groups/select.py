@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from heliostat.clusters.admin import ListedGroup
 from heliostat.config import GroupsConfig, compile_pattern
-from heliostat.groups.values import Skip
+from heliostat.groups.values import Published, Skip
 
 KINDS_WITH_OFFSETS = frozenset({"", "classic", "consumer", "streams"})
 """Share groups (KIP-932) keep their positions elsewhere; an old broker tells no kind."""
@@ -47,6 +47,24 @@ class Selection:
         if listed.protocol not in PROTOCOLS_WITH_OFFSETS:
             return Choice(Skip.NO_OFFSETS, f"a group of {listed.protocol} commits no offsets")
         return self.by_name(listed.group)
+
+
+def is_left_out(
+    groups: GroupsConfig, listed: ListedGroup, published: Published | None, now_ms: int
+) -> bool:
+    """Whether a link that begins now leaves a group out until somebody comes to it.
+
+    Parameters
+    ----------
+    published
+        What the link remembers of it, and since when.
+    """
+    if listed.has_members or "empty" in groups.states:
+        return False
+    if published is None:
+        return True
+    within_s = groups.active_within_s
+    return within_s is not None and now_ms - published.at_ms > within_s * 1000
 
 
 def compile_selection(groups: GroupsConfig) -> Selection:

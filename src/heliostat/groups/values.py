@@ -55,7 +55,7 @@ class Skip(Enum):
     NO_OFFSETS = "no offsets"
     """It has committed nothing, or is of a kind that commits none."""
     INACTIVE = "inactive"
-    """Nobody was in it, and its offsets did not change, for `active_within_s`."""
+    """Nobody is in it, and only groups that somebody is in are wanted (`states`)."""
 
 
 class Sent(NamedTuple):

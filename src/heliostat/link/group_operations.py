@@ -16,7 +16,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
-from heliostat.groups.select import compile_selection
+from heliostat.groups.select import Choice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.link.offset_maps import read_maps
@@ -106,8 +106,8 @@ def group_views(
 ) -> list[LinkGroups]:
     """How each group stands at both sides of links, now; changes nothing.
 
-    What a running link leaves out for want of life (`states`, `active_within_s`) is told as well:
-    only the link itself knows how long a group has been idle.
+    How long a group has been idle only the running link knows: what it follows no longer for that
+    (`active_within_s`) is told as if it did.
 
     Parameters
     ----------
@@ -140,11 +140,16 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         there, here = source.list_groups(), target.list_groups()
         steps.done("list")
         selection = compile_selection(link.groups)
-        choices = {
-            each.group: selection.choose(each)
-            for each in there.groups.values()
-            if group in {None, each.group}
-        }
+        now_ms = SystemClock().wall_ms()
+        choices: dict[GroupId, Choice] = {}
+        for each in there.groups.values():
+            if group not in {None, each.group}:
+                continue
+            choice = selection.choose(each)
+            row = memory.rows.get(each.group)
+            if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
+                choice = Choice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
+            choices[each.group] = choice
         chosen = [each for each, choice in choices.items() if choice.skip is None]
         seen = SourceGroups(there, source.committed_offsets(chosen))
         steps.done("source offsets")

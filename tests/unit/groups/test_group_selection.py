@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from heliostat.clusters.admin import ListedGroup
 from heliostat.config import GroupsConfig
-from heliostat.groups.select import compile_selection
-from heliostat.groups.values import Skip
+from heliostat.groups.select import compile_selection, is_left_out
+from heliostat.groups.values import Published, Skip
 from heliostat.names import BrokerId, GroupId
 
 
@@ -40,3 +42,13 @@ def test_what_is_left_out_unless_somebody_says_otherwise() -> None:
         for name in ("console-consumer-1", "connect-sink", "__x", "telegraf", "console")
         if selection.by_name(name).skip is None
     ] == ["telegraf", "console"]
+
+
+def test_dead_groups_are_left_out_where_only_active_ones_are_wanted() -> None:
+    only_active = GroupsConfig(states=("active",), active_within_s=60)
+    empty, stable = group("g"), replace(group("g"), state="Stable")
+    assert not is_left_out(GroupsConfig(), empty, None, 0)
+    assert is_left_out(only_active, empty, None, 0)
+    assert not is_left_out(only_active, stable, None, 0)
+    assert not is_left_out(only_active, empty, Published(at_ms=1), 60_001)
+    assert is_left_out(only_active, empty, Published(at_ms=1), 60_002)

@@ -72,6 +72,7 @@ class FakeCluster:
     asked: list[GroupId] = field(default_factory=list)
     commits: int = 0
     is_down: bool = False
+    refuses: BrokerError | None = None
 
     def list_groups(self) -> GroupListing:
         if self.is_down:
@@ -89,6 +90,8 @@ class FakeCluster:
 
     def commit_offsets(self, commits: Mapping[GroupId, Any]) -> Mapping[GroupId, Any]:
         self.commits += 1
+        if self.refuses is not None:
+            return dict.fromkeys(commits, self.refuses)
         for group, rows in commits.items():
             self.states.setdefault(group, "Empty")
             self.offsets.setdefault(group, {}).update(rows)
@@ -117,6 +120,7 @@ class FakeMemory:
     rows: dict[GroupId, Published] = field(default_factory=dict)
     topic: TopicName = STATE_TOPIC
     was_missing: bool = False
+    writes: int = 0
 
     def ensure(self, target: object, replication_factor: int | None) -> bool:
         return self.was_missing
@@ -126,6 +130,7 @@ class FakeMemory:
 
     def remember(self, rows: Mapping[GroupId, Published]) -> None:
         self.rows.update(rows)
+        self.writes += len(rows)
 
     def forget(self, groups: Iterable[GroupId]) -> None:
         for group in list(groups):
@@ -315,3 +320,17 @@ def test_a_lost_state_topic_is_told() -> None:
     world.memory.was_missing = True
     world.turn()
     assert any("was gone at the target" in line for line in world.events.recent(5))
+
+
+def test_what_the_target_refuses_is_tried_again_and_told() -> None:
+    world = World()
+    world.commit(10)
+    world.target.refuses = BrokerError("no right", kafka_code=30)
+    for _ in range(3):
+        assert world.turn() is None
+        assert "no right" in str(world.sync.told()["left_alone"])
+        assert world.sync.told()["reasons"] == {"REFUSED": 1}
+    assert world.memory.writes == 1
+    world.target.refuses = None
+    assert world.turn() == 10
+    assert world.sync.told()["left_alone"] == {}
