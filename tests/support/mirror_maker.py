@@ -43,15 +43,6 @@ class MirrorMaker:
             self.process.kill()
         self.process.wait(STOP_S)
 
-    def stop(self) -> None:
-        """SIGTERM: it commits what was copied."""
-        self.process.terminate()
-        self.process.wait(STOP_S)
-
-    def text(self) -> str:
-        """What it has written so far; warnings only."""
-        return self.log.read_text(errors="replace")
-
 
 def _bench(name: str) -> Any:
     """A module of the benchmark, which is a folder of scripts."""
