@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 from heliostat.clusters.wire import fetch, scan
 from heliostat.clusters.wire.primitives import compact_string, uvarint
 
+NUMBERS = (
+    *(scan.PARTITION, scan.ERROR, scan.HIGH_WATERMARK, scan.STABLE_END),
+    *(scan.START, scan.END),
+)
 HEAD = b"\x00" + struct.pack(">ihi", 0, 0, 0)
 tags = st.sampled_from([b"\x00", b"\x01\x05\x02ab", b"\x02\x00\x00\x01\x03xyz"])
 partitions = st.tuples(
@@ -34,7 +38,7 @@ def answer(topics: list, *, by_id: bool) -> bytes:
         out += UUID(int=number).bytes if by_id else compact_string(f"t{number}")
         out += uvarint(len(items) + 1)
         for partition, error, high_watermark, aborted, records, more in items:
-            out += struct.pack(">ihqqq", partition, error, high_watermark, 0, 0)
+            out += struct.pack(">ihqqq", partition, error, high_watermark, high_watermark // 2, 0)
             out += uvarint(aborted + 1) + (bytes(16) + b"\x00") * aborted
             out += struct.pack(">i", -1) + uvarint(len(records) + 1) + records + more
         out += tag
@@ -54,9 +58,14 @@ def test_each_partition_has_the_row_that_the_reader_sees(topics, by_id):
     found, rows = scanned(data, by_id, len(expected))
     assert found == len(expected)
     for row, seen in zip(rows.tolist(), expected, strict=True):
-        topic_at, partition, error, high_watermark, start, end = row
-        numbers = (seen.partition, seen.error, seen.high_watermark, seen.start, seen.end)
-        assert (partition, error, high_watermark, start, end) == numbers
+        assert [row[column] for column in NUMBERS] == [
+            *(seen.partition, seen.error, seen.high_watermark, seen.last_stable_offset),
+            *(seen.start, seen.end),
+        ]
+        topic_at, aborted_at = row[scan.TOPIC_AT], row[scan.ABORTED_AT]
+        assert (aborted_at >= 0) == bool(seen.aborted)
+        if seen.aborted:
+            assert data[aborted_at] == len(seen.aborted) + 1
         name = seen.topic.bytes if by_id else seen.topic.encode()
         assert data[topic_at : topic_at + len(name)] == name
     if expected:
