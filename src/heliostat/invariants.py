@@ -17,6 +17,8 @@ I8 concerns schemas, which the product does not copy yet.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 SEQUENCE_MODULUS = 2**31
 """Sequences wrap from 2^31-1 to 0 (`DefaultRecordBatch.incrementSequence`)."""
 
@@ -48,6 +50,19 @@ def position_is_target_end(position: int, target_end: int) -> bool:
 def batch_continues(expected_offset: int, base_offset: int) -> bool:
     """I5 and I6: the next batch begins where the last one ended, nothing left out or repeated."""
     return expected_offset == base_offset
+
+
+def gap_is_recorded(first: int, end: int, recorded: Iterable[tuple[int, int | None]]) -> bool:
+    """I6: the source offsets `[first, end)` that are passed all lie in recorded gaps.
+
+    `recorded` are first and last offset of the ledger's rows, both included; last None: open ended.
+    """
+    at = first
+    for start, last in sorted(recorded, key=lambda row: row[0]):
+        if at >= end or start > at:
+            break
+        at = end if last is None else max(at, last + 1)
+    return at >= end
 
 
 def may_send(now_s: float, deadline_s: float) -> bool:

@@ -73,6 +73,11 @@ class Stage:
         self.link = RunningLink(self.config)
         return self.link
 
+    def stop_link(self) -> None:
+        """End it as an operator does."""
+        assert self.link is not None
+        assert self.link.stop() == 0, self.text()
+
     def status(self) -> LinkStatus:
         """What `heliostat status` says."""
         config = load_config(self.config)

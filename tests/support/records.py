@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 
 from heliostat.access import Reachable
 from heliostat.clusters.wire import produce
@@ -18,6 +19,7 @@ from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId, TopicName
 
 Headers = Sequence[tuple[str, bytes | None]]
+READ_WITHIN_S = 30.0
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 
@@ -104,3 +106,22 @@ def write_transaction(bootstrap: str, topic: str, records: int, *, commit: bool)
     else:
         producer.abort_transaction()
     producer.close()
+
+
+def values_at(bootstrap: str, topic: str, start: int, count: int) -> list[int]:
+    """Values, which are numbers, of so many records of partition 0 from an offset on."""
+    partition = KafkaPartition(topic, 0)
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, auto_offset_reset="none"
+    )
+    try:
+        consumer.assign([partition])
+        consumer.seek(partition, start)
+        found: list[int] = []
+        deadline_s = time.monotonic() + READ_WITHIN_S
+        while len(found) < count and time.monotonic() < deadline_s:
+            for records in consumer.poll(timeout_ms=500).values():
+                found += [int(record.value) for record in records]
+    finally:
+        consumer.close()
+    return found[:count]

@@ -45,6 +45,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the rights that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
         "status": Verb("heliostat.cli.run:status_command", "Say how a link fares."),
+        "gaps": Verb("heliostat.cli.gaps:gaps_command", "List what was lost, and what waits."),
+        "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "sandbox": Verb("heliostat.cli.sandbox:sandbox_group", "Real brokers on this machine."),
     }

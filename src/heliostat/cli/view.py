@@ -133,12 +133,23 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
     ]
     if lines[PROBLEM_ROWS:]:
         shown.append(Text(f"… {len(lines) - PROBLEM_ROWS} more problems", style="red"))
+    gaps = status.driver.get("gaps", {})
+    if gaps.get("rows"):
+        shown.append(Text(gaps_words(gaps), style="yellow"))
     shown += [Text(f"note: {note}", style="dim") for note in status.notes[:PROBLEM_ROWS]]
     left = status.driver.get("groups", {}).get("left_alone", {})
     shown += [
         Text(f"group {group}: {why}", style="dim") for group, why in list(left.items())[:GROUP_ROWS]
     ]
     return shown
+
+
+def gaps_words(gaps: Mapping[str, int]) -> str:
+    """The ledger's sums in plain words."""
+    unknown = gaps.get("unknown", 0)
+    words = f"gaps: {count(gaps['rows'])} recorded, {count(gaps.get('records_lost', 0))} records"
+    words += " lost" + (f", and {count(unknown)} of unknown size" if unknown else "")
+    return f"{words} (heliostat gaps)"
 
 
 def plain_line(status: LinkStatus) -> str:

@@ -28,6 +28,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "topics": model.TopicsConfig,
     "records": model.RecordsConfig,
     "lanes": model.LanesConfig,
+    "gaps": model.GapsConfig,
     "state": model.StateConfig,
     "groups": model.GroupsConfig,
     "spark": model.SparkConfig,

@@ -325,6 +325,28 @@ class LanesConfig(Frozen):
     """Seconds that one Spark job of a lane lasts at most."""
 
 
+GapPolicy: TypeAlias = Literal["stop", "continue", "restart"]
+_NO_POLICIES: dict[Pattern, GapPolicy] = {}
+
+
+class GapsConfig(Frozen):
+    """What is done where source records are gone before they were copied."""
+
+    policy: Annotated[GapPolicy, Field(title="Policy")] = "stop"
+    """`stop`: that partition waits for `heliostat resolve`. `continue`: go on behind the gap.
+    `restart`: empty the mirror and copy what the source has now. Each gap is recorded in any
+    case."""
+    topics: Annotated[dict[Pattern, GapPolicy], Field(title="By topic")] = _NO_POLICIES
+    """Policies of topics by name or regular expression; the first that matches counts."""
+
+    def policy_of(self, topic: str) -> GapPolicy:
+        """The policy of a source topic."""
+        for entry, policy in self.topics.items():
+            if compile_pattern(entry).fullmatch(topic):
+                return policy
+        return self.policy
+
+
 class StateConfig(Frozen):
     """The link's own topics at the target."""
 
@@ -376,6 +398,8 @@ class LinkSettings(Frozen):
     """Copying."""
     lanes: Annotated[LanesConfig, Field(title="Lanes")] = LanesConfig()
     """Distribution over Spark."""
+    gaps: Annotated[GapsConfig, Field(title="Gaps")] = GapsConfig()
+    """Records that are lost before they are copied."""
     state: Annotated[StateConfig, Field(title="State")] = StateConfig()
     """State topics."""
     heartbeats: Annotated[HeartbeatsConfig, Field(title="Heartbeats")] = HeartbeatsConfig()

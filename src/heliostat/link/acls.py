@@ -42,7 +42,7 @@ MIRROR_TOPIC: Mapping[Operation, str] = MappingProxyType(
         Operation.READ: "verify what arrived",
         Operation.CREATE: "create mirrors",
         Operation.ALTER: "add partitions",
-        Operation.DELETE: "delete padding below the source's first offset (DeleteRecords)",
+        Operation.DELETE: "delete padding below the source's first offset, begin a mirror anew",
         Operation.ALTER_CONFIGS: "compare and sync settings (implies DescribeConfigs)",
     }
 )

@@ -2,6 +2,7 @@
 
     observe    what both clusters have                                   reads only
     plan       what the target must become, and what is refused          pure
+    gaps       what stands stopped and was decided on                    recorded before passed
     apply      topics first: records need a partition to land in
     remember   whose mirror is whose, and where each partition begins    durable before records
     lanes      which Spark task copies which partitions; rounds run by themselves from here on
@@ -12,13 +13,15 @@ its partitions change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
+from heliostat.link.gap_keeper import GapKeeper
+from heliostat.link.gap_rows import Memory
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.lanes import pack
 from heliostat.link.state import LinkState, Starts
@@ -32,13 +35,13 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.ops.events import Events
-from heliostat.records.lane import PartitionSpec
+from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.producer_age import old_backlog_note
-from heliostat.topics.topic_plan import Mirror
-from heliostat.topics.values import MirrorRecord
+from heliostat.topics.topic_plan import Mirror, TopicPlan
+from heliostat.topics.values import MirrorRecord, SourceTopics
 
 Load = Mapping[TopicPartition, float]
 """Observed bytes a second by source partition."""
@@ -94,6 +97,10 @@ class Turn:
         Where changes are told.
     claimed
         Target topics that other links write, and which.
+    gaps
+        What is done where records are missing.
+    reports
+        What lanes said last of each partition.
     """
 
     link: LinkConfig
@@ -104,6 +111,8 @@ class Turn:
     lane_count: Callable[[], int]
     events: Events
     claimed: Claims
+    gaps: GapKeeper
+    reports: Callable[[], Sequence[PartitionReport]] = tuple
 
     def run(self, known: Known, load: Load) -> None:
         """Bring topics and lanes up to what the source has now.
@@ -115,18 +124,35 @@ class Turn:
         """
         self._keep_state(known)
         self.state.offsets.refresh()
-        source, target = observe(self.source, self.target, self.link, known.mirrors)
-        plan = plan_topics(self.link, source, target, known.mirrors, self.claimed())
+        source, plan = self._plan(known)
+        if self._settle_gaps(known, source, plan):
+            source, plan = self._plan(known)
         applied = apply_plan(plan, self.target, tell=self.events.info)
         self._remember(known, applied)
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
         self._remark(known, plan.notes + self._old_backlog(known, applied))
-        specs = _specs(applied.mirrors, starts)
+        specs = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = pack(partitions, load, self.lane_count(), known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
+
+    def _plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
+        source, target = observe(self.source, self.target, self.link, known.mirrors)
+        return source, plan_topics(self.link, source, target, known.mirrors, self.claimed())
+
+    def _settle_gaps(self, known: Known, source: SourceTopics, plan: TopicPlan) -> bool:
+        """Decide on what stands stopped; whether the plan must be made anew."""
+        reports = self.reports()
+        memory = Memory(known.mirrors, known.starts, source.topics)
+        self.gaps.hear(reports, memory)
+        settled = self.gaps.settle(plan, reports, memory)
+        kept = {name: record for name, record in settled.items() if record is not None}
+        if kept:
+            self.state.put_mirrors(kept)
+            known.mirrors.update(kept)
+        return bool(settled)
 
     def _keep_state(self, known: Known) -> None:
         """Write the state anew where somebody deleted it: this driver knows all that was in it."""
@@ -159,9 +185,17 @@ class Turn:
         if asked:
             for partition, offset in self._offsets_at(asked).items():
                 rows[partition.topic].offsets[partition.partition] = offset
+            self._note_anew(known, rows)
             self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
             known.starts.update(rows)
         return rows
+
+    def _note_anew(self, known: Known, rows: Mapping[TopicName, Starts]) -> None:
+        """Of mirrors that somebody deleted: what the source has no more went with them (I6)."""
+        for name, row in rows.items():
+            was, record = known.starts.get(name), known.mirrors.get(name)
+            if was is not None and record is not None and was.target_id != row.target_id:
+                self.gaps.note_anew(record, was, row.offsets)
 
     def _offsets_at(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """Source offsets by time; where no record is as young, the next one to come."""

@@ -17,6 +17,8 @@ from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import LinkTakenOver
 from heliostat.invariants import first_generation
 from heliostat.link.flow import Claims, Known, Turn
+from heliostat.link.gap_keeper import GapKeeper
+from heliostat.link.gaps import GapLedger
 from heliostat.link.group_part import GroupPart
 from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
@@ -97,6 +99,7 @@ class LinkService:
         self._admins: list[ClusterAdmin] = []
         self._interchange: Interchange | None = None
         self._groups: GroupPart | None = None
+        self._gaps: GapKeeper | None = None
         self._known = Known({}, {})
 
     def start(self) -> bool:
@@ -155,6 +158,8 @@ class LinkService:
             lane_count=self._lane_count,
             events=self._events,
             claimed=self._claimed,
+            gaps=self._begin_gaps(source, target),
+            reports=self.board.reports,
         )
         others = [
             self._loop(
@@ -197,10 +202,26 @@ class LinkService:
             self._interchange.close()
         if self._groups is not None:
             self._groups.close()
+        if self._gaps is not None:
+            self._gaps.close()
         for admin in self._admins:
             admin.close()
         if began:
             self._beginning.release()
+
+    def _begin_gaps(self, source: ClusterAdmin, target: ClusterAdmin) -> GapKeeper:
+        ledger = GapLedger(LinkName(self.link.name), self._target_config)
+        self._gaps = GapKeeper(
+            self.link,
+            source,
+            target,
+            ledger,
+            maps=self._state.offsets.fresh,
+            clock=self._clock,
+            events=self._events,
+        )
+        self._gaps.begin()
+        return self._gaps
 
     def _interchange_loops(self, source: ClusterAdmin, target: ClusterAdmin) -> list[Loop]:
         """Loops of what is written for MirrorMaker 2's clients."""
@@ -305,6 +326,7 @@ class LinkService:
             "claim": self._ownership.claim_number,
             **self._known.told(),
             "groups": self._groups.told() if self._groups else {},
+            "gaps": self._gaps.told() if self._gaps else {},
             "interchange": self._interchange.told() if self._interchange else {},
             "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
             "loops": [

@@ -197,6 +197,11 @@ class StatusBoard:
         with self._lock:
             return self._status(now_ms)
 
+    def reports(self) -> list[PartitionReport]:
+        """What was last heard of each partition."""
+        with self._lock:
+            return [row.report for row in self._rows.values()]
+
     def load(self) -> dict[TopicPartition, float]:
         """Load by source partition, for packing lanes, in bytes a second.
 

@@ -10,7 +10,7 @@ from enum import Enum
 
 from heliostat.access import ClusterAccess
 from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
-from heliostat.records.offset_map import MapTail
+from heliostat.records.offset_map import Break, MapTail
 
 
 class PartitionState(Enum):
@@ -59,6 +59,11 @@ class PartitionSpec:
     adopted_at: Offset | None = None
     """The target's end when the mirror was taken over: the record before it is not ours, and may
     stand there."""
+    jump: Break | None = None
+    """Where a recorded gap lets it go on elsewhere: at this target offset stands this source
+    offset (I6). Only where the target's log ends just there."""
+    truncated: str = ""
+    """The driver found that the source lost or replaced what was copied of it: stop, and why."""
     can_lift: bool = True
     """Whether an empty target is lifted to `start`: not where `cleanup.policy` is `compact`, as
     records can't be deleted there; its mirror is mapped from the beginning."""
@@ -157,6 +162,10 @@ class PartitionReport:
     """Of those that are missing, how many stand behind transactions that are open."""
     breaks: int = 0
     """Of its offset map; with none offsets are equal on both sides."""
+    copied_to: int = -1
+    """Source offset behind the last batch whose leader epoch is known (-1: none) ..."""
+    copied_epoch: int = -1
+    """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
 
 
 @dataclass(slots=True)

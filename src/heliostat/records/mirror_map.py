@@ -58,6 +58,12 @@ class MirrorMap:
         self._row = []
         self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
 
+    def jump(self, source: int) -> Offset:
+        """Go on at another source offset, behind a gap or anew; the next batch says it (I3)."""
+        if source != self.source_offset:
+            self.source_offset, self.ahead = Offset(source), None
+        return self.source_offset
+
     def queued(self, batch: CarriedBatch) -> None:
         """A batch was fetched; its breaks are to be written."""
         self.next_target = batch.next_offset

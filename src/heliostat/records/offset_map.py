@@ -96,10 +96,15 @@ class OffsetMap:
     def add(self, new: Break) -> None:
         """Put a break behind the others; what stood from its target offset on is gone.
 
-        One that says nothing new, as it follows from those before, is not kept.
+        One that says nothing new, as it follows from those before, is not kept. One that goes back
+        at the source, as where that was truncated or made anew, takes along those whose source
+        offsets are other records now.
         """
         self.truncate(new.target)
         if new.source != self.source_of(new.target):
+            while self._sources and self._sources[-1] >= new.source:
+                self._targets.pop()
+                self._sources.pop()
             self._targets.append(new.target)
             self._sources.append(new.source)
 

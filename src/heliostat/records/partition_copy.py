@@ -21,23 +21,16 @@ from heliostat.names import Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
 from heliostat.records.carry import CarriedBatch, CarrySettings, Place, Stop, StopReason, carry
+from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.lift import Lift
 from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import LogRange, Problem, Send, Tail, Want
 from heliostat.records.offset_map import OffsetMap, Stamp
-from heliostat.records.partition_phase import Phase, Trouble, counted
+from heliostat.records.partition_phase import Phase, Trouble, counted, retry_pause_s
 
-RETRY_FIRST_S = 0.1
-RETRY_MAX_S = 5.0
-"""A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
-REFUSALS_MAX = 2
-"""Refusals at one and the same log end that show that the end is not ours."""
-LATE_PREDECESSOR = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER")
-LATE_PREDECESSOR_S = 0.01
-"""What the round before sent last may land just after the end was read: look again at once."""
-CORRUPT_TRIES_MAX = 3
-"""A batch that the target calls corrupt is fetched again so often before it counts as stored so."""
+REFUSALS_MAX = 2  # at one and the same log end: it is not ours
+CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 OFFSET_OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 1, 2, 45, 47
 NO_STAMP = Stamp(0, 0)
 
@@ -108,6 +101,7 @@ class PartitionCopy:
         self._corrupt = (-1, 0)
         self._trouble = Trouble.NONE
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        self.epochs = CopiedEpochs()
         self._producer_id = producer_id
         self._carry = CarrySettings(
             producer_id=producer_id,
@@ -138,7 +132,12 @@ class PartitionCopy:
                 now_ms,
             )
             return
-        if end < offset_map.known_from:
+        if (jump := self.spec.jump) is not None and jump.target == end:
+            self.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
+        elif self.spec.truncated:
+            self.stop(PartitionState.GAP, "SOURCE_TRUNCATED", self.spec.truncated, now_ms)
+            return
+        elif end < offset_map.known_from:
             self._diverge(
                 "TARGET_TRUNCATED",
                 f"the target ends at {end}, far before what it held: it was truncated",
@@ -228,6 +227,7 @@ class PartitionCopy:
                 self.caught_up_ms = now_ms
             return
         place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
+        seen = last_epoch(buffer, start, end)
         outcome = carry(buffer, start, end, place, self._carry, aborted)
         for batch in outcome.batches:
             self.queue.append(batch)
@@ -241,7 +241,9 @@ class PartitionCopy:
                 outcome.stop = Stop(StopReason.CORRUPT, self.fetch_offset, text)
             self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
         self.fetch_offset = outcome.next_offset
-        if outcome.stop is not None and not self._is_passing(outcome.stop, now_s, now_ms):
+        if outcome.stop is None:
+            self.epochs.fetched(seen, outcome.next_offset)
+        elif not self._is_passing(outcome.stop, now_s, now_ms):
             self._stop = outcome.stop
         self._pass_hole(now_ms)
         self._settle(now_ms)
@@ -415,10 +417,7 @@ class PartitionCopy:
         """Look again after a pause that doubles with each failure in a row."""
         failures = self._failures[trouble]
         self._failures[trouble] = failures + 1
-        pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** min(failures, 10))
-        if failures == 0 and code in LATE_PREDECESSOR:
-            pause_s = LATE_PREDECESSOR_S
-        self.not_before_s = now_s + pause_s
+        self.not_before_s = now_s + retry_pause_s(failures, code)
         self._trouble = trouble
         self.code, self.reason = code, reason
         self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
@@ -445,6 +444,7 @@ class PartitionCopy:
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
         self._resetting = True
+        self.epochs.drop(self.position)
         self._drop_queue()
         self._retry(Trouble.APPEND, code, reason, now_s, now_ms)
         self._settle(now_ms)

@@ -23,4 +23,5 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         item.reason,
         max(0, item.source_end - item.stable_end) if item.stable_end >= 0 else 0,
         item.map.breaks,
+        *item.epochs.copied(item.position),
     )

@@ -180,6 +180,7 @@ def _row(item: PartitionReport) -> list[object]:
         item.last_timestamp_ms,
         item.caught_up_ms,
         item.since_ms,
+        _copied(item),
     ]
     is_mapped = bool(item.open_records or item.breaks)
     if item.code or item.reason or is_mapped:
@@ -211,8 +212,9 @@ def decode_progress(value: Mapping[str, Any]) -> Progress:
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:
     number, state, position, source_end, records, size, last_ms, caught_up_ms, since_ms = row[:9]
-    code, reason = row[9:11] or ("", "")
-    open_records, breaks = row[11:13] or (0, 0)
+    copied_to, epoch = row[9] if isinstance(row[9], list) else (position, row[9])
+    code, reason = row[10:12] or ("", "")
+    open_records, breaks = row[12:14] or (0, 0)
     partition = PartitionId(number)
     return PartitionReport(
         TopicPartition(source, partition),
@@ -229,4 +231,12 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         reason,
         open_records,
         breaks,
+        copied_to if epoch >= 0 else -1,
+        epoch,
     )
+
+
+def _copied(item: PartitionReport) -> object:
+    """The leader epoch of the last copied batch; with its end where that is not the position."""
+    is_level = item.copied_epoch < 0 or item.copied_to == item.position
+    return item.copied_epoch if is_level else [item.copied_to, item.copied_epoch]

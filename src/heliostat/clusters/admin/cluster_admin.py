@@ -14,6 +14,7 @@ from heliostat.clusters.admin.values import (
     LATEST,
     BrokerInfo,
     ConfigEntry,
+    EpochEnd,
     ListedOffset,
     NewTopic,
     TopicInfo,
@@ -180,6 +181,12 @@ class ClusterAdmin:
             replica_id=offset_calls.DEBUGGING_CONSUMER,
         )
         return {p: a if isinstance(a, BrokerError) else a.offset for p, a in answers.items()}
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, EpochEnd | BrokerError]:
+        """Where each log ends up to a leader epoch: below what was read of it, it was truncated."""
+        return offset_calls.epoch_ends(self._caller, self._leaders, epochs)
 
     def delete_records(
         self, before: Mapping[TopicPartition, Offset]

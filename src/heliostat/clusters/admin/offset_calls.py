@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kafka.protocol.admin import DeleteRecordsRequest
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from heliostat.clusters.admin import topic_calls
 from heliostat.clusters.admin.caller import Caller, error_of
-from heliostat.clusters.admin.values import ListedOffset
+from heliostat.clusters.admin.values import EpochEnd, ListedOffset
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import (
     BrokerId,
@@ -177,6 +177,39 @@ def delete_records(
         }
 
     return leaders.ask_each(before, ask)
+
+
+def epoch_ends(
+    caller: Caller, leaders: Leaders, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd | BrokerError]:
+    """OffsetForLeaderEpoch (KIP-101): where the log ends up to a leader epoch."""
+
+    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[EpochEnd]:
+        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        topics: dict[TopicName, list[Any]] = defaultdict(list)
+        for partition in partitions:
+            topics[partition.topic].append(
+                kind.OffsetForLeaderPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=-1,
+                    leader_epoch=epochs[partition],
+                )
+            )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=CONSUMER,
+            topics=[kind(topic=name, partitions=rows) for name, rows in topics.items()],
+            min_version=2,
+        )
+        return {
+            TopicPartition(TopicName(topic.topic), PartitionId(row.partition)): error_of(
+                row.error_code, f"ask {topic.topic}-{row.partition} for a leader epoch's end"
+            )
+            or EpochEnd(LeaderEpoch(row.leader_epoch), Offset(row.end_offset))
+            for topic in caller.send(request, leader).topics
+            for row in topic.partitions
+        }
+
+    return leaders.ask_each(epochs, ask)
 
 
 def init_producer_id(caller: Caller) -> ProducerId:

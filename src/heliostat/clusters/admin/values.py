@@ -104,3 +104,14 @@ class ListedOffset:
     offset: Offset
     timestamp_ms: int
     leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """Answer of OffsetForLeaderEpoch: the newest epoch up to the asked one, and where it ends.
+
+    Both are -1 where the broker knows no epoch so old.
+    """
+
+    epoch: LeaderEpoch
+    end: Offset

@@ -1,0 +1,162 @@
+"""How far each partition was copied, and from which of the source's leader epochs.
+
+An unclean election can take records from a source that the target already has, and put others at
+their offsets; ends alone don't show that once the log has grown again. Leader epochs do (KIP-101,
+KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where its
+log ends up to an epoch. If that is below what was copied from it, the source was truncated.
+
+What is kept (`Copied`) is true for ever of the log it was read from, however old: so it may lag
+behind the copy, and survives restarts in the link's ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from heliostat.clusters.admin import ClusterAdmin, EpochEnd
+from heliostat.link.gaps import Copied, CopiedTopic
+from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.records.lane import PartitionReport
+
+WRITE_EVERY_S = 60.0
+"""Between two writes of what only moved on; a new epoch is written at once."""
+
+
+class Parted(NamedTuple):
+    """The source lost what was copied of it; `at` is its first offset of which that holds.
+
+    None: not known exactly, as our epoch is unknown at the source.
+    """
+
+    at: Offset | None
+
+
+class Lost(NamedTuple):
+    """Offsets `[position, was)` were acknowledged by the target and are not there any more."""
+
+    partition: TopicPartition
+    target: TopicPartition
+    position: int
+    was: int
+
+
+def truncations(
+    source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
+) -> dict[TopicPartition, Parted]:
+    """Ask the source's leaders; partitions whose leader does not answer are missing.
+
+    Raises
+    ------
+    ConnectionLost
+        The source does not answer at all.
+    """
+    if not known:
+        return {}
+    answers = source.epoch_ends({partition: row.epoch for partition, row in known.items()})
+    found: dict[TopicPartition, Parted] = {}
+    for partition, answer in answers.items():
+        if isinstance(answer, EpochEnd) and is_truncated(known[partition], answer):
+            is_exact = answer.epoch == known[partition].epoch
+            found[partition] = Parted(answer.end if is_exact else None)
+    return found
+
+
+def is_truncated(was: Copied, answer: EpochEnd) -> bool:
+    """Whether the source's log no longer holds what was copied of it.
+
+    An end of -1 means that it knows no epochs so old or so new: then nothing can be said.
+    """
+    if answer.end < 0 or answer.epoch < 0:
+        return False
+    return answer.epoch < was.epoch or answer.end < was.offset
+
+
+class EpochBook:
+    """What was copied, by source topic; no I/O.
+
+    Parameters
+    ----------
+    stored
+        As read from the ledger.
+    """
+
+    def __init__(self, stored: Mapping[TopicName, CopiedTopic]) -> None:
+        self._topics = {
+            name: CopiedTopic(topic.source_id, dict(topic.partitions))
+            for name, topic in stored.items()
+        }
+        self._moved: set[TopicName] = set()
+        self._has_new_epoch: set[TopicName] = set()
+
+    def topics(self) -> Mapping[TopicName, CopiedTopic]:
+        """All that is known."""
+        return self._topics
+
+    def take(
+        self, reports: Iterable[PartitionReport], source_ids: Mapping[TopicName, TopicId | None]
+    ) -> list[Lost]:
+        """Take the lanes' reports; what acknowledged records the target has lost meanwhile.
+
+        Partitions that stand stopped copy nothing, and of others than the known topics nothing is
+        kept.
+        """
+        lost: list[Lost] = []
+        for report in reports:
+            name, partition = report.source.topic, report.source.partition
+            if report.state.is_stopped or report.position < 0 or name not in source_ids:
+                continue
+            source_id = _text(source_ids[name])
+            topic = self._topics.get(name)
+            if topic is None or topic.source_id != source_id:
+                topic = self._topics[name] = CopiedTopic(source_id, {})
+            was = topic.partitions.get(partition)
+            if was is not None and report.position < was.offset:
+                lost.append(Lost(report.source, report.target, report.position, was.offset))
+                del topic.partitions[partition]
+                was = None
+                self._has_new_epoch.add(name)
+            if report.copied_epoch < 0 or report.copied_to > report.position:
+                continue
+            if was is not None and report.copied_to <= was.offset:
+                continue
+            topic.partitions[partition] = Copied(report.copied_to, report.copied_epoch)
+            self._moved.add(name)
+            if was is None or was.epoch != report.copied_epoch:
+                self._has_new_epoch.add(name)
+        return lost
+
+    def forget(self, partition: TopicPartition) -> None:
+        """What was copied of it is no longer the source's log: a gap was recorded."""
+        topic = self._topics.get(partition.topic)
+        if topic is not None and topic.partitions.pop(partition.partition, None) is not None:
+            self._has_new_epoch.add(partition.topic)
+
+    def due(self, *, all_moved: bool) -> dict[TopicName, CopiedTopic]:
+        """Topics to write now, with a new epoch or `all_moved` ones; they count as written."""
+        names = self._has_new_epoch | (self._moved if all_moved else set())
+        self._has_new_epoch, self._moved = set(), self._moved - names
+        return {
+            name: CopiedTopic(self._topics[name].source_id, dict(self._topics[name].partitions))
+            for name in sorted(names)
+        }
+
+    def to_ask(
+        self, leader_epochs: Mapping[TopicPartition, int] | None, names: Iterable[TopicName]
+    ) -> dict[TopicPartition, Copied]:
+        """Partitions of these topics whose leader has another epoch than what was copied.
+
+        Without `leader_epochs` all of them: what happened meanwhile is not known.
+        """
+        found: dict[TopicPartition, Copied] = {}
+        for name in names:
+            topic = self._topics.get(name)
+            for number, row in (topic.partitions if topic else {}).items():
+                partition = TopicPartition(name, PartitionId(number))
+                if leader_epochs is None or leader_epochs.get(partition, -1) != row.epoch:
+                    found[partition] = row
+        return found
+
+
+def _text(topic_id: TopicId | None) -> str:
+    return "" if topic_id is None else str(topic_id)

@@ -1,0 +1,306 @@
+"""What can be done where records are missing, and what each choice means in numbers; pure.
+
+I6  A source record that was not copied and never will be is a gap, never passed in silence.
+
+A partition (or a whole topic) stands stopped for a `Cause`. Facts of both clusters, asked anew,
+say what `continue` and `restart` would do: which offsets become a row of the ledger, where the
+mirror goes on, whether its target is emptied. Driver and `heliostat resolve` call the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from heliostat.names import Offset, TopicPartition
+from heliostat.records.offset_map import Break
+
+
+class Cause(Enum):
+    """Why source records are missing from a mirror, or records of the mirror are gone."""
+
+    SOURCE_OVERTOOK = "source_overtook"
+    """Retention or DeleteRecords took records before they were copied."""
+    SOURCE_TRUNCATED = "source_truncated"
+    """The source lost records that the target has: an unclean election, or made anew."""
+    SOURCE_RECREATED = "source_recreated"
+    """The source topic was deleted and created again: another topic id."""
+    TARGET_RECREATED = "target_recreated"
+    """The target topic was deleted and created again, and others wrote into it."""
+    TARGET_DELETED = "target_deleted"
+    """The target topic was deleted; its mirror began anew."""
+    TARGET_TRUNCATED = "target_truncated"
+    """The target lost acknowledged records; the source still had them, they are copied again."""
+    TARGET_DIVERGED = "target_diverged"
+    """Another producer wrote into the mirror."""
+
+    @property
+    def words(self) -> str:
+        """In plain words."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Cause.SOURCE_OVERTOOK: "deleted at the source before they were copied",
+    Cause.SOURCE_TRUNCATED: "the source was truncated",
+    Cause.SOURCE_RECREATED: "the source topic was deleted and created again",
+    Cause.TARGET_RECREATED: "the target topic was deleted and created again by others",
+    Cause.TARGET_DELETED: "the target topic was deleted",
+    Cause.TARGET_TRUNCATED: "the target lost acknowledged records",
+    Cause.TARGET_DIVERGED: "another producer wrote into the mirror",
+}
+
+
+class Choice(Enum):
+    """What an operator or the link's policy decides."""
+
+    CONTINUE = "continue"
+    """Go on behind the gap; what the mirror holds stays."""
+    RESTART = "restart"
+    """Empty the mirror and copy what the source has now."""
+    WAIT = "wait"
+    """Leave it stopped, whatever the policy says."""
+
+
+CAUSE_OF_CODE = {
+    "SOURCE_OVERTOOK": Cause.SOURCE_OVERTOOK,
+    "SOURCE_TRUNCATED": Cause.SOURCE_TRUNCATED,
+    "FOREIGN_TAIL": Cause.TARGET_DIVERGED,
+    "TARGET_REFUSES_SEQUENCE": Cause.TARGET_DIVERGED,
+    "APPENDED_ELSEWHERE": Cause.TARGET_DIVERGED,
+    "INVALID_PRODUCER_EPOCH": Cause.TARGET_DIVERGED,
+    "TARGET_TRUNCATED": Cause.TARGET_TRUNCATED,
+    "source_recreated": Cause.SOURCE_RECREATED,
+    "target_recreated": Cause.TARGET_RECREATED,
+}
+"""Codes of stopped partitions and of refused topics that can be decided on."""
+
+OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED})
+"""Where `restart` makes the target topic anew: one partition's log could not go on in sequence, or
+none of it is wanted."""
+
+FROM_ITS_BEGINNING = Offset(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One partition that stands stopped, as both clusters show it now.
+
+    Offsets are half-open: `source_end` and `target_end` come next.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    cause: Cause
+    code: str
+    position: Offset
+    """Next source offset that the mirror waits for: what its target's end stands for."""
+    source_start: Offset
+    source_end: Offset
+    target_start: Offset
+    target_end: Offset
+    is_dense: bool
+    """Whether offsets are records: no hole was met yet and the source does not compact."""
+    diverged_at: Offset | None = None
+    """First source offset that is another record now; None: not known."""
+    begin: Offset = FROM_ITS_BEGINNING
+    """Source offset that the mirror began with."""
+    is_gone: bool = False
+    """The source topic has no such partition any more: it has fewer than before."""
+    is_known_truncated: bool = False
+    """The source's leader epochs say that it lost what was copied, though not from where on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a choice would do to one partition.
+
+    Parameters
+    ----------
+    choice
+        What was chosen.
+    first, last
+        Source offsets that become a row of the ledger, both included; `last` None: not known.
+    count
+        Records of the source that the mirror will never have; None: not known.
+    jump
+        Where the mirror goes on: the target offset, and the source offset that stands there.
+    empties
+        The target partition's records are deleted first (DeleteRecords up to the end).
+    recreates
+        The target topic is deleted and made anew, all partitions of it.
+    records
+        What is lost, in words.
+    consumers
+        What consumers of the mirror see.
+    """
+
+    choice: Choice
+    first: Offset
+    last: Offset | None
+    count: int | None
+    jump: Break | None
+    empties: bool
+    recreates: bool
+    records: str
+    consumers: str
+
+
+def choices_of(facts: Facts) -> tuple[Choice, ...]:
+    """Choices that a stopped partition has; waiting is always one."""
+    return tuple(choice for choice in Choice if effect_of(facts, choice) is not None)
+
+
+def still_holds(facts: Facts) -> bool:
+    """Whether the clusters still show what the partition stopped for; reports may be late."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK:
+            return facts.position < facts.source_start
+        case Cause.SOURCE_TRUNCATED:
+            parted = facts.diverged_at is not None and facts.diverged_at < facts.position
+            return parted or facts.position > facts.source_end or facts.is_known_truncated
+        case _:
+            return True
+
+
+def why_not(facts: Facts, choice: Choice) -> str:
+    """Why a choice is not possible; empty if it is."""
+    if effect_of(facts, choice) is not None:
+        return ""
+    if facts.is_gone:
+        return "the source has fewer partitions than before, and Kafka takes none away"
+    if facts.cause is Cause.SOURCE_TRUNCATED:
+        return "from which offset on the source has other records is not known"
+    return "the target would not take our batches behind records of others"
+
+
+def effect_of(facts: Facts, choice: Choice) -> Effect | None:
+    """What a choice does; None where it is not possible."""
+    if choice is Choice.WAIT:
+        return Effect(
+            choice,
+            facts.position,
+            None,
+            None,
+            None,
+            empties=False,
+            recreates=False,
+            records="nothing is given up; nothing more is copied of this partition",
+            consumers="the records up to here, and no new ones",
+        )
+    if choice is Choice.RESTART:
+        return _restart(facts)
+    return _continue(facts)
+
+
+def _continue(facts: Facts) -> Effect | None:
+    """Behind the gap; None where nothing can be appended there, or we would have to guess."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK:
+            goes_on = facts.source_start
+        case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
+            goes_on = max(facts.diverged_at, facts.source_start)
+        case Cause.SOURCE_RECREATED if not facts.is_gone:
+            goes_on = facts.source_start
+        case Cause.TARGET_TRUNCATED:
+            goes_on = max(facts.position, facts.source_start)
+        case _:
+            return None
+    first, last, count, records = _lost(facts)
+    target_end = facts.target_end
+    return Effect(
+        Choice.CONTINUE,
+        first,
+        last,
+        count,
+        Break(target_end, goes_on),
+        empties=False,
+        recreates=False,
+        records=records,
+        consumers=(
+            f"all that is there, then source offset {goes_on} at target offset {target_end}; "
+            "offsets of both sides differ from there on, the offset map tells them"
+        ),
+    )
+
+
+def _restart(facts: Facts) -> Effect:
+    first, last, count, records = _lost(facts)
+    held = facts.target_end - facts.target_start
+    if facts.cause in OF_WHOLE_TOPICS:
+        return Effect(
+            Choice.RESTART,
+            first,
+            last,
+            count,
+            None,
+            empties=False,
+            recreates=True,
+            records=records,
+            consumers=(
+                f"the topic is deleted and made anew, all partitions of it ({held} offsets of this "
+                f"one go); it then holds what the source has, from offset {facts.source_start} on, "
+                "with equal offsets; groups have no position in it until they are synced or reset"
+            ),
+        )
+    return Effect(
+        Choice.RESTART,
+        first,
+        last,
+        count,
+        Break(facts.target_end, facts.source_start),
+        empties=True,
+        recreates=False,
+        records=records,
+        consumers=(
+            f"the {held} offsets it holds are deleted; then source offset {facts.source_start} at "
+            f"target offset {facts.target_end}. A group before that offset is out of range and "
+            "follows its auto.offset.reset; one at the end reads on"
+        ),
+    )
+
+
+def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    """First, last, count of source records that the mirror will never have, and that in words."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
+            return _range(facts, facts.position, facts.source_start)
+        case Cause.SOURCE_TRUNCATED:
+            return _truncated(facts)
+        case Cause.SOURCE_RECREATED:
+            return (
+                facts.position,
+                None,
+                None,
+                f"what the deleted topic had from offset {facts.position} on; how much is unknown",
+            )
+        case _:
+            return _range(facts, facts.begin, max(facts.begin, facts.source_start))
+
+
+def _truncated(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    from_ = facts.diverged_at
+    if from_ is None:
+        return (
+            facts.source_end,
+            None,
+            None,
+            "the source lost records that the target has, how many is not known",
+        )
+    last = Offset(facts.position - 1)
+    return (
+        from_,
+        last,
+        0,
+        f"none: {facts.position - from_} offsets ({from_} to {last}) are at the target only",
+    )
+
+
+def _range(facts: Facts, first: Offset, end: Offset) -> tuple[Offset, Offset, int | None, str]:
+    last = Offset(end - 1)
+    offsets = end - first
+    if offsets <= 0:
+        return first, Offset(first - 1), 0, "none"
+    if facts.is_dense:
+        return first, last, offsets, f"{offsets} records (source offsets {first} to {last})"
+    return first, last, None, f"at most {offsets} records (source offsets {first} to {last})"

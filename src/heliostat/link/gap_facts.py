@@ -1,0 +1,140 @@
+"""What both clusters say of partitions that stand stopped, asked anew; nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
+from heliostat.errors import BrokerError
+from heliostat.link.epochs import Parted, truncations
+from heliostat.link.gap_choices import CAUSE_OF_CODE, Cause, Facts
+from heliostat.link.gaps import CopiedTopic
+from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.records.offset_map import MapReader
+from heliostat.topics.values import MirrorRecord
+
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
+NOT_THERE = Offset(0)
+"""Start and end of a partition that its topic does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A partition to ask about; `begin` is the source offset that its mirror began with."""
+
+    source: TopicPartition
+    target: TopicPartition
+    begin: Offset
+    is_dense: bool = True
+
+
+def gather(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    asks: Sequence[Ask],
+    *,
+    record: MirrorRecord,
+    code: str,
+    maps: Callable[[], MapReader],
+    copied: CopiedTopic | None,
+) -> list[Facts]:
+    """Facts of partitions of one mirror; those are missing of which a leader does not answer.
+
+    Parameters
+    ----------
+    code
+        What they stand stopped for.
+    maps
+        Reads the link's offset maps; asked after the target's ends, so that it holds all of them.
+    copied
+        How far and from which leader epoch each was copied, for finding where a source diverged.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        A cluster does not answer at all, or the maps can't be read.
+    """
+    at_source, at_target = _partitions(source, record.source), _partitions(target, record.target)
+    if at_source is None or at_target is None:
+        return []
+    sources = [ask.source for ask in asks if ask.source.partition < at_source]
+    targets = [ask.target for ask in asks if ask.target.partition < at_target]
+    source_starts = source.list_offsets(dict.fromkeys(sources, EARLIEST))
+    source_ends = source.list_offsets(dict.fromkeys(sources, LATEST))
+    target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST))
+    target_ends = target.list_log_ends(targets)
+    known, cause = maps(), CAUSE_OF_CODE[code]
+    diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
+    target_id = "" if record.target_id is None else str(record.target_id)
+    found: list[Facts] = []
+    for ask in asks:
+        answers = (
+            source_starts.get(ask.source, NOT_THERE),
+            source_ends.get(ask.source, NOT_THERE),
+            target_starts.get(ask.target, NOT_THERE),
+            target_ends.get(ask.target, NOT_THERE),
+        )
+        offsets = [_offset(answer) for answer in answers]
+        if None in offsets:
+            continue
+        start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
+        offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
+        found.append(
+            Facts(
+                source=ask.source,
+                target=ask.target,
+                cause=cause,
+                code=code,
+                position=offset_map.source_of(target_end),
+                source_start=start,
+                source_end=end,
+                target_start=there,
+                target_end=target_end,
+                is_dense=ask.is_dense and offset_map.is_identity,
+                diverged_at=None if parted is None else parted.at,
+                begin=ask.begin,
+                is_gone=ask.source not in source_starts,
+                is_known_truncated=parted is not None,
+            )
+        )
+    return found
+
+
+def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
+    """How many a topic has, 0 where it is not there; None where that can't be told now."""
+    info = cluster.describe_topics([topic])[topic]
+    if info.error is not None:
+        return 0 if info.error.kafka_code == UNKNOWN_TOPIC else None
+    return len(info.partitions)
+
+
+def _offset(answer: ListedOffset | Offset | BrokerError) -> int | None:
+    """What was answered, if it was."""
+    if isinstance(answer, BrokerError):
+        return None
+    return answer.offset if isinstance(answer, ListedOffset) else answer
+
+
+def _may_tell(cause: Cause) -> bool:
+    """Whether leader epochs can say more."""
+    return cause is Cause.SOURCE_TRUNCATED
+
+
+def _diverged(
+    source: ClusterAdmin,
+    partitions: Sequence[TopicPartition],
+    copied: CopiedTopic | None,
+    record: MirrorRecord,
+) -> dict[TopicPartition, Parted]:
+    """Partitions whose source lost what was copied of it, as its leader epochs say."""
+    if copied is None or copied.source_id != _id(record):
+        return {}
+    rows = copied.partitions
+    known = {p: rows[p.partition] for p in partitions if p.partition in rows}
+    return truncations(source, known)
+
+
+def _id(record: MirrorRecord) -> str:
+    return "" if record.source_id is None else str(record.source_id)

@@ -1,0 +1,415 @@
+"""The driver's side of gaps: what stands stopped is decided on, recorded, and then acted on.
+
+I6  Order of everything here: facts are asked of both clusters anew, rows are durable, only then
+    is a target emptied or a lane told to go on elsewhere. A driver that dies in between finds the
+    rows and finishes what they say.
+I7  What can't be asked or done for one partition leaves it as it is until the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import LinkConfig
+from heliostat.errors import BrokerError, HeliostatError
+from heliostat.link.epochs import WRITE_EVERY_S, EpochBook, Lost, Parted, truncations
+from heliostat.link.gap_choices import (
+    CAUSE_OF_CODE,
+    OF_WHOLE_TOPICS,
+    Choice,
+    Facts,
+    effect_of,
+    still_holds,
+    why_not,
+)
+from heliostat.link.gap_facts import Ask, gather
+from heliostat.link.gap_rows import (
+    Memory,
+    decided_row,
+    gone_rows,
+    id_text,
+    lost_row,
+    whole_topics,
+)
+from heliostat.link.gaps import GapLedger, GapRow
+from heliostat.link.state import Starts
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.ops.events import Events
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.offset_map import MapReader
+from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.values import MirrorRecord
+
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
+SETTLED_TURNS = 2
+"""Turns that must see the same end of a stopped target: an append may still land (I4)."""
+OVERTOOK = "SOURCE_OVERTOOK"
+
+
+class GapKeeper:
+    """Decides, records and acts; used by the driver's turn only.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    source, target
+        Both clusters.
+    ledger
+        Read and written here alone.
+    maps
+        Reads the offset maps of the link's mirrors; asked only when something is decided.
+    clock, events
+        Time, and where decisions are told.
+    """
+
+    def __init__(
+        self,
+        link: LinkConfig,
+        source: ClusterAdmin,
+        target: ClusterAdmin,
+        ledger: GapLedger,
+        *,
+        maps: Callable[[], MapReader],
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self._link = link
+        self._source = source
+        self._target = target
+        self._ledger = ledger
+        self._maps = maps
+        self._clock = clock
+        self._events = events
+        self._book = EpochBook({})
+        self._is_first = True
+        self._written_at_s = clock.monotonic_s()
+        self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
+        self._said: dict[str, str] = {}
+        self._settled_ms: dict[TopicName, int] = {}
+        """Reports of these topics from before then speak of what has been settled."""
+        self._deleted: dict[TopicName, str] = {}
+        """Ids of target topics that were deleted here to be made anew."""
+        self._parted: dict[TopicPartition, Parted] = {}
+
+    def begin(self) -> None:
+        """Read what was recorded before."""
+        self._ledger.ensure(self._link.state.replication_factor)
+        self._ledger.read()
+        self._book = EpochBook(self._ledger.copied)
+
+    def close(self) -> None:
+        """Write how far was copied, and close."""
+        try:
+            self._ledger.put_copied(self._book.due(all_moved=True))
+        except HeliostatError as error:
+            self._events.warn(f"how far was copied in the last minute can't be written: {error}")
+        finally:
+            self._ledger.close()
+
+    def told(self) -> dict[str, int]:
+        """Sums for the driver's report."""
+        rows = list(self._ledger.rows.values())
+        return {
+            "rows": len(rows),
+            "records_lost": sum(row.count or 0 for row in rows),
+            "unknown": sum(1 for row in rows if row.count is None),
+        }
+
+    # -- what was heard ------------------------------------------------------------------------
+
+    def hear(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
+        """Take decisions and reports since the last turn; look whether the source was truncated."""
+        self._keep_ledger()
+        source_ids = {name: record.source_id for name, record in memory.mirrors.items()}
+        lost = self._book.take([r for r in reports if self._is_fresh(r)], source_ids)
+        if lost:
+            self._record_lost(lost, memory)
+        self._look_at_epochs([n for n, r in memory.mirrors.items() if _is_same(memory, r)])
+        is_time = self._clock.monotonic_s() >= self._written_at_s + WRITE_EVERY_S
+        if is_time:
+            self._written_at_s = self._clock.monotonic_s()
+        self._ledger.put_copied(self._book.due(all_moved=is_time))
+
+    def _keep_ledger(self) -> None:
+        """Take what others wrote; make the ledger anew where it was deleted."""
+        topic = self._ledger.topic
+        error = self._target.describe_topics([topic])[topic].error
+        if error is not None and error.kafka_code == UNKNOWN_TOPIC:
+            self._ledger.restore(self._link.state.replication_factor)
+            self._events.warn(f"{topic} was gone at the target and is made anew with all its rows")
+            self._ledger.read()
+        else:
+            self._ledger.hear()
+
+    def _look_at_epochs(self, names: Sequence[TopicName]) -> None:
+        """Ask about partitions whose leader has changed; at the beginning about all of them."""
+        leaders = None if self._is_first else self._leader_epochs(names)
+        self._parted = truncations(self._source, self._book.to_ask(leaders, names))
+        self._is_first = False
+
+    def _leader_epochs(self, names: Iterable[TopicName]) -> dict[TopicPartition, int]:
+        infos = self._source.describe_topics()
+        return {
+            TopicPartition(name, partition.partition): partition.leader_epoch
+            for name in names
+            if name in infos
+            for partition in infos[name].partitions
+        }
+
+    def _record_lost(self, lost: Iterable[Lost], memory: Memory) -> None:
+        """The target lost what it had acknowledged; the position went back with it (I2)."""
+        now_ms = self._clock.wall_ms()
+        rows = [lost_row(item, memory.mirrors[item.partition.topic], now_ms) for item in lost]
+        for row in rows:
+            self._events.warn(f"{TopicPartition(row.mirror, row.partition)}: {row.text}")
+        self._ledger.record(rows)
+
+    def _is_fresh(self, report: PartitionReport) -> bool:
+        """Whether a report is of a state begun after its topic was last settled."""
+        return report.since_ms > self._settled_ms.get(report.source.topic, -1)
+
+    # -- whole topics --------------------------------------------------------------------------
+
+    def settle(
+        self, plan: TopicPlan, reports: Iterable[PartitionReport], memory: Memory
+    ) -> dict[TopicName, MirrorRecord | None]:
+        """Decide on what stands stopped and carry it out.
+
+        Returns
+        -------
+        dict
+            Source topics to plan anew, with the record to keep of the mirror from now on; None
+            where its target was deleted.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            A cluster or the ledger does not answer; nothing was passed that is not recorded.
+        """
+        stopped = [
+            report
+            for report in reports
+            if report.state in {PartitionState.GAP, PartitionState.DIVERGED}
+            and self._is_fresh(report)
+            and report.source.topic in memory.mirrors
+        ]
+        settled: dict[TopicName, MirrorRecord | None] = {}
+        for name, code in whole_topics(plan, stopped):
+            record = memory.mirrors.get(name)
+            if record is not None and name not in settled:
+                self._settle_topic(name, code, record, memory, settled)
+        self._settle_partitions(
+            [r for r in stopped if CAUSE_OF_CODE.get(r.code) not in OF_WHOLE_TOPICS], memory
+        )
+        self._empty_targets()
+        return settled
+
+    def _settle_topic(
+        self,
+        name: TopicName,
+        code: str,
+        record: MirrorRecord,
+        memory: Memory,
+        settled: dict[TopicName, MirrorRecord | None],
+    ) -> None:
+        choice, decided_by = self._choice(name, None, code)
+        was_deleted = self._deleted.get(record.target) == id_text(record.target_id)
+        if choice is None or choice is Choice.WAIT or was_deleted:
+            return
+        asks = memory.all_of(record)
+        facts = self._facts(record, code, asks)
+        if len(facts) < len(asks):
+            return  # something does not answer: the next turn asks again
+        now_ms = self._clock.wall_ms()
+        rows: list[GapRow] = []
+        for item in facts:
+            effect = effect_of(item, choice)
+            if effect is None:
+                self._say_once(name, f"{choice.value} is not possible: {why_not(item, choice)}")
+                return
+            rows.append(decided_row(item, effect, decided_by, record, now_ms))
+        self._ledger.record(rows)  # I6: before anything is passed
+        for row in rows:
+            self._book.forget(row.source)
+        if choice is Choice.RESTART and not self._delete(record, rows):
+            return
+        topic = memory.topics.get(name)
+        source_id = record.source_id if topic is None else topic.topic_id
+        settled[name] = replace(record, source_id=source_id) if choice is Choice.CONTINUE else None
+        self._settled_ms[name] = self._clock.wall_ms()
+        self._forget_decisions(name, code)
+        cause = CAUSE_OF_CODE[code]
+        self._events.warn(f"{name}: {cause.words}; {choice.value}, decided by {decided_by}")
+
+    def _delete(self, record: MirrorRecord, rows: list[GapRow]) -> bool:
+        """Delete the target topic; the plan then makes it anew as an exact mirror."""
+        error = self._target.delete_topics([record.target])[record.target]
+        if error is not None and error.kafka_code != UNKNOWN_TOPIC:
+            self._say_once(record.source, f"{record.target} can't be deleted: {error}")
+            return False
+        self._deleted[record.target] = id_text(record.target_id)
+        self._ledger.record([replace(row, is_done=True) for row in rows])
+        return True
+
+    # -- single partitions ---------------------------------------------------------------------
+
+    def _settle_partitions(self, stopped: Iterable[PartitionReport], memory: Memory) -> None:
+        wanted: dict[tuple[TopicName, str], dict[PartitionId, PartitionReport]] = {}
+        for report in stopped:
+            name, partition = report.source.topic, report.source.partition
+            choice, _ = self._choice(name, partition, report.code)
+            is_known = report.code in CAUSE_OF_CODE
+            if is_known and choice is not None and choice is not Choice.WAIT:
+                wanted.setdefault((name, report.code), {})[partition] = report
+        for (name, code), reports in wanted.items():
+            record = memory.mirrors[name]
+            for facts in self._facts(record, code, memory.asks(record, reports)):
+                report = reports[facts.source.partition]
+                # What the lane has passed behind the last record were holes, and no loss.
+                passed = max(facts.position, report.position)
+                at = replace(facts, position=Offset(passed)) if code == OVERTOOK else facts
+                if self._is_settled(facts, report) and still_holds(at):
+                    self._settle_partition(at, record)
+
+    def _settle_partition(self, facts: Facts, record: MirrorRecord) -> None:
+        source = facts.source
+        choice, decided_by = self._choice(source.topic, source.partition, facts.code)
+        effect = None if choice is None else effect_of(facts, choice)
+        if choice is None or effect is None:
+            why = "" if choice is None else why_not(facts, choice)
+            self._say_once(str(source), f"what was decided is not possible: {why}")
+            return
+        now_ms = self._clock.wall_ms()
+        self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
+        self._book.forget(source)
+        self._parted.pop(source, None)
+        self._forget_decision(source.topic, source.partition, facts.code)
+        self._events.warn(
+            f"{source}: {facts.cause.words}; {choice.value}, decided by {decided_by}: "
+            f"{effect.records}"
+        )
+
+    def _is_settled(self, facts: Facts, report: PartitionReport) -> bool:
+        """Whether the target's end stands still, or is what the lane's report speaks of."""
+        end, turns = self._ends.get(facts.source, (Offset(-1), 0))
+        turns = turns + 1 if end == facts.target_end else 1
+        self._ends[facts.source] = (facts.target_end, turns)
+        return turns >= SETTLED_TURNS or report.position >= facts.position
+
+    # -- carrying out --------------------------------------------------------------------------
+
+    def _empty_targets(self) -> None:
+        """Delete records where rows say so and it is not done; also what another driver began."""
+        pending = {
+            TopicPartition(row.mirror, row.partition): row
+            for row in self._ledger.rows.values()
+            if not row.is_done and row.jump is not None
+        }
+        if not pending:
+            return
+        answers = self._target.delete_records(
+            {mirror: Offset(row.jump.target) for mirror, row in pending.items() if row.jump}
+        )
+        done: list[GapRow] = []
+        for mirror, row in pending.items():
+            answer = answers[mirror]
+            if isinstance(answer, BrokerError):
+                self._say_once(str(row.source), f"{mirror} can't be emptied: {answer}")
+            else:
+                done.append(replace(row, is_done=True))
+        self._ledger.record(done)
+
+    def with_gaps(
+        self, specs: Mapping[TopicPartition, PartitionSpec]
+    ) -> dict[TopicPartition, PartitionSpec]:
+        """Tell lanes where recorded gaps let partitions go on, and which sources were truncated."""
+        found = dict(specs)
+        for source, row in self._ledger.jumps().items():
+            spec = found.get(source)
+            if spec is not None and row.is_done and _is_of(row, spec):
+                found[source] = replace(spec, jump=row.jump)
+        for source, parted in self._parted.items():
+            if source in found:
+                where = "" if parted.at is None else f" from offset {parted.at} on"
+                found[source] = replace(
+                    found[source],
+                    truncated=f"its leader epochs say that the source lost or replaced{where} "
+                    "records that the target has (unclean election)",
+                )
+        return found
+
+    def note_anew(
+        self, record: MirrorRecord, was: Starts, now: Mapping[PartitionId, Offset]
+    ) -> None:
+        """Record what went with a mirror that somebody deleted, where the source has less now."""
+        if self._deleted.get(record.target) == id_text(was.target_id):
+            return  # by us, and recorded
+        rows = gone_rows(record, was, now, self._clock.wall_ms())
+        self._ledger.record(rows)
+        for row in rows:
+            self._events.warn(f"{row.source}: the mirror was deleted at the target; {row.text}")
+
+    # -- what was decided ----------------------------------------------------------------------
+
+    def _choice(
+        self, topic: TopicName, partition: PartitionId | None, code: str
+    ) -> tuple[Choice | None, str]:
+        """What is to be done and who says so: an operator, or else the policy."""
+        decision = self._ledger.decision_for(topic, partition, code)
+        if decision is not None:
+            return decision.choice, f"user {decision.decided_by}"
+        policy = self._link.gaps.policy_of(topic)
+        return (None, "") if policy == "stop" else (Choice(policy), "policy")
+
+    def _forget_decision(self, topic: TopicName, partition: PartitionId, code: str) -> None:
+        """One that was made for this very partition; one for the topic concerns others too."""
+        decision = self._ledger.decision_for(topic, partition, code)
+        if decision is not None and decision.partition is not None:
+            self._ledger.forget(decision)
+
+    def _forget_decisions(self, topic: TopicName, code: str) -> None:
+        for decision in list(self._ledger.decisions.values()):
+            if (decision.topic, decision.code) == (topic, code):
+                self._ledger.forget(decision)
+
+    def _facts(self, record: MirrorRecord, code: str, asks: list[Ask]) -> list[Facts]:
+        found = gather(
+            self._source,
+            self._target,
+            asks,
+            record=record,
+            code=code,
+            maps=self._maps,
+            copied=self._book.topics().get(record.source),
+        )
+        return [self._behind_jump(facts, record) for facts in found]
+
+    def _behind_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
+        """Where a jump is recorded that the lane has not taken yet, it stands behind that."""
+        row = self._ledger.jumps().get(facts.source)
+        if row is None or row.jump is None or row.target_id != id_text(record.target_id):
+            return facts
+        if row.jump.target != facts.target_end:
+            return facts
+        return replace(facts, position=Offset(row.jump.source))
+
+    def _say_once(self, what: str, why: str) -> None:
+        if self._said.get(what) != why:
+            self._said[what] = why
+            self._events.warn(f"{what}: {why}")
+
+
+def _is_same(memory: Memory, record: MirrorRecord) -> bool:
+    """Whether the source still has the very topic that was copied."""
+    topic = memory.topics.get(record.source)
+    return topic is not None and topic.topic_id == record.source_id
+
+
+def _is_of(row: GapRow, spec: PartitionSpec) -> bool:
+    """Whether a row speaks of this very target topic."""
+    return row.target_id == id_text(spec.target_topic_id) and row.mirror == spec.target.topic

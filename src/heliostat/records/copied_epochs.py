@@ -1,0 +1,83 @@
+"""From which of the source's leader epochs batches were copied; by them a truncation is found.
+
+A batch's header holds the epoch of the leader that took it (`partitionLeaderEpoch`, KIP-101). Only
+the last batch of an answer is looked at: of all that was copied the newest tells most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+
+from heliostat.errors import BatchError
+from heliostat.records.batch import LENGTH_ENDS_AT, MAGIC, MAGIC_AT, read_header
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT = types.int64
+_LENGTH_AT = 8
+
+
+class CopiedTo(NamedTuple):
+    """The batch that ends before source offset `offset` is of leader epoch `epoch`."""
+
+    offset: int
+    epoch: int
+
+
+NONE = CopiedTo(-1, -1)
+
+
+@njit(_INT(_BYTES, _INT, _INT), cache=True, nogil=True)
+def _last_batch(data: Any, start: int, end: int) -> Any:
+    """Where the last whole batch begins; -1 if there is none."""
+    last = np.int64(-1)
+    at = np.int64(start)
+    while at + LENGTH_ENDS_AT <= end:
+        length = np.int64(0)
+        for place in range(4):
+            length = length << 8 | np.int64(data[at + _LENGTH_AT + place])
+        size = length + LENGTH_ENDS_AT
+        if length <= 0 or at + size > end:
+            break
+        last = at
+        at += size
+    return last
+
+
+def last_epoch(buffer: bytearray | memoryview, start: int, end: int) -> CopiedTo:
+    """Of the last whole batch of an answer; ask before headers are patched (`carry`)."""
+    at = int(_last_batch(np.frombuffer(buffer, np.uint8), start, end))
+    if at < 0 or end - at <= MAGIC_AT or buffer[at + MAGIC_AT] != MAGIC:
+        return NONE  # formats before v2 have no epoch
+    try:
+        header = read_header(buffer, at, end)
+    except BatchError:
+        return NONE  # `carry` says what is wrong with it
+    return NONE if header is None else CopiedTo(header.next_offset, header.leader_epoch)
+
+
+class CopiedEpochs:
+    """Epochs of one partition within one round: fetched, then copied."""
+
+    def __init__(self) -> None:
+        self._fetched: deque[CopiedTo] = deque()
+        self._copied = NONE
+
+    def fetched(self, seen: CopiedTo, next_offset: int) -> None:
+        """An answer, of which `last_epoch` said `seen`, is carried up to source `next_offset`."""
+        if seen.epoch >= 0 and seen.offset == next_offset:
+            self._fetched.append(seen)
+
+    def copied(self, position: int) -> CopiedTo:
+        """What is known of all below `position`, which is at the target."""
+        while self._fetched and self._fetched[0].offset <= position:
+            self._copied = self._fetched.popleft()
+        return self._copied
+
+    def drop(self, position: int) -> None:
+        """What was fetched from `position` on is fetched anew."""
+        self.copied(position)
+        self._fetched.clear()

@@ -1,0 +1,255 @@
+"""Records that are gone, topics that are others: stopped, told, decided on, recorded (I6)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from support.clusters import create_topic, fresh_name, until
+from support.faults import Stage, stage_of
+from support.links import End, ends_or_errors, wait_for
+from support.records import Sample, encode, values_at, write_batches
+
+from heliostat.cli.main import root, with_line_breaks
+from heliostat.clusters.admin import EARLIEST, ClusterAdmin
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.sandbox import Cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
+    policies = {"topics": {"fault-by-policy-.*": "continue"}}
+    with stage_of(tmp_path_factory.mktemp("gaps"), spark, link={"gaps": policies}) as made:
+        yield made
+
+
+def write(cluster: Cluster, topic: TopicName, values: range, *, partition: int = 0) -> None:
+    now_ms = int(time.time() * 1000)
+    batch = encode([Sample(b"k", b"%d" % value, now_ms) for value in values])
+    write_batches(cluster.bootstrap, topic, [batch], partition=partition)
+
+
+def target_ends(stage: Stage, topic: TopicName, partitions: int = 1) -> list[End]:
+    return ends_or_errors(stage.target.bootstrap, {topic: partitions})[topic]
+
+
+def wait_ends(stage: Stage, topic: TopicName, wanted: list[int]) -> None:
+    try:
+        wait_for("the copy", lambda: target_ends(stage, topic, len(wanted)) == wanted)
+    except AssertionError as error:
+        seen = target_ends(stage, topic, len(wanted))
+        raise AssertionError(f"{error}\n{topic}: {seen}\n{stage.text()}") from None
+
+
+def delete_topic(cluster: Cluster, topic: TopicName) -> None:
+    with ClusterAdmin([cluster.bootstrap]) as admin:
+        assert admin.delete_topics([topic]) == {topic: None}
+        until(lambda: admin.describe_topics([topic])[topic].error is not None, "its end")
+
+
+def trim(cluster: Cluster, topic: TopicName, before: int, *, partition: int = 0) -> None:
+    """As retention does."""
+    which = TopicPartition(topic, PartitionId(partition))
+    with ClusterAdmin([cluster.bootstrap]) as admin:
+        assert admin.delete_records({which: Offset(before)}) == {which: before}
+
+
+def said(stage: Stage, *words: str) -> tuple[int, Any]:
+    """What a verb answers in JSON, and its exit code."""
+    done = CliRunner().invoke(with_line_breaks(root), [*words, "-c", str(stage.config), "--json"])
+    assert done.exit_code in {0, 1}, (done.output, done.exception)
+    return done.exit_code, json.loads(done.stdout)
+
+
+def stops_of(stage: Stage, topic: TopicName) -> list[dict[str, Any]]:
+    _, reports = said(stage, "gaps")
+    return [item for item in reports[0]["stopped"] if item["topic"] == topic]
+
+
+def rows_of(stage: Stage, topic: TopicName) -> list[dict[str, Any]]:
+    _, reports = said(stage, "gaps")
+    return [row for row in reports[0]["rows"] if row["topic"] == topic]
+
+
+def wait_stopped(stage: Stage, topic: TopicName, code: str) -> dict[str, Any]:
+    def found() -> Any:
+        return next((item for item in stops_of(stage, topic) if item["code"] == code), None)
+
+    try:
+        stopped: dict[str, Any] = wait_for(f"{topic} stopped for {code}", found)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{stage.said_of(topic)}\n{stage.text()}") from None
+    return stopped
+
+
+def resolve(stage: Stage, topic: TopicName, choice: str, *words: str) -> None:
+    said(stage, "resolve", topic, *words, "--choose", choice, "--by", "ops", "--yes")
+
+
+def test_overtaken_by_retention_and_decided_on(stage: Stage) -> None:
+    """Given a link that was stopped for too long / when continue is chosen / then it goes on."""
+    topic = create_topic(stage.source, fresh_name("fault-overtaken"), partitions=2)
+    by_policy = create_topic(stage.source, fresh_name("fault-by-policy"))
+    for name, partition in ((topic, 0), (topic, 1), (by_policy, 0)):
+        write(stage.source, name, range(100), partition=partition)
+    wait_ends(stage, topic, [100, 100])
+    wait_ends(stage, by_policy, [100])
+    stage.stop_link()
+    for name, partition in ((topic, 0), (topic, 1), (by_policy, 0)):
+        write(stage.source, name, range(100, 200), partition=partition)
+    trim(stage.source, topic, 150)
+    trim(stage.source, by_policy, 120)
+    stage.start_link()
+
+    wait_ends(stage, by_policy, [180])  # recorded, and not waited
+    (row,) = rows_of(stage, by_policy)
+    assert (row["first"], row["last"], row["count"], row["decided_by"]) == (100, 119, 20, "policy")
+    assert values_at(stage.target.bootstrap, by_policy, 95, 85) == [
+        *range(95, 100),
+        *range(120, 200),
+    ]
+
+    stopped = wait_stopped(stage, topic, "SOURCE_OVERTOOK")
+    assert (stopped["partition"], stopped["state"]) == (0, "gap")
+    wait_ends(stage, topic, [100, 200])  # the other partition goes on (I7)
+    _, explained = said(stage, "resolve", topic, "0")
+    effect = explained[0]["choices"]["continue"]
+    assert (effect["first"], effect["last"], effect["count"]) == (100, 149, 50)
+    resolve(stage, topic, "continue", "0")
+    wait_ends(stage, topic, [150, 200])
+    assert values_at(stage.target.bootstrap, topic, 95, 55) == [*range(95, 100), *range(150, 200)]
+    write(stage.source, topic, range(200, 210))
+    wait_ends(stage, topic, [160, 200])
+    (row,) = rows_of(stage, topic)
+    assert (row["decided_by"], row["is_done"]) == ("user ops", True)
+    wait_for("no complaint", lambda: stops_of(stage, topic) == [])
+    wait_for("sums", lambda: stage.status().driver.get("gaps", {}).get("records_lost", 0) >= 70)
+
+
+def test_overtaken_and_begun_anew(stage: Stage) -> None:
+    """Given an overtaken mirror / when restart is chosen / then emptied, and what there is."""
+    topic = create_topic(stage.source, fresh_name("fault-restart"))
+    write(stage.source, topic, range(100))
+    wait_ends(stage, topic, [100])
+    stage.stop_link()
+    write(stage.source, topic, range(100, 200))
+    trim(stage.source, topic, 150)
+    stage.start_link()
+    wait_stopped(stage, topic, "SOURCE_OVERTOOK")
+    resolve(stage, topic, "restart")
+    wait_ends(stage, topic, [150])
+    assert values_at(stage.target.bootstrap, topic, 100, 50) == list(range(150, 200))
+    with ClusterAdmin([stage.target.bootstrap]) as admin:
+        which = TopicPartition(topic, PartitionId(0))
+        start = admin.list_offsets({which: EARLIEST})[which]
+    assert getattr(start, "offset", start) == 100
+
+
+def test_source_topic_made_anew_behind_the_old_one(stage: Stage) -> None:
+    """Given a re-created source / when its policy is continue / then its records come behind."""
+    topic = create_topic(stage.source, fresh_name("fault-by-policy-anew"))
+    write(stage.source, topic, range(100))
+    wait_ends(stage, topic, [100])
+    delete_topic(stage.source, topic)
+    create_topic(stage.source, topic)
+    write(stage.source, topic, range(1000, 1300))
+    wait_ends(stage, topic, [400])
+    assert values_at(stage.target.bootstrap, topic, 90, 310) == [
+        *range(90, 100),
+        *range(1000, 1300),
+    ]
+    (row,) = rows_of(stage, topic)
+    assert (row["first"], row["last"], row["count"]) == (100, None, None)
+    write(stage.source, topic, range(1300, 1310))
+    wait_ends(stage, topic, [410])
+
+
+@pytest.mark.parametrize("records", [10, 300], ids=["fewer", "more"])
+def test_source_topic_made_anew(stage: Stage, records: int) -> None:
+    """Given a mirror / when its source is deleted and made again / then refused until decided."""
+    topic = create_topic(stage.source, fresh_name("fault-anew"), partitions=2)
+    write(stage.source, topic, range(100), partition=0)
+    wait_ends(stage, topic, [100, 0])
+    delete_topic(stage.source, topic)
+    create_topic(stage.source, topic)
+    write(stage.source, topic, range(1000, 1000 + records))
+    assert wait_stopped(stage, topic, "source_recreated")["partition"] is None
+    assert target_ends(stage, topic, 2) == [100, 0]
+
+    _, explained = said(stage, "resolve", topic)
+    assert [item["choices"]["continue"]["possible"] for item in explained] == [True, False]
+    assert "fewer partitions" in explained[1]["choices"]["continue"]["why_not"]
+    resolve(stage, topic, "restart")
+    wait_ends(stage, topic, [records])
+    row = rows_of(stage, topic)[0]
+    assert (row["cause"], row["choice"], row["decided_by"]) == (
+        "source_recreated",
+        "restart",
+        "user ops",
+    )
+    assert (row["first"], row["last"], row["count"]) == (100, None, None)
+    wait_for("no complaint", lambda: stops_of(stage, topic) == [])
+    report = stage.verify([topic])
+    assert report.is_clean, report.lines()
+    assert report.records == records
+
+
+def test_target_topic_made_anew_by_others(stage: Stage) -> None:
+    """Given a mirror / when others delete it and write their own / then refused until decided."""
+    topic = create_topic(stage.source, fresh_name("fault-taken"))
+    write(stage.source, topic, range(100))
+    wait_ends(stage, topic, [100])
+    trim(stage.source, topic, 40)
+    stage.stop_link()
+    delete_topic(stage.target, topic)
+    create_topic(stage.target, topic)
+    write(stage.target, topic, range(7))
+    stage.start_link()
+    wait_stopped(stage, topic, "target_recreated")
+    _, explained = said(stage, "resolve", topic)
+    assert explained[0]["choices"]["continue"]["possible"] is False
+    resolve(stage, topic, "restart")
+    wait_ends(stage, topic, [100])
+    (row,) = rows_of(stage, topic)
+    assert (row["cause"], row["first"], row["last"], row["count"]) == (
+        "target_recreated",
+        0,
+        39,
+        40,
+    )
+
+
+def test_foreign_records_are_got_rid_of(stage: Stage) -> None:
+    """Given a mirror others wrote into / when restart is chosen / then it is exact again."""
+    topic = create_topic(stage.source, fresh_name("fault-foreign"))
+    write(stage.source, topic, range(100))
+    wait_ends(stage, topic, [100])
+    write(stage.target, topic, range(5))
+    write(stage.source, topic, range(100, 200))
+    stopped = wait_for("it to stop", lambda: stops_of(stage, topic))[0]
+    assert stopped["state"] == "diverged"
+    resolve(stage, topic, "restart", "0")
+    wait_ends(stage, topic, [200])
+    assert [row["cause"] for row in rows_of(stage, topic)] == ["target_diverged"]
+    report = stage.verify([topic])
+    assert report.is_clean, report.lines()
+
+
+def test_mirror_deleted_when_its_source_has_less(stage: Stage) -> None:
+    """Given a trimmed source / when its mirror is deleted / then begun anew, the loss recorded."""
+    topic = create_topic(stage.source, fresh_name("fault-gone"))
+    write(stage.source, topic, range(100))
+    wait_ends(stage, topic, [100])
+    trim(stage.source, topic, 60)
+    delete_topic(stage.target, topic)
+    rows = wait_for("a row", lambda: rows_of(stage, topic))
+    found = [(row["cause"], row["first"], row["last"], row["count"]) for row in rows]
+    assert found == [("target_deleted", 0, 59, None)]
+    wait_ends(stage, topic, [100])

@@ -1,0 +1,135 @@
+"""An unclean election at the source puts other records where the target has some (KIP-320)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import KafkaAdminClient
+from support.clusters import HEAP_MB, create_topic, fresh_name
+from support.links import RunningLink, ends_or_errors, wait_for, write_config
+from support.records import Sample, encode, values_at, write_batches
+
+from heliostat.cli.main import root, with_line_breaks
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import TopicName
+from heliostat.sandbox import Broker, Cluster, ClusterSpec, start_many
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+REPLICAS = [2, 3]
+"""Broker 1 is the controller and must stay."""
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[tuple[Cluster, Cluster]]:
+    """Three brokers at the source, one at the target."""
+    quick = {"replica.lag.time.max.ms": "2000", "offsets.topic.replication.factor": "1"}
+    source, target = start_many(
+        [
+            ClusterSpec("source", brokers=3, settings=quick, heap_mb=HEAP_MB),
+            ClusterSpec("target", heap_mb=HEAP_MB),
+        ]
+    )
+    with source, target:
+        yield source, target
+
+
+def replicated_topic(cluster: Cluster) -> TopicName:
+    """On brokers 2 and 3; an old replica may lead."""
+    configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    topic = create_topic(cluster, fresh_name("unclean"), replicas=2, configs=configs)
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        admin.alter_partition_reassignments({KafkaPartition(topic, 0): REPLICAS})
+        wait_for("the reassignment", lambda: not admin.list_partition_reassignments())
+    finally:
+        admin.close()
+    wait_for("both replicas", lambda: in_sync(cluster, topic) == set(REPLICAS))
+    return topic
+
+
+def partition_of(cluster: Cluster, topic: TopicName) -> Any:
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        return admin.describe_topics([topic])[topic].partitions[0]
+
+
+def in_sync(cluster: Cluster, topic: TopicName) -> set[int]:
+    return set(partition_of(cluster, topic).isr)
+
+
+def broker(cluster: Cluster, number: int) -> Broker:
+    return next(each for each in cluster.brokers if each.broker_id == number)
+
+
+def write(cluster: Cluster, topic: TopicName, values: range) -> None:
+    now_ms = int(time.time() * 1000)
+    samples = [Sample(b"k", b"%d" % value, now_ms) for value in values]
+    write_batches(cluster.bootstrap.split(","), topic, [encode(samples)])
+
+
+def said(config: Path, *words: str) -> Any:
+    done = CliRunner().invoke(with_line_breaks(root), [*words, "-c", str(config), "--json"])
+    assert done.exit_code in {0, 1}, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def test_an_unclean_election_is_found_though_the_log_has_grown_again(
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    """Given copied records / when an old replica leads and takes others / then GAP, from where."""
+    source, target = clusters
+    topic = replicated_topic(source)
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        topics={"include": [topic], "refresh_interval_s": 0.5},
+    )
+
+    def copied_to(end: int) -> None:
+        wait_for(
+            f"a copy to {end}",
+            lambda: ends_or_errors(target.bootstrap, {topic: 1})[topic] == [end],
+        )
+
+    def stops() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = said(config, "gaps")[0]["stopped"]
+        return found
+
+    with RunningLink(config) as link:
+        write(source, topic, range(100))
+        copied_to(100)
+        leader = broker(source, partition_of(source, topic).leader)
+        old = broker(source, sum(REPLICAS) - leader.broker_id)
+        old.kill()
+        wait_for("one replica", lambda: in_sync(source, topic) == {leader.broker_id})
+        write(source, topic, range(100, 150))
+        copied_to(150)
+        leader.kill()
+        old.start()
+        wait_for("the old leader", lambda: partition_of(source, topic).leader == old.broker_id)
+        write(source, topic, range(1000, 1080))  # offsets 100 to 179: others than were copied
+        try:
+            wait_for("the stop", stops)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{link.text()[-3000:]}") from None
+        (stopped,) = stops()
+        assert (stopped["code"], stopped["state"]) == ("SOURCE_TRUNCATED", "gap")
+
+        (explained,) = said(config, "resolve", topic)
+        assert explained["facts"]["diverged_at"] == 100
+        said(config, "resolve", topic, "--choose", "continue", "--by", "ops", "--yes")
+        end = explained["facts"]["target_end"]
+        copied_to(end + 80)
+        assert values_at(target.bootstrap, topic, 0, 150) == list(range(150))
+        assert values_at(target.bootstrap, topic, end, 80) == list(range(1000, 1080))
+        (row,) = said(config, "gaps")[0]["rows"]
+        assert (row["cause"], row["first"], row["count"]) == ("source_truncated", 100, 0)
+        wait_for("no complaint", lambda: not stops())

@@ -1,0 +1,148 @@
+"""What each choice means: numbers, where the mirror goes on, and what is not possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from heliostat.invariants import gap_is_recorded
+from heliostat.link.gap_choices import (
+    Cause,
+    Choice,
+    Facts,
+    effect_of,
+    still_holds,
+    why_not,
+)
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.offset_map import Break
+
+PARTITION = TopicPartition(TopicName("t"), PartitionId(0))
+
+
+def facts(cause: Cause, **changes: object) -> Facts:
+    """A mirror that waits for source offset 100, where the source holds 150 to 199."""
+    made = Facts(
+        source=PARTITION,
+        target=PARTITION,
+        cause=cause,
+        code="X",
+        position=Offset(100),
+        source_start=Offset(150),
+        source_end=Offset(200),
+        target_start=Offset(20),
+        target_end=Offset(100),
+        is_dense=True,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
+
+
+@pytest.mark.parametrize("choice", [Choice.CONTINUE, Choice.RESTART])
+def test_overtaken_records_are_counted_and_the_mirror_goes_on_behind_them(choice: Choice) -> None:
+    effect = effect_of(facts(Cause.SOURCE_OVERTOOK), choice)
+    assert effect is not None
+    assert (effect.first, effect.last, effect.count) == (100, 149, 50)
+    assert effect.jump == Break(100, 150)
+    assert effect.empties is (choice is Choice.RESTART)
+    assert not effect.recreates
+    assert gap_is_recorded(100, effect.jump.source, [(effect.first, effect.last)])
+
+
+def test_offsets_of_a_compacted_source_are_no_count() -> None:
+    effect = effect_of(facts(Cause.SOURCE_OVERTOOK, is_dense=False), Choice.CONTINUE)
+    assert effect is not None
+    assert effect.count is None
+    assert "at most 50" in effect.records
+
+
+def test_a_truncated_source_is_copied_on_from_where_it_parted() -> None:
+    truncated = facts(
+        Cause.SOURCE_TRUNCATED,
+        source_start=Offset(0),
+        source_end=Offset(95),
+        diverged_at=Offset(90),
+    )
+    effect = effect_of(truncated, Choice.CONTINUE)
+    assert effect is not None
+    assert (effect.first, effect.last, effect.count) == (90, 99, 0)
+    assert effect.jump == Break(100, 90)
+
+
+def test_where_a_source_parted_is_not_guessed() -> None:
+    truncated = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(0), source_end=Offset(95))
+    assert effect_of(truncated, Choice.CONTINUE) is None
+    assert "not known" in why_not(truncated, Choice.CONTINUE)
+    restart = effect_of(truncated, Choice.RESTART)
+    assert restart is not None
+    assert restart.count is None
+    assert (restart.jump, restart.empties) == (Break(100, 0), True)
+
+
+def test_a_source_made_anew_goes_on_behind_or_replaces() -> None:
+    anew = facts(Cause.SOURCE_RECREATED, source_start=Offset(0), source_end=Offset(10))
+    behind, instead = effect_of(anew, Choice.CONTINUE), effect_of(anew, Choice.RESTART)
+    assert behind is not None
+    assert instead is not None
+    assert (behind.first, behind.last, behind.count) == (100, None, None)
+    assert behind.jump == Break(100, 0)
+    assert instead.recreates
+    assert instead.jump is None
+
+
+def test_a_partition_that_is_gone_can_t_be_continued() -> None:
+    gone = facts(Cause.SOURCE_RECREATED, is_gone=True)
+    assert effect_of(gone, Choice.CONTINUE) is None
+    assert "fewer partitions" in why_not(gone, Choice.CONTINUE)
+    assert effect_of(gone, Choice.RESTART) is not None
+
+
+@pytest.mark.parametrize("cause", [Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED])
+def test_behind_others_records_nothing_goes_on(cause: Cause) -> None:
+    assert effect_of(facts(cause), Choice.CONTINUE) is None
+    assert why_not(facts(cause), Choice.CONTINUE)
+    restart = effect_of(facts(cause), Choice.RESTART)
+    assert restart is not None
+    assert restart.recreates
+    assert (restart.first, restart.last, restart.count) == (0, 149, 150)  # the source has no more
+
+
+def test_nothing_is_lost_by_a_restart_where_the_source_has_all() -> None:
+    restart = effect_of(facts(Cause.TARGET_DIVERGED, source_start=Offset(0)), Choice.RESTART)
+    assert restart is not None
+    assert (restart.first, restart.last, restart.count) == (0, -1, 0)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_waiting_is_always_possible_and_passes_nothing(cause: Cause) -> None:
+    effect = effect_of(facts(cause), Choice.WAIT)
+    assert effect is not None
+    assert (effect.jump, effect.empties, effect.recreates) == (None, False, False)
+
+
+def test_late_reports_are_held_against_the_clusters() -> None:
+    assert still_holds(facts(Cause.SOURCE_OVERTOOK))
+    assert not still_holds(facts(Cause.SOURCE_OVERTOOK, position=Offset(150)))
+    assert still_holds(facts(Cause.SOURCE_TRUNCATED, position=Offset(201)))
+    assert not still_holds(facts(Cause.SOURCE_TRUNCATED))
+    assert still_holds(facts(Cause.SOURCE_TRUNCATED, diverged_at=Offset(99)))
+    assert not still_holds(facts(Cause.SOURCE_TRUNCATED, diverged_at=Offset(100)))
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "recorded", "is_so"),
+    [
+        (100, 150, [(100, 149)], True),
+        (100, 150, [(100, 148)], False),
+        (100, 150, [(101, 149)], False),
+        (100, 150, [(120, 149), (100, 119)], True),
+        (100, 150, [(100, 118), (120, 149)], False),
+        (100, 150, [(90, None)], True),
+        (100, 100, [], True),
+        (100, 101, [], False),
+    ],
+)
+def test_only_recorded_offsets_may_be_passed(
+    first: int, end: int, recorded: list[tuple[int, int | None]], is_so: bool
+) -> None:
+    assert gap_is_recorded(first, end, recorded) is is_so

@@ -1,0 +1,55 @@
+"""The leader epoch of what was copied: of the newest whole batch, once it is at the target."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from support.records import GZIP, NONE, Sample, encode
+
+from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo, last_epoch
+
+NO = CopiedTo(-1, -1)
+
+
+def batch(base_offset: int, records: int, epoch: int, codec: int = NONE) -> bytes:
+    data = bytearray(encode([Sample(b"k", b"v%d" % n, 5) for n in range(records)], codec))
+    struct.pack_into(">q", data, 0, base_offset)
+    struct.pack_into(">i", data, 12, epoch)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_the_last_whole_batch_counts(codec: int) -> None:
+    whole = batch(10, 3, 4, codec) + batch(13, 2, 5, codec)
+    answer = bytearray(b"..." + whole + batch(15, 9, 6, codec)[:-1])
+    assert last_epoch(answer, 3, len(answer)) == CopiedTo(15, 5)
+    assert last_epoch(answer, 3, 3 + len(whole)) == CopiedTo(15, 5)
+
+
+def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
+    one = batch(10, 3, 4)
+    assert last_epoch(bytearray(one), 0, 20) == NO
+    assert last_epoch(bytearray(), 0, 0) == NO
+    old = bytearray(one)
+    old[16] = 1
+    assert last_epoch(old, 0, len(old)) == NO
+    assert last_epoch(bytearray(64), 0, 64) == NO
+
+
+def test_only_what_is_at_the_target_is_told() -> None:
+    epochs = CopiedEpochs()
+    epochs.fetched(CopiedTo(15, 5), 15)
+    epochs.fetched(CopiedTo(20, 6), 20)
+    assert epochs.copied(14) == NO
+    assert epochs.copied(15) == CopiedTo(15, 5)
+    assert epochs.copied(19) == CopiedTo(15, 5)
+    epochs.drop(19)  # the end is read anew: what was fetched behind it comes again
+    assert epochs.copied(30) == CopiedTo(15, 5)
+
+
+def test_an_answer_that_was_not_carried_to_its_end_is_not_counted() -> None:
+    epochs = CopiedEpochs()
+    epochs.fetched(CopiedTo(20, 6), 18)
+    epochs.fetched(NO, 18)
+    assert epochs.copied(100) == NO
