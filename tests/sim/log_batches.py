@@ -6,9 +6,11 @@ makes the input of its own tests.
 
 from __future__ import annotations
 
+import gzip
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from aiokafka.record._crecords.cutil import crc32c_cython
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -16,6 +18,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 HEADER = struct.Struct(">qiibIhiqqqhii")
 TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x10, 0x20, 0x40
 ABORT, COMMIT = 0, 1
+GZIP = 1
 _CODEC = 0x07
 _CRC_FROM = 21
 _LENGTH_FRAME = 12
@@ -54,6 +57,7 @@ class Kept:
     headers: Sequence[tuple[str, bytes | None]] = ()
 
 
+@lru_cache(maxsize=20_000)
 def fields_of(data: bytes) -> Fields:
     _, _, _, _, _, attributes, last, base_ms, max_ms, pid, epoch, sequence, count = (
         HEADER.unpack_from(data, 0)
@@ -61,19 +65,24 @@ def fields_of(data: bytes) -> Fields:
     return Fields(attributes, last, base_ms, max_ms, pid, epoch, sequence, count)
 
 
-def records_of(data: bytes) -> list[Kept]:
+@lru_cache(maxsize=20_000)
+def records_of(data: bytes) -> tuple[Kept, ...]:
     """All records; for a marker its one control record."""
     base = struct.unpack_from(">q", data, 0)[0]
-    return [
-        Kept(r.offset - base, r.timestamp, r.key, r.value, list(r.headers))
+    return tuple(
+        Kept(r.offset - base, r.timestamp, r.key, r.value, tuple(r.headers))
         for r in DefaultRecordBatch(data)
-    ]
+    )
 
 
 def encode(fields: Fields, records: Sequence[Kept]) -> bytes:
-    """An uncompressed batch at base offset 0; the count is that of the records."""
-    fields = replace(fields, attributes=fields.attributes & ~_CODEC, count=len(records))
+    """A batch at base offset 0, plain or gzip as its attributes say; the count is the records'."""
+    codec = fields.attributes & _CODEC
+    assert codec in {0, GZIP}
+    fields = replace(fields, count=len(records))
     body = b"".join(_record(each, fields.base_timestamp) for each in records)
+    if codec and records:
+        body = gzip.compress(body, 1)
     size = HEADER.size + len(body) - _LENGTH_FRAME
     made = bytearray(
         HEADER.pack(

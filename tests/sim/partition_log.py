@@ -196,7 +196,9 @@ class PartitionLog:
 
         Of each key the newest record before `upto` stays, of aborted transactions none, nor what
         has no key. Batches keep their offsets; an empty one stays where it is the last of its
-        producer, so that the sequence is not forgotten (`Cleaner.cleanInto`).
+        producer, so that the sequence is not forgotten (`Cleaner.cleanInto`). A marker, and the
+        index entry of an aborted transaction, go only when nothing of the transaction was left
+        before this run (`CleanedTransactionMetadata`).
         """
         upto = min(upto, self.stable_end)
         newest = {
@@ -206,23 +208,30 @@ class PartitionLog:
         }
         last_of = {fields_of(batch.data).producer_id: batch for batch in self.batches}
         kept: list[StoredBatch] = []
+        with_data: set[int] = set()
         for batch in self.batches:
             if batch.next_offset > upto:
                 kept.append(batch)
                 continue
             fields, records = fields_of(batch.data), records_of(batch.data)
             if fields.is_control:
-                stays = [] if drops_markers else records
+                needed = fields.producer_id in with_data
+                with_data.discard(fields.producer_id)
+                if not needed:
+                    self.aborted = [a for a in self.aborted if a.last != batch.base_offset]
+                stays = () if drops_markers and not needed else records
             elif self._is_aborted(fields, batch):
-                stays = []
+                stays = ()
             else:
-                stays = [
+                stays = tuple(
                     record
                     for record in records
                     if record.key is not None
                     and newest[record.key] == batch.base_offset + record.delta
                     and not (drops_tombstones and record.value is None)
-                ]
+                )
+            if fields.is_transactional and not fields.is_control:
+                with_data.add(fields.producer_id)
             is_last = last_of[fields.producer_id] is batch and fields.producer_id >= 0
             if stays == records and (horizon_ms is None or not stays):
                 kept.append(batch)
@@ -231,7 +240,7 @@ class PartitionLog:
                 kept.append(replace(batch, data=data))
         self.batches = kept
 
-    def _visible(self, upto: int) -> Iterator[tuple[StoredBatch, list[Kept]]]:
+    def _visible(self, upto: int) -> Iterator[tuple[StoredBatch, tuple[Kept, ...]]]:
         """Batches before an offset, without markers and aborted ones."""
         for batch in self.batches:
             fields = fields_of(batch.data)

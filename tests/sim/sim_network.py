@@ -12,6 +12,7 @@ from sim.partition_log import HEADER, PartitionLog
 
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset
+from heliostat.records.aborted import Aborted
 from heliostat.records.network import (
     SPARSE,
     Appended,
@@ -35,6 +36,7 @@ from heliostat.records.offset_map import MapReader, OffsetMap
 
 BROKER = BrokerId(1)
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
+UNKNOWN_TOPIC_ID = 100
 
 
 class SimClock:
@@ -65,15 +67,29 @@ class World:
     fault_rate: float
     late: list[tuple[float, int, int, bytes]] = field(default_factory=list)
     """Appends of lost connections that the broker may still serve: due second, tie, index, data."""
+    identities: list[int] = field(default_factory=lambda: [0, 0])
+    """Of the source's logs as the link knows them: topics are fetched by their ids."""
     ties: Iterable[int] = field(default_factory=itertools.count)
     map_rows: list[MapWrite] = field(default_factory=list)
     """Rows of the offset map that are durable, in order."""
+    late_rows: list[tuple[float, int, list[MapWrite]]] = field(default_factory=list)
+    """Rows of lost connections that may still become durable: due second, tie, rows."""
 
     def settle_late(self) -> None:
         """Serve what is due of the appends nobody waits for any more."""
         while self.late and self.late[0][0] <= self.clock.now_s:
             _, _, index, data = heapq.heappop(self.late)
             self.target[index].append(data)
+        while self.late_rows and self.late_rows[0][0] <= self.clock.now_s:
+            self.map_rows += heapq.heappop(self.late_rows)[2]
+
+    def offset_map(self, index: int) -> OffsetMap:
+        """The map of a partition, of all rows that are durable."""
+        reader = MapReader()
+        for write in self.map_rows:
+            if write.index == index:
+                reader.take(write.row)
+        return next(iter(reader.maps.values()), OffsetMap())
 
     def happens(self, share: float = 1.0) -> bool:
         return self.random.random() < self.fault_rate * share
@@ -93,7 +109,8 @@ class SimNetwork:
         self._appends: dict[Channel, list[tuple[float, Sequence[Send]]]] = {}
         """By connection to the target; each is served strictly in order."""
         self._served_until_s: dict[Channel, float] = {}
-        self._map_is_free = True
+        self._map_line: tuple[float, list[MapWrite]] | None = None
+        """Rows under way, and when they arrive."""
 
     def leaders(self) -> Leaders:
         if self.world.happens(0.2):
@@ -121,29 +138,37 @@ class SimNetwork:
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
         if self.world.happens(0.2):
             return ConnectionLost("lost")
-        reader = MapReader()
-        for write in self.world.map_rows:
-            reader.take(write.row)
-        by_index = {write.index: write.row.key for write in self.world.map_rows}
-        return {
-            index: reader.of(by_index[index].mirror, by_index[index].target_topic_id)
-            if index in by_index
-            else OffsetMap()
-            for index in indexes
-        }
+        return {index: self.world.offset_map(index) for index in indexes}
 
     def can_write_map(self) -> bool:
-        return self._map_is_free
+        return self._map_line is None
 
     def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
         taken = list(writes)[: self.world.random.choice([1, 9])]
-        self._map_is_free = False
-        is_lost = self.world.happens()
-        if not is_lost or self.world.random.random() < 0.5:
-            self.world.map_rows += taken
-        event = MapLost(taken, "cut") if is_lost else MapWritten(taken)
-        self._push(self.world.clock.now_s + self.world.random.random() * 0.02, event, None)
+        self._map_line = (self.world.clock.now_s + self.world.random.random() * 0.02, taken)
         return taken
+
+    def _serve_map(self) -> list[Event]:
+        """Rows that are due become durable; or the connection breaks, and nobody knows."""
+        if self._map_line is None or self._map_line[0] > self.world.clock.now_s:
+            return []
+        _, writes = self._map_line
+        if self.world.happens():
+            self._cut_map()
+            return [MapLost(writes, "cut")]
+        self._map_line = None
+        self.world.map_rows += writes
+        return [MapWritten(writes)]
+
+    def _cut_map(self) -> None:
+        """Rows under way are durable, become so later, or never arrive."""
+        if self._map_line is None:
+            return
+        _, writes = self._map_line
+        self._map_line = None
+        if self.world.random.random() < 0.7:
+            late_s = self.world.clock.now_s + self.world.random.choice([0.0, 0.02, 0.5])
+            heapq.heappush(self.world.late_rows, (late_s, next(iter(self.world.ties)), writes))
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         logs = self.world.source
@@ -188,17 +213,20 @@ class SimNetwork:
         log = self.world.source[want.index]
         if self.world.happens(0.3):
             return Fetched(want, NOT_LEADER, -1, bytearray(), 0, 0)
+        if log.identity != self.world.identities[want.index]:
+            return Fetched(want, UNKNOWN_TOPIC_ID, -1, bytearray(), 0, 0)
         if not log.start <= want.offset <= log.end:
             return Fetched(want, 1, -1, bytearray(), 0, 0)
-        if not want.bytes_max:
-            return Fetched(want, 0, log.end, bytearray(), 0, 0)
-        data = bytearray(log.read(want.offset, self.world.random.choice([1, 300, 2000])))
-        end = len(data)
-        if end and self.world.random.random() < 0.3:
-            following = log.read(want.offset, 10**9)[end:]
-            data += following[: self.world.random.randrange(len(following) + 1)]
-            end = len(data)  # a cut tail, as answers have it
-        return Fetched(want, 0, log.end, data, 0, end)
+        data, stable_end = bytearray(), log.stable_end
+        if want.bytes_max:
+            size = self.world.random.choice([1, 300, 2000])
+            data += log.read(want.offset, size, committed=True)
+            if data and self.world.random.random() < 0.3:
+                following = log.read(want.offset, 10**9, committed=True)[len(data) :]
+                # a cut tail, as answers have it
+                data += following[: self.world.random.randrange(len(following) + 1)]
+        aborted = [Aborted(*each) for each in log.aborted_from(want.offset, stable_end)]
+        return Fetched(want, 0, log.end, data, 0, len(data), stable_end, aborted)
 
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         start_s = max(self.world.clock.now_s, self._served_until_s.get(channel, 0.0))
@@ -211,9 +239,10 @@ class SimNetwork:
         until_s = clock.now_s + timeout_s + 0.0001
         pending = [due[0] for due in self._due[:1]]
         pending += [line[0][0] for line in self._appends.values() if line]
+        pending += [self._map_line[0]] if self._map_line is not None else []
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
         self.world.settle_late()
-        events: list[Event] = []
+        events: list[Event] = self._serve_map()
         for line in self._appends.values():
             while line and line[0][0] <= clock.now_s:
                 if self.world.happens():
@@ -224,7 +253,6 @@ class SimNetwork:
         while self._due and self._due[0][0] <= clock.now_s:
             _, _, event, channel = heapq.heappop(self._due)
             self._fetching.discard(channel)
-            self._map_is_free |= isinstance(event, MapLost | MapWritten)
             events.append(event)
         return events
 
@@ -262,6 +290,7 @@ class SimNetwork:
         """Close every connection: nobody waits for an answer any more."""
         for line in self._appends.values():
             self._cut(line)
+        self._cut_map()
         self._due.clear()
 
     def _push(self, at_s: float, event: Event, channel: Channel | None) -> None:

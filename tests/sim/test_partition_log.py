@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.log_batches import (
     DELETE_HORIZON,
+    GZIP,
     TRANSACTIONAL,
     Fields,
     Kept,
@@ -33,12 +34,13 @@ def visible(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 
 
 def test_own_encoding_is_read_by_another_codec() -> None:
-    kept = [
-        Kept(3, NOW_MS + 5, None, b"x" * 300, [("h", None), ("", b"1")]),
-        Kept(9, NOW_MS, b"", None, []),
-    ]
-    data = encode(Fields(0, 11, NOW_MS, NOW_MS, 5, 1, 7, 0), kept)
-    assert records_of(data) == kept
+    kept = (
+        Kept(3, NOW_MS + 5, None, b"x" * 300, (("h", None), ("", b"1"))),
+        Kept(9, NOW_MS, b"", None),
+    )
+    for codec in (0, GZIP):
+        data = encode(Fields(codec, 11, NOW_MS, NOW_MS, 5, 1, 7, 0), kept)
+        assert records_of(data) == kept
     assert (fields_of(data).last_delta, fields_of(data).count) == (11, 2)
     assert control_kind(marker(5, 1, NOW_MS, 0)) == 0
     assert control_kind(marker(5, 1, NOW_MS, 1)) == 1
@@ -90,7 +92,7 @@ def test_tombstones_go_when_they_are_old_and_carry_a_horizon_before() -> None:
     assert visible(log) == [(1, b"b")]
 
 
-def test_the_last_batch_of_a_producer_stays_when_it_is_empty() -> None:
+def test_markers_stay_as_long_as_their_records_and_empty_ones_where_they_are_last() -> None:
     log = PartitionLog()
     log.append(batch(FIRST, 0, "a"))
     log.append(batch(FIRST, 1, "a"))
@@ -99,7 +101,12 @@ def test_the_last_batch_of_a_producer_stays_when_it_is_empty() -> None:
     log.end_transaction(SECOND, 0, NOW_MS, commit=True)
     log.clean(5, drops_markers=True)
     kept = [(each.base_offset, fields_of(each.data).count) for each in log.batches]
-    assert kept == [(2, 0), (3, 1), (4, 0)]
+    assert kept == [(2, 1), (3, 1), (4, 1)]
+    assert len(log.aborted) == 1
+    log.clean(5, drops_markers=True)
+    kept = [(each.base_offset, fields_of(each.data).count) for each in log.batches]
+    assert kept == [(2, 0), (3, 1), (4, 1)]
+    assert log.aborted == []
 
 
 def test_truncation_takes_whole_batches_and_what_they_told() -> None:

@@ -294,7 +294,7 @@ class _Walk:
         if not is_void and not self._transactions.has_aborted(header):
             return None
         check_crc(self.view, at, header)
-        if header.is_control:
+        if header.is_control and header.records_count:  # a cleaner may have taken the marker
             self._transactions.take_marker(self.view, at, header)
         return header.next_offset
 

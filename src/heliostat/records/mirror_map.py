@@ -8,6 +8,8 @@ reached. Rows grow, the same key again and again, so that compaction leaves one 
 
 from __future__ import annotations
 
+from collections import deque
+
 from heliostat.names import Offset
 from heliostat.records.carry import CarriedBatch
 from heliostat.records.lane import PartitionSpec
@@ -39,21 +41,23 @@ class MirrorMap:
         self.breaks = 0
         """How many the map has: with none both offsets are equal."""
         self._row: list[Break] = []
+        self._written_ahead: deque[Break] = deque()
+        """Durable breaks behind the target's end, of an earlier round."""
         self._durable_to = NONE_DURABLE
         self._needed_to = NONE_DURABLE
         self._writing_to = NONE_DURABLE
 
     def begin(self, known: OffsetMap, end: int) -> None:
         """Go on from the target's log end with what is durable of the map."""
+        self._stamp = self._stamp._replace(attempt=self._stamp.attempt + 1)
         self.source_offset = known.source_of(end)
         if known.is_identity and end < self._spec.start:
             self.source_offset = self._spec.start  # nothing was copied yet, and it can't be lifted
         if self._spec.skip_to is not None:
             self.source_offset = max(self.source_offset, self._spec.skip_to)
-        # What was written ahead and not reached must go: other records may come to stand there.
-        written_ahead = known.last_target > end
+        self._written_ahead = deque(each for each in known.breaks() if each.target > end)
         self.next_target = end
-        self.ahead = None if written_ahead else known.source_of(end) - end
+        self.ahead = known.source_of(end) - end
         self.breaks = len(known)
         self._row = []
         self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
@@ -66,8 +70,11 @@ class MirrorMap:
 
     def queued(self, batch: CarriedBatch) -> None:
         """A batch was fetched; its breaks are to be written."""
+        ahead_before = self.ahead
         self.next_target = batch.next_offset
         self.ahead = batch.source_ahead
+        if self._written_ahead and not self._follow(batch, ahead_before):
+            return
         if not batch.breaks:
             return
         if len(self._row) >= ROW_BREAKS_MAX and self._writing_to == NONE_DURABLE:
@@ -75,6 +82,35 @@ class MirrorMap:
         self._row += batch.breaks
         self.breaks += len(batch.breaks)
         self._needed_to = batch.breaks[-1].target
+
+    def _follow(self, batch: CarriedBatch, ahead: int | None) -> bool:
+        """Compare with what was written ahead; whether a row must be written from now on.
+
+        While both agree nothing is written: a late append of an earlier round may still land, and
+        the map must be right for it, too. From the first difference on a row replaces the rest.
+        """
+        theirs: list[Break] = []
+        while self._written_ahead and self._written_ahead[0].target < batch.next_offset:
+            theirs.append(self._written_ahead.popleft())
+        agreed = 0
+        for one, other in zip(batch.breaks, theirs, strict=False):
+            if one != other:
+                break
+            agreed += 1
+        if agreed == len(theirs) == len(batch.breaks):
+            if theirs:
+                self._durable_to = theirs[-1].target
+            return False
+        rest = list(batch.breaks[agreed:])
+        if agreed < len(theirs) and (not rest or theirs[agreed].target < rest[0].target):
+            # They have a break where we have none: say what stands there, so that theirs goes.
+            at = theirs[agreed].target
+            before = batch.breaks[agreed - 1] if agreed else None
+            distance = (before.source - before.target) if before else (ahead or 0)
+            rest.insert(0, Break(at, at + distance))
+        self._written_ahead.clear()
+        batch.breaks = tuple(rest)
+        return True
 
     def is_durable_for(self, batch: CarriedBatch) -> bool:
         """Whether the batch may be sent (I3)."""

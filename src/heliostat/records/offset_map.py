@@ -45,6 +45,8 @@ class Stamp(NamedTuple):
 
     generation: int
     round_number: int
+    attempt: int = 0
+    """Within the round: what was written before a connection broke may arrive after its repeat."""
 
 
 class Extent(NamedTuple):
@@ -194,9 +196,9 @@ class RowKey(NamedTuple):
             They are not ours.
         """
         try:
-            topic, partition, topic_id, first, generation, number = json.loads(key)
+            topic, partition, topic_id, first, generation, number, attempt = json.loads(key)
             mirror = TopicPartition(TopicName(topic), PartitionId(int(partition)))
-            stamp = Stamp(int(generation), int(number))
+            stamp = Stamp(int(generation), int(number), int(attempt))
             return cls(mirror, str(topic_id), int(first), stamp)
         except (ValueError, TypeError) as error:
             raise ProtocolError("a row of the offset map has a key that is not ours") from error

@@ -1,0 +1,233 @@
+"""The copy loop against logs with holes, under seeded faults: each seed is one run.
+
+Transactions are open, committed and aborted while rounds go on; cleaners compact both sides between
+rounds; rows of the offset map are lost or arrive late. Checked after every round, from durable rows
+alone: each record at the target is the one that the map says (I2, I3), in order, and none that was
+committed is missing (I5, I6).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode
+from sim.partition_log import MODULUS, NONE, PartitionLog
+from sim.sim_network import SimClock, SimNetwork, World
+from sim.test_copy_simulation import QUIET, ROUNDS_MAX, SEEDS, WALL_MS, lane, run_together
+from sim.witness import Witness
+
+from heliostat.records.copier import Copier
+from heliostat.records.lane import PartitionState
+
+PRODUCERS = (11, 12, 13)
+KEYS = 12
+SOURCES = 2
+LATE_S = 5.0
+"""Longer than anything of a broken connection is on its way."""
+
+
+class Writer:
+    """Producers of one source partition: some in transactions, some not."""
+
+    def __init__(self, log: PartitionLog, chance: random.Random) -> None:
+        self.log = log
+        self._chance = chance
+        self._sequences = dict.fromkeys(PRODUCERS, 0)
+
+    def write(self, batches: int, now_ms: int) -> None:
+        """Append batches of any producer, and end transactions now and then."""
+        for _ in range(batches):
+            pid = self._chance.choice([-1, -1, *PRODUCERS])
+            if pid in self.log.open and self._chance.random() < 0.4:
+                self.end(pid, now_ms)
+            else:
+                self._append(pid, now_ms)
+
+    def end(self, pid: int, now_ms: int) -> None:
+        """Commit or abort."""
+        commits = self._chance.random() < 0.6
+        assert self.log.end_transaction(pid, 0, now_ms, commit=commits) == NONE
+
+    def end_all(self, now_ms: int) -> None:
+        """Leave no transaction open."""
+        for pid in list(self.log.open):
+            self.end(pid, now_ms)
+
+    def _append(self, pid: int, now_ms: int) -> None:
+        count = self._chance.choice([1, 1, 1, 2, 5, 20])
+        kept = [
+            Kept(
+                delta,
+                now_ms + delta,
+                b"k%d" % self._chance.randrange(KEYS),
+                None if self._chance.random() < 0.15 else b"v%d" % (self.log.end + delta),
+                (("h", b"x"),),
+            )
+            for delta in range(count)
+        ]
+        attributes = self._chance.choice([0, 0, GZIP]) | (TRANSACTIONAL if pid >= 0 else 0)
+        epoch, sequence = (0, self._sequences[pid]) if pid >= 0 else (-1, -1)
+        fields = Fields(
+            attributes, count - 1, now_ms, now_ms + count - 1, pid, epoch, sequence, count
+        )
+        assert self.log.append(encode(fields, kept))[0] == NONE
+        if pid >= 0:
+            self._sequences[pid] = (sequence + count) % MODULUS
+
+
+class Scene:
+    """A world whose sources get holes, and what holds the target against them."""
+
+    def __init__(self, seed: int, fault_rate: float | None = None) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        rate = self.random.choice([0.0, 0.02, 0.1, 0.3]) if fault_rate is None else fault_rate
+        self.world = World(
+            self.random,
+            SimClock(WALL_MS),
+            [PartitionLog() for _ in range(SOURCES)],
+            [PartitionLog() for _ in range(SOURCES)],
+            rate,
+        )
+        self.writers = [Writer(log, self.random) for log in self.world.source]
+        self.witness = Witness(self.world)
+
+    def write(self, batches: int) -> None:
+        for writer in self.writers:
+            writer.write(self.random.randrange(batches + 1), self.world.clock.wall_ms())
+
+    def clean_source(self) -> None:
+        """A cleaner's run over a part of the source; what it takes was seen before.
+
+        Appends of a killed round that are still on their way arrive first: a cleaner waits for 15 s
+        between runs, they for fractions of a second. A late one whose records were compacted away
+        meanwhile would land under a map that its successor has written without them.
+        """
+        self.world.clock.sleep(LATE_S)
+        self.world.settle_late()
+        self.witness.look()
+        for log in self.world.source:
+            if log.end and self.random.random() < 0.5:
+                log.clean(
+                    self.random.randrange(log.end + 1),
+                    drops_tombstones=self.random.random() < 0.3,
+                    drops_markers=self.random.random() < 0.3,
+                    horizon_ms=self.random.choice([None, WALL_MS + 86_400_000]),
+                )
+
+    def clean_target(self) -> None:
+        """As above; the newest records of a log are in the segment that is never cleaned."""
+        self.witness.look()
+        for log in self.world.target:
+            if log.batches and self.random.random() < 0.5:
+                log.clean(self.random.randrange(log.batches[-1].base_offset + 1))
+
+    def rounds(self, *, rivals: int = 1, cleans: bool = True) -> None:
+        """Copy until level; between rounds more is written, and cleaners run."""
+        for number in range(ROUNDS_MAX):
+            round_s = self.random.choice([0.05, 0.3, 2.0])
+            copiers = [
+                Copier(
+                    self.lane(number * rivals + rival, round_s),
+                    SimNetwork(self.world, self.random.choice([1, 5])),
+                    self.world.clock,
+                )
+                for rival in range(rivals)
+            ]
+            turns = self.random.randrange(1, 200) if self.random.random() < 0.5 else 10**9
+            run_together(self.world, copiers, turns)
+            self.witness.check(self.seed)
+            self.check_states(copiers)
+            if self.is_over():
+                return
+            if self.random.random() < 0.3:
+                self.write(3)
+            if cleans and self.random.random() < 0.3:
+                self.clean_source()
+            if cleans and self.random.random() < 0.2:
+                self.clean_target()
+            self.world.fault_rate *= 0.97
+        raise AssertionError(f"seed {self.seed}: not level after {ROUNDS_MAX} rounds")
+
+    def is_over(self) -> bool:
+        """Whether both sides are level, with no transaction left open."""
+        if not self.witness.is_level():
+            return False
+        if any(log.open for log in self.world.source):
+            for writer in self.writers:
+                writer.end_all(self.world.clock.wall_ms())
+            return self.witness.is_level()
+        return True
+
+    def lane(self, number: int, round_s: float):
+        """A round's work; its generation is of its own, as each owner's is."""
+        made = lane(self.world, number, round_s, [0] * SOURCES)
+        return replace(made, generation=number + 1)
+
+    def check_states(self, copiers: list[Copier]) -> None:
+        for copier in copiers:
+            for item in copier.partitions:
+                assert not item.state.is_stopped, f"seed {self.seed}: {item.code} {item.reason}"
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 100))
+def test_transactions_cross_committed_in_order_and_once(first: int) -> None:
+    """Given transactions, faults and kills / when rounds go on / then as the map says."""
+    for seed in range(first, first + 100):
+        scene = Scene(seed + 10_000_000)
+        scene.write(40)
+        scene.rounds(cleans=False)
+        scene.witness.check(seed, all_again=True)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 100))
+def test_compaction_at_both_ends_moves_no_record(first: int) -> None:
+    """Given cleaners at both sides between rounds / when copied / then as the map says."""
+    for seed in range(first, first + 100):
+        scene = Scene(seed + 11_000_000)
+        scene.write(40)
+        scene.clean_source()
+        scene.rounds()
+        scene.witness.check(seed, all_again=True)
+
+
+def test_a_source_made_anew_gives_no_record() -> None:
+    """Given a topic deleted and made again, longer than before / then nothing of it is copied."""
+    for seed in range(SEEDS // 10):
+        scene = Scene(seed + 13_000_000, fault_rate=0.0)
+        scene.write(20)
+        scene.rounds(cleans=False)
+        ends = [log.end for log in scene.world.target]
+        anew = PartitionLog(identity=1)
+        Writer(anew, scene.random).write(300, WALL_MS)
+        scene.world.source[0] = anew
+        copier = Copier(scene.lane(1_000, 5.0), SimNetwork(scene.world, 5), scene.world.clock)
+        copier.run(QUIET)
+        assert [log.end for log in scene.world.target] == ends, f"seed {seed}"
+        first, second = copier.partitions
+        assert first.state in {PartitionState.RETRYING, PartitionState.GAP}, f"seed {seed}"
+        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+
+
+def test_a_source_that_was_truncated_before_the_position_stops() -> None:
+    """Given an unclean election that lost copied records / then the partition stops as a gap."""
+    stopped = 0
+    for seed in range(SEEDS // 10):
+        scene = Scene(seed + 14_000_000, fault_rate=0.0)
+        scene.write(20)
+        scene.rounds(cleans=False)
+        log, before = scene.world.source[0], scene.world.target[0].end
+        copied = scene.world.offset_map(0).source_of(before)
+        log.truncate(scene.random.randrange(copied + 1))
+        if log.end >= copied:
+            continue
+        copier = Copier(scene.lane(1_000, 5.0), SimNetwork(scene.world, 5), scene.world.clock)
+        copier.run(QUIET)
+        first, second = copier.partitions
+        assert first.state is PartitionState.GAP, f"seed {seed}: {first.state} {first.reason}"
+        assert scene.world.target[0].end == before
+        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+        stopped += 1
+    assert stopped > SEEDS // 50
