@@ -67,7 +67,7 @@ class MovedSource:
     def _moved(self, batch: Batch) -> Batch:
         base, following = batch.base_offset, batch.next_offset
         is_inside = self._start <= base and following <= self._end
-        if is_inside and self._places.is_run(base, following):
+        if is_inside and type(batch) is Batch and self._places.is_run(base, following):
             shift = self._places.target_at(base) - base
             return MovedBatch(
                 base + shift, following + shift, batch.records, batch.meaning, batch.data, shift

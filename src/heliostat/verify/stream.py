@@ -1,78 +1,36 @@
 """One partition of one side as a run of record batches, decoded by aiokafka's compiled codec.
 
 Every batch's CRC is checked, control batches and aborted transactions are left out and counted,
-and offsets without a record are named: nothing is skipped in silence.
+and offsets without a record are named: nothing is skipped in silence. Messages of formats v0 and v1
+are read as well.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from heliostat.errors import BatchError, BrokerError
 from heliostat.names import TopicPartition
+from heliostat.verify.old_formats import OldBatch, old_batch
 from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Fetched, LogReader
+from heliostat.verify.stream_values import Batch, Row
+
+__all__ = ["Batch", "PartitionStream", "Row"]
 
 EMPTY_ANSWERS_MAX = 3  # in a row below the end: the log has no record from here to there
 HOLES_KEPT_MAX = 20  # intervals named per partition; all are counted
-
-Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
-"""One record as consumers see it: offset, timestamp (ms), key, value, headers."""
 
 # KIP-98, magic 2: base offset, length, leader epoch, magic, CRC, attributes, last offset delta,
 # base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_FRAME = 12
+_OLD_BYTES_MIN = 14  # CRC, magic, attributes, lengths of key and value
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 _MEANING = 0x0F  # the attribute bits that matter to readers: codec and timestamp type
 _CONTROL_TYPE_ABORT = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One whole record batch whose CRC holds, not decoded yet."""
-
-    base_offset: int
-    next_offset: int
-    records: int
-    meaning: tuple[int, int, int]
-    """Codec and timestamp type, first and last timestamp: with the body, all a reader sees."""
-    data: bytes
-
-    def rows(self, start: int, end: int) -> list[Row]:
-        """Decode; only rows with an offset in `[start, end)`.
-
-        Raises
-        ------
-        BatchError
-            The records cannot be decoded.
-        """
-        try:
-            rows = [
-                (r.offset, r.timestamp, r.key, r.value, r.headers)
-                for r in DefaultRecordBatch(self.data)
-            ]
-        except (CodecError, ValueError, IndexError, RuntimeError, MemoryError) as error:
-            raise BatchError(
-                f"records cannot be decoded: {error}", base_offset=self.base_offset
-            ) from error
-        if self.base_offset < start or self.next_offset > end:
-            return [row for row in rows if start <= row[0] < end]
-        return rows
-
-    def same_as(self, other: Batch) -> bool:
-        """Whether both must decode to the same rows: same frame, same bytes of records."""
-        return (
-            self.base_offset == other.base_offset
-            and self.next_offset == other.next_offset
-            and self.records == other.records
-            and self.meaning == other.meaning
-            and memoryview(self.data)[_HEADER.size :] == memoryview(other.data)[_HEADER.size :]
-        )
 
 
 class PartitionStream:
@@ -127,6 +85,12 @@ class PartitionStream:
         starts = sorted(fetched.aborted, key=lambda pair: pair[1], reverse=True)
         aborting: set[int] = set()
         for fields, data in self._frames(fetched.data):
+            if isinstance(data, OldBatch):
+                if data.base_offset >= self.end:
+                    self._leave_hole(self.end)
+                    return
+                yield from self._taken(data)
+                continue
             base, attributes, producer_id = fields[0], fields[5], fields[9]
             next_offset = base + fields[6] + 1
             while starts and starts[-1][1] < next_offset:
@@ -150,13 +114,23 @@ class PartitionStream:
                 self.aborted_batches += 1
                 self._leave_hole(next_offset)
             else:
-                if fields[12] != fields[6] + 1:
-                    self.holes += fields[6] + 1 - fields[12]
-                    self._name_hole(base, next_offset)
-                self.position = next_offset
-                yield batch
+                yield from self._taken(batch)
 
-    def _frames(self, data: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    def _taken(self, batch: Batch) -> Iterator[Batch]:
+        """A batch of records, and what lies before it and between them."""
+        if batch.next_offset <= self.position:
+            return
+        if batch.base_offset > self.position:
+            self._leave_hole(batch.base_offset)
+        lacking = batch.next_offset - batch.base_offset - batch.records
+        if lacking:
+            self.holes += lacking
+            self._name_hole(batch.base_offset, batch.next_offset)
+        self.position = batch.next_offset
+        yield batch
+
+    def _frames(self, data: bytes) -> Iterator[tuple[tuple[int, ...], bytes | OldBatch]]:
+        """Headers and bytes of batches whose CRC holds; of older formats what they hold."""
         at = 0
         while at + _LENGTH_FRAME <= len(data):
             (length,) = struct.unpack_from(">i", data, at + 8)
@@ -164,6 +138,10 @@ class PartitionStream:
             if stop > len(data):
                 return  # the last batch of an answer may be cut
             magic = data[at + 16] if length > 4 else -1  # where all magics have it
+            if 0 <= magic < 2 and length >= _OLD_BYTES_MIN:
+                yield (), old_batch(data[at:stop], magic)
+                at = stop
+                continue
             if magic != 2 or length < _HEADER.size - _LENGTH_FRAME:  # KIP-98
                 raise BatchError(
                     "not a v2 record batch", partition=str(self.partition), magic=magic

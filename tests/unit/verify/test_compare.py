@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.planted import Record, batch_bytes
@@ -119,11 +120,39 @@ def test_a_flipped_bit_is_no_batch(at: int) -> None:
         list(stream(bytes(data)))
 
 
-def test_another_magic_is_no_batch() -> None:
+@pytest.mark.parametrize(("magic", "said"), [(3, "v2"), (1, "CRC"), (0, "CRC")])
+def test_another_magic_is_no_batch(magic: int, said: str) -> None:
     data = bytearray(log(records(), []))
-    data[16] = 1
-    with pytest.raises(BatchError, match="v2"):
+    data[16] = magic
+    with pytest.raises(BatchError, match=said):
         list(stream(bytes(data)))
+
+
+def old_message(magic: int, codec: int, base: int, rows: list[Record]) -> bytes:
+    """Messages as brokers before 0.11 stored them, written by aiokafka."""
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+    for place, (timestamp, key, value, _) in enumerate(rows):
+        # Behind a wrapper of v1 offsets are relative, otherwise absolute (KIP-31).
+        offset = place if magic == 1 and codec else base + place
+        builder.append(offset, timestamp=timestamp if magic else None, key=key, value=value)
+    data = bytearray(builder.build())
+    if codec:
+        data[:8] = (base + len(rows) - 1).to_bytes(8, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (1, 0), (1, 1), (1, 3)])
+def test_old_messages_are_the_records_they_hold(magic: int, codec: int) -> None:
+    rows = records(20)
+    seen = [(row if magic else (-1, *row[1:])) for row in rows]
+    left = old_message(magic, codec, 0, rows[:12]) + old_message(magic, codec, 12, rows[12:])
+    one, two = stream(left, end=20), stream(log(seen, [7]), end=20)
+    assert compare(one, two, 0, 20) == Compared(20, None, 0)
+    assert one.holes == 0
+    part = compare(stream(left, 5, 15), stream(log(seen, [7]), 5, 15), 5, 15)
+    assert part == Compared(10, None, 0)
+    seen[13] = (*seen[13][:2], b"altered", [])
+    assert compare(stream(left, end=20), stream(log(seen, [7]), end=20), 0, 20).differs_at == 13
 
 
 def test_offsets_without_a_record_are_named() -> None:

@@ -79,10 +79,10 @@ def logs(offsets: list[int], cuts: set[int], joined: int) -> tuple[Log, Log]:
     return source, target
 
 
-def compared(source: Log, target: Log, chunk: Chunk, **options: Any) -> Any:
-    one = PartitionStream(source, PARTITION, chunk.start, chunk.end)  # type: ignore[arg-type]  # a stand-in
-    two = PartitionStream(target, PARTITION, chunk.target_start, chunk.target_end)  # type: ignore[arg-type]  # as above
-    return _compared(chunk, one, two, decode_all=False, **options)
+def compared(source: Any, target: Any, chunk: Chunk) -> Any:
+    one = PartitionStream(source, PARTITION, chunk.start, chunk.end)
+    two = PartitionStream(target, PARTITION, chunk.target_start, chunk.target_end)
+    return _compared(chunk, one, two, decode_all=False)
 
 
 def chunk(places: Places, start: int, end: int, target_end: int) -> Chunk:
