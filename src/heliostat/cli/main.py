@@ -48,6 +48,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List what was lost, and what waits."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
+        "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
         "sandbox": Verb("heliostat.cli.sandbox:sandbox_group", "Real brokers on this machine."),
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import click
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
+from heliostat.link.offset_look import read_map_view
 from heliostat.link.operations import link_statuses, links_of, preview_topics
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify.ranges import RangeSpec, TopicPair
@@ -48,8 +50,10 @@ def verify_command(
     r"""Compare source and target by content, on Spark, while the link may be running.
 
     Each mirrored partition: count, offsets, order, key, value, headers, timestamps. Compared is
-    what both sides hold when it begins, or the given range. Exit code 0 when nothing was found,
-    1 when something was, 3 when a cluster does not answer.
+    what both sides hold when it begins, or the given range. Where offsets differ between the
+    sides, each record must stand where the link's offset map puts it. What compaction took at
+    either end is told apart from what is lost. Exit code 0 when nothing was found, 1 when
+    something was, 3 when a cluster does not answer.
 
     \b
     Examples:
@@ -79,6 +83,7 @@ def verify_command(
             blocked=_blocked(config, link),
             decode_all=decode_all,
             conf=config.spark.conf,
+            read_map=partial(read_map_view, config, link),
         )
         for link in links
     ]

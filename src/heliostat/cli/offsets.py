@@ -1,0 +1,254 @@
+"""`heliostat offsets`: the offset map for people."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.config import Config, LinkConfig, load_config
+from heliostat.link.offsets import (
+    Answer,
+    MapSummary,
+    MirrorPartition,
+    OffsetTranslator,
+    Question,
+    Side,
+)
+from heliostat.link.operations import links_of
+from heliostat.names import Offset, PartitionId, TopicName
+
+EXIT_ANSWERED, EXIT_UNANSWERED = 0, 1
+EXTENTS_SHOWN = 50
+"""Of one partition, in text; `--json` has all."""
+
+
+@click.group("offsets")
+def offsets_group() -> None:
+    r"""Say which offset of one side is which of the other.
+
+    \b
+    Examples:
+      heliostat offsets translate -c heliostat.yaml orders 0 1200
+      heliostat offsets show -c heliostat.yaml orders 0
+    """
+
+
+@offsets_group.command("translate")
+@click.argument("question", nargs=-1, metavar="[TOPIC PARTITION OFFSET]")
+@config_option
+@link_option
+@click.option(
+    "--to",
+    "to",
+    type=click.Choice([side.value for side in Side]),
+    default=Side.TARGET.value,
+    show_default=True,
+    help="The side to translate to; topics are named as on the other one.",
+)
+@click.option(
+    "--file",
+    "-f",
+    "file",
+    type=click.File("r", encoding="utf-8"),
+    help="Questions, one a line: `topic partition offset` or a JSON object; `-` for stdin.",
+)
+@json_option
+@click.pass_context
+def translate_command(
+    context: click.Context,
+    *,
+    question: tuple[str, ...],
+    config_file: Path,
+    link_name: str | None,
+    to: str,
+    file: TextIO | None,
+    as_json: bool,
+) -> None:
+    r"""Translate offsets of one side of a link into offsets of the other.
+
+    A source offset without a record (compacted, a transaction's marker or aborted) becomes the
+    place of the next record: a reader that goes on there reads what it has not read, and nothing
+    twice. Nothing is guessed: where there is no answer it says why. Exit code 0 when every offset
+    was translated, 1 when one was not.
+
+    \b
+    Examples:
+      heliostat offsets translate -c heliostat.yaml orders 0 1200
+      heliostat offsets translate -c heliostat.yaml --to source east.orders 0 1187
+      heliostat offsets translate -c heliostat.yaml --file offsets.txt --json
+      echo '{"topic": "orders", "partition": 0, "offset": 7}' | heliostat offsets translate -f -
+    """
+    if bool(question) == (file is not None):
+        raise click.UsageError("name one topic, partition and offset, or give a --file")
+    lines = enumerate(file, 1) if file is not None else [(1, " ".join(question))]
+    questions = list(_questions(lines))
+    config = load_config(config_file)
+    link = _one_link(config, link_name)
+    translator = OffsetTranslator.from_link(config, link, {one.topic for one in questions})
+    asked = Side.SOURCE if to == Side.TARGET.value else Side.TARGET
+    answers = list(translator.translate(questions, asked))
+    if as_json:
+        click.echo(json.dumps([one.to_json() for one in answers], indent=2))
+    else:
+        for line in _table(answers):
+            click.echo(line)
+    _tell_of_source(translator, link)
+    is_answered = all(one.to_offset is not None for one in answers)
+    context.exit(EXIT_ANSWERED if is_answered else EXIT_UNANSWERED)
+
+
+@offsets_group.command("show")
+@click.argument("topic", required=False)
+@click.argument("partition", required=False, type=click.IntRange(min=0))
+@config_option
+@link_option
+@json_option
+def show_command(
+    *,
+    topic: str | None,
+    partition: int | None,
+    config_file: Path,
+    link_name: str | None,
+    as_json: bool,
+) -> None:
+    r"""Show offset maps: exact or mapped, how many extents, how large.
+
+    Without a topic one line a mirror, with one (its name at the source) a line a partition, with a
+    partition its extents: runs of records whose offsets differ by the same number.
+
+    \b
+    Examples:
+      heliostat offsets show -c heliostat.yaml
+      heliostat offsets show -c heliostat.yaml orders 0 --json
+    """
+    config = load_config(config_file)
+    link = _one_link(config, link_name)
+    name = None if topic is None else TopicName(topic)
+    number = None if partition is None else PartitionId(partition)
+    translator = OffsetTranslator.from_link(config, link, None if name is None else {name})
+    summaries = translator.summaries(name, number)
+    shown = translator.partitions(name, number) if number is not None else []
+    if as_json:
+        rows: list[dict[str, Any]] = [one.to_json() for one in summaries]
+        for row, one in zip(rows, shown, strict=False):
+            row["extent_list"] = [list(extent) for extent in one.extents()]
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        lines = _mirror_lines(summaries) if name is None else _partition_lines(summaries)
+        for line in [*lines, *(line for one in shown for line in _extent_lines(one))]:
+            click.echo(line)
+    _tell_of_source(translator, link)
+
+
+def _one_link(config: Config, link_name: str | None) -> LinkConfig:
+    links = links_of(config, link_name)
+    if len(links) > 1:
+        names = ", ".join(link.name for link in links)
+        raise click.UsageError(f"there are several links, name one with --link: {names}")
+    return links[0]
+
+
+def _tell_of_source(translator: OffsetTranslator, link: LinkConfig) -> None:
+    if not translator.is_source_known:
+        text = f"{link.source} does not answer; answers come from {link.target} alone"
+        click.echo(f"note: {text}", err=True)
+
+
+def _questions(lines: Iterable[tuple[int, str]]) -> Iterator[Question]:
+    for number, line in lines:
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            yield from _parsed(text)
+        except (ValueError, KeyError, TypeError) as error:
+            raise click.UsageError(
+                f"line {number}: not `topic partition offset` nor JSON with these keys: {text[:80]}"
+            ) from error
+
+
+def _parsed(text: str) -> Iterator[Question]:
+    """One line: words, a JSON object, or a JSON array of objects."""
+    if text[0] not in "{[":
+        topic, partition, offset = text.split()
+        yield _question(topic, int(partition), int(offset))
+        return
+    found = json.loads(text)
+    for row in found if isinstance(found, list) else [found]:
+        yield _question(row["topic"], row["partition"], row["offset"])
+
+
+def _question(topic: object, partition: object, offset: object) -> Question:
+    if not (isinstance(topic, str) and type(partition) is int and type(offset) is int):
+        raise TypeError("a topic is text, partition and offset are whole numbers")
+    if partition < 0 or offset < 0:
+        raise ValueError("partition and offset are not negative")
+    return Question(TopicName(topic), PartitionId(partition), Offset(offset))
+
+
+def _table(answers: list[Answer]) -> Iterator[str]:
+    rows = [("topic", "partition", "offset", "to topic", "to offset", "")]
+    for one in answers:
+        found = "-" if one.to_offset is None else str(one.to_offset)
+        why = "exact" if one.why is None else f"{one.why.value}: {one.text}"
+        rows.append(
+            (one.topic, str(one.partition), str(one.offset), one.to_topic or "-", found, why)
+        )
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Columns side by side; those of numbers, as the last row has them, to the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    is_number = [cell.replace(",", "").isdigit() or cell == "-" for cell in rows[-1]]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, is_number, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _mirror_lines(summaries: list[MapSummary]) -> Iterator[str]:
+    mirrors: dict[tuple[str, str], list[MapSummary]] = defaultdict(list)
+    for one in summaries:
+        mirrors[one.topic, one.target_topic].append(one)
+    rows = [("topic", "target topic", "partitions", "mapped", "extents", "map bytes")]
+    for (topic, target), some in mirrors.items():
+        mapped = sum(one.kind == "mapped" for one in some)
+        extents, size = sum(one.extents for one in some), sum(one.map_bytes for one in some)
+        rows.append((topic, target, f"{len(some)}", f"{mapped}", f"{extents:,}", f"{size:,}"))
+    return _aligned(rows)
+
+
+def _partition_lines(summaries: list[MapSummary]) -> Iterator[str]:
+    rows = [("partition", "kind", "extents", "map bytes", "source position", "target end")]
+    rows += [
+        (
+            f"{one.topic}-{one.partition} → {one.target_topic}-{one.partition}",
+            one.kind,
+            f"{one.extents:,}",
+            f"{one.map_bytes:,}",
+            f"{one.position}",
+            f"{one.target_end}",
+        )
+        for one in summaries
+    ]
+    return _aligned(rows)
+
+
+def _extent_lines(one: MirrorPartition) -> Iterator[str]:
+    extents = one.extents()
+    rows = [("source offset", "target offset", "records")]
+    rows += [(f"{each.source}", f"{each.target}", f"{each.length}") for each in extents]
+    yield ""
+    yield from _aligned(rows[: EXTENTS_SHOWN + 1])
+    if len(extents) > EXTENTS_SHOWN:
+        yield f"... and {len(extents) - EXTENTS_SHOWN:,} more extents"
