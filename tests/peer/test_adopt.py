@@ -25,7 +25,7 @@ PARTITIONS = 3
 RECORDS_PER_S = 300
 FLUSH = {"B.offset.flush.interval.ms": "4000"}
 """Long enough that a kill finds records that landed and are not committed."""
-WITHIN_S = 120.0
+WITHIN_S = 240.0
 
 
 class Load:

@@ -11,7 +11,6 @@ from typing import Self
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
-from heliostat.clusters.connect_group import ConnectGroup
 from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, LinkTakenOver, Refused
@@ -19,7 +18,7 @@ from heliostat.interchange.adopt_offsets import Position, Stored, flows_of, posi
 from heliostat.link.adoption_plan import Peer
 from heliostat.link.ownership import Ownership
 from heliostat.link.state import LinkState
-from heliostat.names import LinkName, Offset, TopicName, TopicPartition
+from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
 
@@ -96,15 +95,30 @@ def refuse_live_workers(sides: Sides, peer: Peer) -> None:
     if peer.group is None:
         return
     until_s = time.monotonic() + WORKERS_GONE_WITHIN_S
-    with contextlib.closing(ConnectGroup(sides.target_access, peer.group)) as group:
-        while members := group.members():
-            if time.monotonic() > until_s:
-                raise Refused(
-                    f"MirrorMaker 2 runs: its group {peer.group} has {len(members)} members at "
-                    f"the target, {', '.join(sorted(set(members))[:3])}",
-                    hint="stop its processes, or its source connector, then try again",
-                )
-            time.sleep(LOOK_EVERY_S)
+    while members := _members(sides.target, GroupId(peer.group)):
+        if time.monotonic() > until_s:
+            raise Refused(
+                f"MirrorMaker 2 runs: its group {peer.group} has {len(members)} members at the "
+                f"target, {', '.join(sorted(set(members))[:3])}",
+                hint="stop its processes, or its source connector, then try again",
+            )
+        time.sleep(LOOK_EVERY_S)
+
+
+def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
+    """Who is in a group; nobody where it is not known.
+
+    Groups are listed first: a cluster that has none yet can't tell a coordinator.
+    """
+    listing = target.list_groups()
+    if group not in listing.groups:
+        for error in listing.failed.values():
+            raise error  # it may be there
+        return ()
+    found = target.describe_members([group])[group]
+    if isinstance(found, BrokerError):
+        raise found
+    return tuple(f"{each.client_id} at {each.host}" for each in found)
 
 
 def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:
