@@ -89,8 +89,8 @@ class RunningLink:
 
     def workers(self) -> list[psutil.Process]:
         """Python workers of Spark that copy: forked by the daemon."""
-        found = [p for p in self.tree() if "pyspark.daemon" in _command(p)]
-        return [p for p in found if "pyspark.daemon" in _command(p.parent())]
+        found = [p for p in self.tree() if "pyspark.worker" in _command(p)]
+        return [p for p in found if "pyspark.worker" in _command(p.parent())]
 
     def kill_driver(self) -> None:
         """kill -9 of the driver alone; Spark's other processes must see it for themselves."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
+WORKER_DAEMON = "heliostat.records.warm_workers"
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
 """A round waits so long when all executors are gone, then fails and is told as failed."""
@@ -81,6 +82,7 @@ class SparkRounds:
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
             "spark.task.reaper.enabled": "true",
             "spark.driver.extraJavaOptions": _java_options(),
+            **({"spark.python.daemon.module": WORKER_DAEMON} if self._is_local else {}),
             **session_settings(master, conf),
         }
         builder = SparkSession.builder.appName(app_name).master(master)
