@@ -31,6 +31,10 @@ def producer_expiration_ms(target: ClusterAdmin) -> int:
     return int(value or EXPIRATION_DEFAULT_MS)
 
 
+FIRST_RECORD = 0
+"""As a time in ms since the epoch: the first record that has one."""
+
+
 def old_backlog_note(
     mirrors: Iterable[Mirror], source: ClusterAdmin, target: ClusterAdmin, now_ms: int
 ) -> str | None:
@@ -81,7 +85,8 @@ def _positions(
             if not isinstance(end, BrokerError) and end > 0:
                 positions[partition] = end
             elif number >= mirror.initial_partitions or mirror.start == "earliest":
-                starts[partition] = EARLIEST
+                # Of a compacted log the first record may stand far behind the log's start.
+                starts[partition] = FIRST_RECORD if mirror.is_compacted else EARLIEST
             elif mirror.start != "latest":
                 starts[partition] = int(mirror.start)
     return positions, starts
