@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from heliostat.errors import BrokerError
 from heliostat.names import TopicPartition
+from heliostat.verify.mapped import without
 from heliostat.verify.ranges import Stretch
 from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, LogReader
 from heliostat.verify.stream import PartitionStream, Row
@@ -36,7 +37,8 @@ class BothLogs:
     def target(self) -> Iterator[Row]:
         """Its counterpart."""
         low = self._stretch.places.target_at(self._start)
-        return rows_of(self._target, self._stretch.target, low, self._target_end)
+        rows = rows_of(self._target, self._stretch.target, low, self._target_end)
+        return without(rows, self._stretch.places.lost_source_ranges())
 
     def source_later(self) -> Iterator[Row]:
         """What the source has behind it by now: what superseded a record may have come since."""

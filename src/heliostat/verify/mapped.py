@@ -6,7 +6,7 @@ each record is moved. A record that the map has no place for ends it: that is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -35,6 +35,38 @@ class MovedBatch(Batch):
     def same_as(self, other: Batch) -> bool:
         """Whether both must decode to the same rows; never where records moved differently."""
         return self.moved is None and Batch.same_as(self, other)
+
+
+class KeptTarget:
+    """The batches of a target without records of a past that the source has lost.
+
+    Parameters
+    ----------
+    stream
+        The target.
+    places
+        Where source offsets stand; it says which they are.
+    """
+
+    def __init__(self, stream: PartitionStream, places: Places) -> None:
+        self._stream = stream
+        self._ranges = places.lost_source_ranges()
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self._stream:
+            base, following = batch.base_offset, batch.next_offset
+            if any(start < following and base < end for start, end in self._ranges):
+                rows = without(batch.rows(base, following), self._ranges)
+                yield MovedBatch(
+                    base, following, batch.records, batch.meaning, batch.data, moved=tuple(rows)
+                )
+            else:
+                yield batch
+
+
+def without(rows: Iterable[Row], ranges: Sequence[tuple[int, int]]) -> Iterator[Row]:
+    """Rows outside of ranges of offsets."""
+    return (row for row in rows if not any(start <= row[0] < end for start, end in ranges))
 
 
 class MovedSource:

@@ -40,6 +40,7 @@ from heliostat.verify.ranges import (
 )
 from heliostat.verify.reader import Bounds, Isolation, LogReader
 from heliostat.verify.report import PartitionResult, VerifyReport
+from heliostat.verify.tails import offsets_without_record
 from heliostat.verify.work import (
     ChunkResult,
     Differing,
@@ -110,6 +111,9 @@ def verify_pair(
         count = tasks or TASKS_PER_CORE * session.sparkContext.defaultParallelism
         results = [PartitionResult(stretch) for stretch in planned.stretches]
         failed = _compare(session, sides, results, count)
+    if planned.tails:
+        with LogReader(sides.source, Isolation.READ_COMMITTED) as reader:
+            planned.behind_records -= offsets_without_record(reader, planned.tails)
     _look_again(sides, planned, source_view, target_view)
     kept = [one for index, one in enumerate(results) if index not in failed]
     return VerifyReport(

@@ -49,6 +49,22 @@ class Places:
         place = self.target_at(source)
         return place if self.source_at(place) == source else None
 
+    def lost_source_ranges(self) -> list[tuple[int, int]]:
+        """Target offsets `[start, end)` of records of a past that the source has lost.
+
+        Where the source was truncated and the link went on, the map goes back: source offsets from
+        there on are other records now, and stand further on at the target.
+        """
+        found: list[tuple[int, int]] = []
+        target, source = 0, 0
+        for following in range(len(self.targets)):
+            end, back_to = self.targets[following], self.sources[following]
+            start = max(target, target + back_to - source)
+            if start < end:
+                found.append((start, end))
+            target, source = end, back_to
+        return found
+
     def is_run(self, start: int, end: int) -> bool:
         """Whether source offsets `[start, end)`, not empty, stand in a row at the target."""
         first, last = self.place_of(start), self.place_of(end - 1)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.errors import Refused
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, OffsetRange, PartitionId, TopicName, TopicPartition
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds, TopicView
 
@@ -117,6 +117,8 @@ class ComparePlan:
     stretches: list[Stretch] = field(default_factory=list)
     not_compared: list[NotCompared] = field(default_factory=list)
     behind_records: int = 0
+    tails: list[OffsetRange] = field(default_factory=list)
+    """Source offsets that the target is behind, where there are any."""
 
 
 def plan(
@@ -213,8 +215,9 @@ def _plan_partition(
         end = min(end, spec.until)
     end = max(start, end)
     behind = max(0, source.end - max(position, source.start))
-    if not spec.is_complete:
+    if behind and not spec.is_complete:
         made.behind_records += behind
+        made.tails.append(OffsetRange(one, Offset(source.end - behind), Offset(source.end)))
     if blocked is not None and behind:
         reason = f"the link does not copy it: {blocked}"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))

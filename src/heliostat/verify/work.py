@@ -18,7 +18,7 @@ from heliostat.verify.align import Content, Findings, Holes, explain, placed
 from heliostat.verify.both_logs import BothLogs, rows_of
 from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
-from heliostat.verify.mapped import MovedSource
+from heliostat.verify.mapped import KeptTarget, MovedSource, without
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import (
     OFFSET_OUT_OF_RANGE,
@@ -175,7 +175,8 @@ def _compared(
         return compare(one, two, chunk.start, chunk.end, decode_all=decode_all)
     moved = MovedSource(one, chunk.start, chunk.end, chunk.places)
     low, high = chunk.target_start, chunk.target_stop
-    found = compare(moved, two, low, high, decode_all=decode_all)
+    kept = KeptTarget(two, chunk.places)
+    found = compare(moved, kept, low, high, decode_all=decode_all)
     differs = [] if found.differs_at is None else [chunk.places.source_at(found.differs_at)]
     if moved.without_place is not None:
         differs.append(moved.without_place)
@@ -255,7 +256,10 @@ def _explain(source: LogReader, target: LogReader, one: Differing) -> Findings:
         holes = Holes(rule.source.compacts, rule.target.compacts, (start, low), stops)
     return explain(
         rows_of(source, stretch.source, start, stretch.source_stop),
-        rows_of(target, stretch.target, low, stretch.target_stop),
+        without(
+            rows_of(target, stretch.target, low, stretch.target_stop),
+            stretch.places.lost_source_ranges(),
+        ),
         stretch.end,
         find_in_source,
         is_cut=stretch.is_cut,

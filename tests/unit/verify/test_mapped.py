@@ -174,6 +174,27 @@ def test_a_record_that_the_map_has_no_place_for_is_a_difference() -> None:
     assert (found.differs_at, found.records) == (33, 33)
 
 
+def test_what_the_source_has_lost_is_left_alone_at_the_target() -> None:
+    """An unclean election took source offsets 60 on; the link went on, and the map goes back."""
+    source, target = Log(), Log()
+    source.append(0, [record(n) for n in range(40)])
+    source.append(50, [record(n) for n in range(50, 60)])
+    source.append(60, [record(1_000 + n) for n in range(20)])
+    copied = [*range(40), *range(50, 75)]
+    target.append(0, [record(n) for n in copied])
+    target.append(65, [record(1_000 + n) for n in range(20)])
+    places = Places((40, 65), (50, 60))
+    assert places.lost_source_ranges() == [(50, 65)]
+    found = compared(source, target, chunk(places, 0, 80, 85))
+    assert (found.differs_at, found.records) == (None, 70)
+    target.batches.clear()
+    target.append(0, [record(n) for n in copied])
+    target.append(65, [record(1_000 + n + (n == 7)) for n in range(20)])
+    assert compared(source, target, chunk(places, 0, 80, 85)).differs_at == 67
+    assert EXACT.lost_source_ranges() == []
+    assert places_of(SPARSE).lost_source_ranges() == []
+
+
 # -- naming what happened --------------------------------------------------------------------------
 
 SPARSE = [n for n in range(4_000) if n % 101 not in {0, 1} and n % 7 != 3]
