@@ -53,9 +53,6 @@ class PartitionSpec:
     """The target topic's `max.message.bytes`."""
     needs_keys: bool
     """The target topic is compacted: throw-away records need a key."""
-    skip_to: Offset | None = None
-    """Source offsets below this that were not copied are a gap in the ledger (I6): copying goes on
-    here."""
     adopted_at: Offset | None = None
     """The target's end when the mirror was taken over: the record before it is not ours, and may
     stand there."""

@@ -53,8 +53,6 @@ class MirrorMap:
         self.source_offset = known.source_of(end)
         if known.is_identity and end < self._spec.start:
             self.source_offset = self._spec.start  # nothing was copied yet, and it can't be lifted
-        if self._spec.skip_to is not None:
-            self.source_offset = max(self.source_offset, self._spec.skip_to)
         self._written_ahead = deque(each for each in known.breaks() if each.target > end)
         self.next_target = end
         self.ahead = known.source_of(end) - end
