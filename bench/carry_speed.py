@@ -55,7 +55,7 @@ def best_s(stored: bytes, limits: CarrySettings) -> tuple[float, CarryOutcome]:
     for _ in range(PASSES):
         buffer = bytearray(stored)
         before_s = time.process_time()
-        outcome = carry(buffer, 0, len(buffer), 0, limits)
+        outcome = carry(buffer, 0, len(buffer), Place.same(0), limits)
         best = min(best, time.process_time() - before_s)
     return best, outcome
 
