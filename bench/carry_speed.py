@@ -17,7 +17,7 @@ import time
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarryOutcome, CarrySettings, carry
+from heliostat.records.carry import CarryOutcome, CarrySettings, Place, carry
 
 PASSES = 20
 NOW_MS = 1_790_000_000_000
