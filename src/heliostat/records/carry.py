@@ -37,8 +37,12 @@ from heliostat.invariants import batch_continues, sequence_of
 from heliostat.records.aborted import Aborted, AbortedTransactions
 from heliostat.records.batch import (
     CODEC_BITS,
+    CONTROL_BIT,
     HEADER_BYTES,
+    LENGTH_ENDS_AT,
+    LOG_APPEND_TIME_BIT,
     MAGIC_AT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
     check_crc,
@@ -67,6 +71,7 @@ JOIN_BELOW_BYTES = 256 * 1024
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
 """A broker's `socket.request.max.bytes`: no producer can have sent more, so it is damage."""
 _ATTRIBUTES_LOW_AT = 22
+_MAY_BE_PASSED = CONTROL_BIT | TRANSACTIONAL_BIT
 _OFFSET = struct.Struct(">q")
 _COUNTS = struct.Struct(">23xi30xi")
 """Of a header: last offset delta and records count."""
@@ -234,7 +239,7 @@ class _Walk:
             if self._join():
                 self._is_first = False
                 continue
-            if self._is_old():
+            if self.end - self.at > MAGIC_AT and self.view[self.at + MAGIC_AT] in OLD_MAGICS:
                 self._rewrite_old()
                 continue
             header = read_header(self.view, self.at, self.end)
@@ -244,9 +249,9 @@ class _Walk:
             if header.next_offset <= self.outcome.next_offset and self._is_first:
                 self.at += header.size
                 continue
-            passed_to = self._pass_over(self.at)
-            if passed_to is not None:
-                self.outcome.next_offset = max(passed_to, self.outcome.next_offset)
+            is_plain = header.records_count and not header.attributes & _MAY_BE_PASSED
+            if not is_plain and self._holds_nothing(header, self.at):
+                self.outcome.next_offset = max(header.next_offset, self.outcome.next_offset)
             else:
                 self._take(header)
             self._is_first = False
@@ -258,9 +263,12 @@ class _Walk:
         if header.base_offset < expected and not self._is_first:
             claim = f"offsets {header.base_offset} to {header.last_offset}"
             raise BatchError(f"its batch claims {claim} out of order")
-        fits = header.size <= self._settings.batch_bytes_max
-        begins = header.base_offset >= expected
-        if fits and begins and header.is_dense and not header.is_log_append_time:
+        if (
+            header.length <= self._settings.batch_bytes_max - LENGTH_ENDS_AT
+            and header.base_offset >= expected
+            and header.records_count == header.last_offset_delta + 1
+            and not header.attributes & LOG_APPEND_TIME_BIT
+        ):
             if not batch_continues(expected, header.base_offset):
                 check_crc(self.view, self.at, header)
                 self._check_next(header)
@@ -288,15 +296,16 @@ class _Walk:
     def _pass_over(self, at: int) -> int | None:
         """Source offset behind the batch at `at` if it holds nothing that readers see."""
         header = read_header(self.view, at, self.end)
-        if header is None:
-            return None
+        return header.next_offset if header and self._holds_nothing(header, at) else None
+
+    def _holds_nothing(self, header: BatchHeader, at: int) -> bool:
         is_void = header.records_count == 0 or header.is_control
         if not is_void and not self._transactions.has_aborted(header):
-            return None
+            return False
         check_crc(self.view, at, header)
         if header.is_control and header.records_count:  # a cleaner may have taken the marker
             self._transactions.take_marker(self.view, at, header)
-        return header.next_offset
+        return True
 
     def stop(self, reason: StopReason, why: str) -> None:
         """Go no further than the next offset."""
@@ -480,9 +489,6 @@ class _Walk:
             f"it takes a batch of {size} bytes, the target topic takes {largest} "
             "(max.message.bytes)",
         )
-
-    def _is_old(self) -> bool:
-        return self.end - self.at > MAGIC_AT and self.view[self.at + MAGIC_AT] in OLD_MAGICS
 
     def _rewrite_old(self) -> None:
         """Encode anew what stands here in the formats of Kafka before 0.11."""
