@@ -18,6 +18,9 @@ from heliostat.names import LinkName, TopicName
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 LINK = LinkName("east-to-west")
+ROUND_S = 2
+ROUNDS_RECORDS = 900
+"""What the load brings in some 3 s: more than a round."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,8 @@ def stage(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in clock.environment.items():
             patch.setenv(name, value)
-        with stage_of(tmp_path_factory.mktemp("topics"), spark) as made:
+        folder = tmp_path_factory.mktemp("topics")
+        with stage_of(folder, spark, link={"lanes": {"round_s": ROUND_S}}) as made:
             yield made
 
 
@@ -45,7 +49,7 @@ def test_clock_of_the_links_machine_stepped(stage: Stage, clock: SteppedClock) -
     with Trial(stage) as trial:
         for step_s in (3600.0, 0.0, -3600.0, 0.0):
             clock.step(step_s)
-            trial.wait_copied(2000)  # more than a round
+            trial.wait_copied(ROUNDS_RECORDS)
             if step_s > 0:
                 told_ms = stage.status().driver["at_ms"]
                 assert told_ms > time.time() * 1000 + 3_500_000  # it did jump
@@ -62,7 +66,7 @@ def test_state_topic_deleted_while_the_link_runs(stage: Stage, name: str) -> Non
         assert trial.topic in before.starts
         assert admin.delete_topics([TopicName(topic)]) == {topic: None}
         wait_for("word of it", lambda: f"{topic} was gone at the target" in stage.text())
-        trial.wait_copied(2000)  # several rounds
+        trial.wait_copied(ROUNDS_RECORDS)
         after = stage.remembered()
         assert after.producer_id == before.producer_id
         assert after.mirrors == before.mirrors

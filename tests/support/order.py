@@ -13,6 +13,7 @@ TESTS = Path(__file__).parents[1]
 LONGEST_FIRST = (
     "kafka/test_ownership.py",
     "peer/test_bench_live.py",
+    "peer/test_adopt.py",
     "kafka/test_faults.py",
     "kafka/test_faults_replicas.py",
     "kafka/test_faults_access.py",
@@ -22,6 +23,10 @@ LONGEST_FIRST = (
     "kafka/test_faults_forgetful.py",
     "spark/test_standalone.py",
     "kafka/test_security.py",
+    "kafka/test_mapped.py",
+    "kafka/test_gaps.py",
+    "kafka/test_adopt.py",
+    "peer/test_bench_small.py",
 )
 """Those that take minutes, as `--durations=0` shows; the others follow in their usual order."""
 
