@@ -42,14 +42,17 @@ class Reader:
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
         self.seen: list[bytes] = []
         self.consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap.split(","),
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
+            metadata_max_age_ms=1000,
             **settings,
         )
+        # One that subscribes before it knows the topic is given nothing, and may not ask again.
+        until(lambda: self.consumer.partitions_for_topic(topic), f"topic {topic}")
+        self.consumer.subscribe([topic])
 
     def __enter__(self) -> Self:
         return self
