@@ -41,7 +41,7 @@ def test_a_consumer_that_moves_reads_the_next_record(sides: Sides) -> None:
     group = fresh_name("group")
     with Reader(sides.source_bootstrap, sides.topic, group) as reader:
         assert reader.read(37) == VALUES[:37]
-        reader.consumer.commit()
+        reader.commit(37)
     sides.sync(**only(group)).run()
     assert (sides.row(group).reason, sides.row(group).reread_records) == (Reason.SYNCED, 0)
     with Reader(sides.target_bootstrap, sides.mirror, group) as reader:
@@ -64,7 +64,7 @@ def test_a_transactional_topic_is_translated(cluster_pair: ClusterPair) -> None:
             group = fresh_name("group")
             with Reader(sides.source_bootstrap, sides.topic, group) as reader:
                 assert reader.read(stop) == all_values[:stop]
-                reader.consumer.commit()
+                reader.commit(stop)
             sides.sync(**only(group)).run()
             assert sides.at_target(group) == CommittedOffset(Offset(goes_on_at))
             with Reader(sides.target_bootstrap, sides.mirror, group) as reader:
@@ -155,7 +155,7 @@ def test_what_a_consumer_at_the_target_reached_is_not_taken_back(sides: Sides) -
     sides.sync(**only(group)).run()
     with Reader(sides.target_bootstrap, sides.mirror, group) as reader:
         reader.read(20)
-        reader.consumer.commit()
+        reader.commit(20)
     sides.commit(group, 5)
     sync = sides.sync(**only(group))
     sync.run()

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import CommitFailedError, RebalanceInProgressError
+from kafka.structs import OffsetAndMetadata
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 
 from heliostat.clock import SystemClock
@@ -40,14 +43,14 @@ class Reader:
     """A consumer of a topic of one partition, member of a group; leaves with the block."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
-        self.seen: list[bytes] = []
+        self._topic = topic
+        self._records: dict[int, bytes] = {}
         self.consumer = KafkaConsumer(
             bootstrap_servers=bootstrap.split(","),
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            metadata_max_age_ms=1000,
             **settings,
         )
         # One that subscribes before it knows the topic is given nothing, and may not ask again.
@@ -59,6 +62,25 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self.consumer.close()
+
+    @property
+    def seen(self) -> list[bytes]:
+        """Values in the order of their offsets; a rebalance may make it read some again."""
+        return [self._records[offset] for offset in sorted(self._records)]
+
+    def commit(self, count: int) -> None:
+        """Commit behind the first so many records that it has seen."""
+        row = OffsetAndMetadata(sorted(self._records)[count - 1] + 1, "", -1)
+
+        def is_done() -> bool:
+            try:
+                self.consumer.commit({KafkaPartition(self._topic, 0): row})
+            except (CommitFailedError, RebalanceInProgressError):
+                self._poll()
+                return False
+            return True
+
+        until(is_done, "the commit")
 
     def join(self) -> None:
         """Wait until it is a member with partitions, and has read something if there is any."""
@@ -82,7 +104,7 @@ class Reader:
 
     def _poll(self) -> None:
         for records in self.consumer.poll(timeout_ms=200, max_records=1).values():
-            self.seen += [record.value for record in records]
+            self._records |= {record.offset: record.value for record in records}
 
 
 @dataclass
