@@ -11,13 +11,14 @@ behind the copy, and survives restarts in the link's ledger.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, EpochEnd
 from heliostat.link.gaps import Copied, CopiedTopic
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionReport
+from heliostat.records.lane import PartitionReport, PartitionSpec
 
 WRITE_EVERY_S = 60.0
 """Between two writes of what only moved on; a new epoch is written at once."""
@@ -43,8 +44,10 @@ class Lost(NamedTuple):
 
 def truncations(
     source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
-) -> dict[TopicPartition, Parted]:
-    """Ask the source's leaders; partitions whose leader does not answer are missing.
+) -> dict[TopicPartition, Parted | None]:
+    """Ask the source's leaders; None where it still holds all that was copied.
+
+    Partitions whose leader does not answer, or knows no epochs, are missing.
 
     Raises
     ------
@@ -54,9 +57,12 @@ def truncations(
     if not known:
         return {}
     answers = source.epoch_ends({partition: row.epoch for partition, row in known.items()})
-    found: dict[TopicPartition, Parted] = {}
+    found: dict[TopicPartition, Parted | None] = {}
     for partition, answer in answers.items():
-        if isinstance(answer, EpochEnd) and is_truncated(known[partition], answer):
+        if not isinstance(answer, EpochEnd) or answer.end < 0:
+            continue
+        found[partition] = None
+        if is_truncated(known[partition], answer):
             is_exact = answer.epoch == known[partition].epoch
             found[partition] = Parted(answer.end if is_exact else None)
     return found
@@ -86,6 +92,9 @@ class EpochBook:
             name: CopiedTopic(topic.source_id, dict(topic.partitions))
             for name, topic in stored.items()
         }
+        self._lock = threading.Lock()
+        self._next: dict[TopicPartition, Copied] = {}
+        """Of another epoch than what is known: that must be asked about before it is replaced."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
@@ -120,14 +129,39 @@ class EpochBook:
                 continue
             if was is not None and report.copied_to <= was.offset:
                 continue
-            topic.partitions[partition] = Copied(report.copied_to, report.copied_epoch)
-            self._moved.add(name)
-            if was is None or was.epoch != report.copied_epoch:
+            fresh = Copied(report.copied_to, report.copied_epoch)
+            if was is not None and was.epoch != fresh.epoch:
+                self._next[report.source] = fresh
+                continue
+            self._put(report.source, fresh)
+            if was is None:
                 self._has_new_epoch.add(name)
         return lost
 
+    def confirm(self, partitions: Iterable[TopicPartition]) -> None:
+        """The source still holds what was copied of these: take what was copied since."""
+        for partition in partitions:
+            fresh = self._next.pop(partition, None)
+            if fresh is not None:
+                self._put(partition, fresh)
+                self._has_new_epoch.add(partition.topic)
+
+    def row_of(self, spec: PartitionSpec) -> Copied | None:
+        """What is known of the very partition; from any thread."""
+        with self._lock:
+            topic = self._topics.get(spec.source.topic)
+            if topic is None or topic.source_id != _text(spec.source_topic_id):
+                return None
+            return topic.partitions.get(spec.source.partition)
+
+    def _put(self, partition: TopicPartition, row: Copied) -> None:
+        with self._lock:
+            self._topics[partition.topic].partitions[partition.partition] = row
+        self._moved.add(partition.topic)
+
     def forget(self, partition: TopicPartition) -> None:
         """What was copied of it is no longer the source's log: a gap was recorded."""
+        self._next.pop(partition, None)
         topic = self._topics.get(partition.topic)
         if topic is not None and topic.partitions.pop(partition.partition, None) is not None:
             self._has_new_epoch.add(partition.topic)
@@ -153,7 +187,8 @@ class EpochBook:
             topic = self._topics.get(name)
             for number, row in (topic.partitions if topic else {}).items():
                 partition = TopicPartition(name, PartitionId(number))
-                if leader_epochs is None or leader_epochs.get(partition, -1) != row.epoch:
+                is_led_anew = leader_epochs is None or leader_epochs.get(partition, -1) != row.epoch
+                if is_led_anew or partition in self._next:
                     found[partition] = row
         return found
 

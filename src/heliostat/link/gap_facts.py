@@ -133,7 +133,8 @@ def _diverged(
         return {}
     rows = copied.partitions
     known = {p: rows[p.partition] for p in partitions if p.partition in rows}
-    return truncations(source, known)
+    answers = truncations(source, known)
+    return {partition: parted for partition, parted in answers.items() if parted is not None}
 
 
 def _id(record: MirrorRecord) -> str:

@@ -40,6 +40,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
 from heliostat.records.offset_map import MapReader
+from heliostat.records.partition_phase import truncated_text
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
@@ -120,6 +121,11 @@ class GapKeeper:
             "unknown": sum(1 for row in rows if row.count is None),
         }
 
+    def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int], ...]:
+        """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
+        found = ((index, self._book.row_of(spec)) for index, spec in enumerate(specs))
+        return tuple((index, *row) for index, row in found if row is not None)
+
     # -- what was heard ------------------------------------------------------------------------
 
     def hear(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
@@ -149,7 +155,9 @@ class GapKeeper:
     def _look_at_epochs(self, names: Sequence[TopicName]) -> None:
         """Ask about partitions whose leader has changed; at the beginning about all of them."""
         leaders = None if self._is_first else self._leader_epochs(names)
-        self._parted = truncations(self._source, self._book.to_ask(leaders, names))
+        answers = truncations(self._source, self._book.to_ask(leaders, names))
+        self._parted = {p: parted for p, parted in answers.items() if parted is not None}
+        self._book.confirm(p for p, parted in answers.items() if parted is None)
         self._is_first = False
 
     def _leader_epochs(self, names: Iterable[TopicName]) -> dict[TopicPartition, int]:
@@ -335,12 +343,7 @@ class GapKeeper:
                 found[source] = replace(spec, jump=row.jump)
         for source, parted in self._parted.items():
             if source in found:
-                where = "" if parted.at is None else f" from offset {parted.at} on"
-                found[source] = replace(
-                    found[source],
-                    truncated=f"its leader epochs say that the source lost or replaced{where} "
-                    "records that the target has (unclean election)",
-                )
+                found[source] = replace(found[source], truncated=truncated_text(parted.at))
         return found
 
     def note_anew(

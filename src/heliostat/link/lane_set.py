@@ -62,6 +62,7 @@ class Runner:
 
 
 Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int]]
+Copied = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class LaneSet:
         Larger than any that was used before.
     maps
         What is known of partitions' offset maps, see `LaneSpec.maps` and `maps_from`.
+    copied
+        From which leader epochs partitions were copied, see `LaneSpec.copied`.
     """
 
     def __init__(
@@ -132,6 +135,7 @@ class LaneSet:
         events: Events,
         first_generation: int,
         maps: Maps = lambda _: ((), 0),
+        copied: Copied = lambda _: (),
     ) -> None:
         self._template = template
         self._runner = runner
@@ -144,6 +148,7 @@ class LaneSet:
         self._lanes: dict[LaneId, _Lane] = {}
         self._next_generation = first_generation
         self._maps = maps
+        self._copied = copied
         self._switch_at_s: float | None = None
         self._stopping = False
 
@@ -316,6 +321,7 @@ class LaneSet:
             partitions=lane.partitions,
             maps=maps,
             maps_from=maps_from,
+            copied=self._copied(lane.partitions),
             round_s=lasts_s,
             begin_at_ms=begins_ms,
             expires_at_ms=begins_ms + int(lasts_s * 1000),

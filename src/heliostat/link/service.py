@@ -148,6 +148,7 @@ class LinkService:
             events=self._events,
             first_generation=first_generation(self._ownership.claim_number),
             maps=self._state.offsets.tails,
+            copied=lambda specs: () if self._gaps is None else self._gaps.copied(specs),
         )
         turn = Turn(
             link=self.link,

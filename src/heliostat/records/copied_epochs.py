@@ -27,7 +27,7 @@ class CopiedTo(NamedTuple):
     epoch: int
 
 
-NONE = CopiedTo(-1, -1)
+NO_EPOCH = CopiedTo(-1, -1)
 
 
 @njit(_INT(_BYTES, _INT, _INT), cache=True, nogil=True)
@@ -51,25 +51,57 @@ def last_epoch(buffer: bytearray | memoryview, start: int, end: int) -> CopiedTo
     """Of the last whole batch of an answer; ask before headers are patched (`carry`)."""
     at = int(_last_batch(np.frombuffer(buffer, np.uint8), start, end))
     if at < 0 or end - at <= MAGIC_AT or buffer[at + MAGIC_AT] != MAGIC:
-        return NONE  # formats before v2 have no epoch
+        return NO_EPOCH  # formats before v2 have no epoch
     try:
         header = read_header(buffer, at, end)
     except BatchError:
-        return NONE  # `carry` says what is wrong with it
-    return NONE if header is None else CopiedTo(header.next_offset, header.leader_epoch)
+        return NO_EPOCH  # `carry` says what is wrong with it
+    return NO_EPOCH if header is None else CopiedTo(header.next_offset, header.leader_epoch)
 
 
 class CopiedEpochs:
-    """Epochs of one partition within one round: fetched, then copied."""
+    """Epochs of one partition within one round: fetched, then copied.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    known
+        What is known from rounds before.
+    """
+
+    def __init__(self, known: CopiedTo = NO_EPOCH) -> None:
         self._fetched: deque[CopiedTo] = deque()
-        self._copied = NONE
+        self._copied = known
+        self._distrusted = NO_EPOCH
 
     def fetched(self, seen: CopiedTo, next_offset: int) -> None:
         """An answer, of which `last_epoch` said `seen`, is carried up to source `next_offset`."""
         if seen.epoch >= 0 and seen.offset == next_offset:
             self._fetched.append(seen)
+
+    def before(self, fetch_offset: int) -> int:
+        """Epoch to name in a fetch from `fetch_offset`; -1 where it is not known."""
+        newest = self._newest()
+        is_usable = newest.offset <= fetch_offset and newest != self._distrusted
+        return newest.epoch if is_usable else NO_EPOCH.epoch
+
+    def is_parted(self, epoch: int, end: int) -> bool:
+        """Whether the source has lost what was read of it: its log ends at `end` up to `epoch`.
+
+        Else only the epoch that was named has ended before the asked offset, and another leader
+        took what we have read since: nothing is named until the next batch tells its epoch.
+        """
+        newest = self._newest()
+        if epoch < newest.epoch or end < newest.offset:
+            return True
+        self.distrust()
+        return False
+
+    def distrust(self) -> None:
+        """Name no epoch until the next batch tells one."""
+        self._distrusted = self._newest()
+
+    def _newest(self) -> CopiedTo:
+        return self._fetched[-1] if self._fetched else self._copied
 
     def copied(self, position: int) -> CopiedTo:
         """What is known of all below `position`, which is at the target."""

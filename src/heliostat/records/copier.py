@@ -19,6 +19,7 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.fetch_plan import FetchPlan, make_plans
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
+from heliostat.records.lane_copies import copies_of, source_parted
 from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
     LIVE,
@@ -40,7 +41,6 @@ from heliostat.records.network import (
     Traffic,
     Want,
 )
-from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_phase import Phase
 from heliostat.records.partition_report import report_of
@@ -89,18 +89,7 @@ class Copier:
         # From here on by the monotonic clock alone: the wall clock may be stepped.
         self._begin_at_s = clock.monotonic_s() + to_wait_s
         self._deadline_s = clock.monotonic_s() + min(to_wait_s + lane.round_s, left_s)
-        self.partitions = [
-            PartitionCopy(
-                index,
-                spec,
-                lane.settings,
-                lane.producer_id,
-                now_ms,
-                stamp=Stamp(lane.generation, lane.round_number),
-                holds_old=bool(lane.waits_for),
-            )
-            for index, spec in enumerate(lane.partitions)
-        ]
+        self.partitions = copies_of(lane, now_ms)
         self.latency = LatencyHistogram()
         self._source_leader: dict[int, BrokerId] = {}
         self._target_leader: dict[int, BrokerId] = {}
@@ -457,6 +446,9 @@ class Copier:
         if event.error:
             item.fetch_failed(event.error, "", now_s, now_ms)
             self._leaders_stale |= kafka_error(event.error).stale_metadata
+            return
+        if event.parted is not None:
+            source_parted(item, event.parted, now_ms)
             return
         plan = self._plan_of.get(item.index)
         was_level = event.end > event.start and item.position >= item.source_end

@@ -120,6 +120,8 @@ class LaneSpec:
     """Maps by index of the partition, as far as the driver has read."""
     maps_from: int = 0
     """Offset of the offsets topic from which on rows are not in `maps`."""
+    copied: tuple[tuple[int, int, int], ...] = ()
+    """By index of the partition: source offset behind a copied batch, and its leader epoch."""
     begin_at_ms: int = 0
     """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
     waits_for: tuple[str, ...] = ()

@@ -49,6 +49,8 @@ class Want:
     attempt: int
     offset: int
     bytes_max: int
+    last_epoch: int = -1
+    """Leader epoch of what was read before, see `CopiedEpochs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Fetched:
     """End of what is decided: behind it transactions are open (the last stable offset)."""
     aborted: Sequence[Aborted] = ()
     """Transactions in it that were aborted."""
+    parted: tuple[int, int] | None = None
+    """The source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,6 @@ class PartitionCopy:
             compression=Codec[settings.compression.upper()] if settings.compression else None,
         )
 
-    # -- position ------------------------------------------------------------------------------
-
     @property
     def must_find_end(self) -> bool:
         """Whether the target's end must be read before anything else; never with one in flight."""
@@ -199,7 +197,8 @@ class PartitionCopy:
             or self.queued_bytes >= self.settings.queued_bytes_max
         ):
             return None
-        return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes)
+        epoch = self.epochs.before(self.fetch_offset)
+        return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes, epoch)
 
     def want_nothing(self) -> Want:
         """Its place in a sweep while it wants nothing."""
@@ -269,6 +268,7 @@ class PartitionCopy:
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
         if error == OFFSET_OUT_OF_RANGE:
+            self.epochs.distrust()  # also answered where the leader knows no such epoch
             self.needs_source_range = True
             return
         kind = kafka_error(error)

@@ -34,6 +34,15 @@ def counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
     return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)
 
 
+def truncated_text(parted_at: int | None) -> str:
+    """What is told of a source that lost what was copied, from `parted_at` on if that is known."""
+    where = "" if parted_at is None else f" from offset {parted_at} on"
+    return (
+        f"its leader epochs say that the source lost or replaced{where} records that the target "
+        "has (unclean election)"
+    )
+
+
 def retry_pause_s(failures: int, code: str) -> float:
     """How long to wait after so many failures in a row before this one, of `code`."""
     if failures == 0 and code in LATE_PREDECESSOR:

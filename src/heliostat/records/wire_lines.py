@@ -43,6 +43,7 @@ from heliostat.records.network import (
 
 FETCH_BYTES_MIN = 1
 """A fetch is answered as soon as there is anything: no linger."""
+NO_TAGS = 0
 _TOPICS_BEHIND_TAGS = 10
 """Throttle time, error and session id stand before the list of topics."""
 
@@ -131,6 +132,7 @@ class FetchLine:
                     specs[want.index].source.partition,
                     want.offset,
                     want.bytes_max,
+                    want.last_epoch,
                 )
                 for want in wants
             ],
@@ -241,8 +243,13 @@ class SweepLine(FetchLine):
             self._prepare(wants)
         else:
             for place, (new, old) in enumerate(zip(wants, self._sent, strict=True)):
-                if new.offset != old.offset or new.bytes_max != old.bytes_max:
-                    fetch.aim(self._body, self._offsets_at[place], new.offset, new.bytes_max)
+                if (new.offset, new.bytes_max, new.last_epoch) != (
+                    old.offset,
+                    old.bytes_max,
+                    old.last_epoch,
+                ):
+                    at = self._offsets_at[place]
+                    fetch.aim(self._body, at, new.offset, new.bytes_max, new.last_epoch)
         self._sent = list(wants)
         self._wants = self._sent
         self._send(self._body)
@@ -277,6 +284,7 @@ class SweepLine(FetchLine):
             | (rows[:, END] > rows[:, START])
             | (rows[:, HIGH_WATERMARK] != self._ends[self._indexes])
             | (rows[:, STABLE_END] != rows[:, HIGH_WATERMARK])
+            | (np.frombuffer(frame.buffer, np.uint8)[rows[:, END]] != NO_TAGS)
         )
         for place in np.flatnonzero(is_news).tolist():
             row = rows[place].tolist()
@@ -288,8 +296,19 @@ class SweepLine(FetchLine):
             self._ends[want.index] = high_watermark
             found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
             aborted = [Aborted(*item) for item in found]
+            parted = fetch.read_parted(frame.buffer, end)
             events.append(
-                Fetched(want, error, high_watermark, frame.buffer, start, end, stable_end, aborted)
+                Fetched(
+                    want,
+                    error,
+                    high_watermark,
+                    frame.buffer,
+                    start,
+                    end,
+                    stable_end,
+                    aborted,
+                    parted,
+                )
             )
 
     def _is_topic(self, frame: Frame, topic_at: int, spec: PartitionSpec) -> bool:

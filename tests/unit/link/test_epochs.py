@@ -47,9 +47,13 @@ def asked(answers: dict[TopicPartition, Any]) -> Any:
 def test_where_it_parted_is_told_only_if_the_epoch_is_the_same() -> None:
     other = TopicPartition(T, PartitionId(1))
     dead = TopicPartition(T, PartitionId(2))
-    source = asked({P: end(3, 90), other: end(1, 50), dead: BrokerError("none", kafka_code=5)})
+    answers = {P: end(3, 90), other: end(1, 50), dead: BrokerError("none", kafka_code=5)}
     known = dict.fromkeys([P, other, dead], Copied(100, 3))
-    assert truncations(source, known) == {P: Parted(Offset(90)), other: Parted(None)}
+    sound, blind = (TopicPartition(T, PartitionId(n)) for n in (3, 4))
+    known |= dict.fromkeys([sound, blind], Copied(100, 3))
+    source = asked({**answers, sound: end(3, 100), blind: end(-1, -1)})
+    found = truncations(source, known)
+    assert found == {P: Parted(Offset(90)), other: Parted(None), sound: None}
     assert truncations(source, {}) == {}
 
 
@@ -70,7 +74,11 @@ def test_a_new_epoch_is_written_at_once_and_progress_in_time() -> None:
     assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(20, 3)}
     assert book.due(all_moved=True) == {}
     book.take([report(30, copied=(30, 4))], {T: ID})
+    assert book.due(all_moved=False) == {}  # not before the old epoch was asked about
+    assert book.to_ask({P: 4}, [T]) == {P: Copied(20, 3)}
+    book.confirm([P])
     assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(30, 4)}
+    assert book.to_ask({P: 4}, [T]) == {}
 
 
 def test_what_the_target_lost_is_told_once() -> None:

@@ -53,3 +53,23 @@ def test_an_answer_that_was_not_carried_to_its_end_is_not_counted() -> None:
     epochs.fetched(CopiedTo(20, 6), 18)
     epochs.fetched(NO, 18)
     assert epochs.copied(100) == NO
+
+
+def test_a_fetch_names_the_epoch_of_what_was_read_before() -> None:
+    epochs = CopiedEpochs(CopiedTo(100, 3))
+    assert epochs.before(99) == -1  # the target lost what was copied of it
+    assert epochs.before(100) == 3
+    epochs.fetched(CopiedTo(120, 4), 120)
+    assert epochs.before(120) == 4
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end", "is_so"), [(3, 99, True), (2, 500, True), (3, 100, False), (3, 110, False)]
+)
+def test_an_epoch_that_only_ended_is_no_truncation(epoch: int, end: int, is_so: bool) -> None:
+    epochs = CopiedEpochs(CopiedTo(100, 3))  # the round before went on to 120, in epoch 4
+    assert epochs.is_parted(epoch, end) is is_so
+    if not is_so:
+        assert epochs.before(120) == -1
+        epochs.fetched(CopiedTo(125, 4), 125)
+        assert epochs.before(125) == 4

@@ -28,9 +28,11 @@ BY_ID_FROM = 13
 
 _HEAD = struct.Struct(">iiiibii")  # replica, max wait, min bytes, max bytes, isolation, session
 _PARTITION = struct.Struct(">iiqiqi")
-_OFFSET, _BYTES_MAX = struct.Struct(">q"), struct.Struct(">i")
+_OFFSET, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _OFFSET_IN_PARTITION = 8
-_BYTES_BEHIND_OFFSET = 20
+_EPOCH_BEHIND_OFFSET, _BYTES_BEHIND_OFFSET = 8, 20
+_PARTED = struct.Struct(">iq")
+_PARTED_TAG = 0
 _ABORTED = struct.Struct(">qq")
 _ANSWER = struct.Struct(">ihqqq")  # partition, error, high watermark, LSO, log start
 
@@ -44,6 +46,8 @@ class FetchPartition:
     partition: int
     offset: int
     bytes_max: int
+    last_epoch: int = -1
+    """Leader epoch of the batch before `offset`, so that a truncation is found; -1: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class FetchedPartition:
     end: int
     aborted: tuple[tuple[int, int], ...] = ()
     """Aborted transactions: producer id, first offset."""
+    parted: tuple[int, int] | None = None
+    """Epoch and end of the log up to it, where what was read before is not (all) in it."""
 
 
 def encode_fetch(
@@ -94,7 +100,8 @@ def encode_fetch(
         for item in group:
             if offsets_at is not None:
                 offsets_at.append(len(out) + _OFFSET_IN_PARTITION)
-            out += _PARTITION.pack(item.partition, -1, item.offset, -1, -1, item.bytes_max)
+            fields = (item.partition, -1, item.offset, item.last_epoch, -1, item.bytes_max)
+            out += _PARTITION.pack(*fields)
             out += b"\x00"
         out += b"\x00"
     out += b"\x01"  # no forgotten topics
@@ -103,10 +110,11 @@ def encode_fetch(
     return out
 
 
-def aim(body: bytearray, offset_at: int, offset: int, bytes_max: int) -> None:
+def aim(body: bytearray, offset_at: int, offset: int, bytes_max: int, last_epoch: int) -> None:
     """Change what a request that is sent again and again wants of one partition."""
     _OFFSET.pack_into(body, offset_at, offset)
-    _BYTES_MAX.pack_into(body, offset_at + _BYTES_BEHIND_OFFSET, bytes_max)
+    _INT32.pack_into(body, offset_at + _EPOCH_BEHIND_OFFSET, last_epoch)
+    _INT32.pack_into(body, offset_at + _BYTES_BEHIND_OFFSET, bytes_max)
 
 
 def _by_topic(partitions: Sequence[FetchPartition]) -> list[list[FetchPartition]]:
@@ -166,10 +174,30 @@ def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPa
     if end > len(buffer):
         raise ValueError("records reach past the frame")
     at = skip_tagged_fields(buffer, end)
+    parted = read_parted(buffer, end)
     return (
-        FetchedPartition(topic, partition, error, high, stable, log_start, start, end, aborted),
+        FetchedPartition(
+            topic, partition, error, high, stable, log_start, start, end, aborted, parted
+        ),
         at,
     )
+
+
+def read_parted(buffer: Buffer, at: int) -> tuple[int, int] | None:
+    """`DivergingEpoch` among the tagged fields at `at`: an epoch, and where the log ends up to it.
+
+    A leader answers it, and no records, where the epoch before the asked offset is not the one
+    that was named: its log was truncated, or the epoch ended earlier (KIP-595).
+    """
+    count, at = read_uvarint(buffer, at)
+    for _ in range(count):
+        tag, at = read_uvarint(buffer, at)
+        size, at = read_uvarint(buffer, at)
+        if tag == _PARTED_TAG and size >= _PARTED.size:
+            epoch, end = _PARTED.unpack_from(buffer, at)
+            return epoch, end
+        at += size
+    return None
 
 
 def read_aborted(buffer: Buffer, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
