@@ -123,8 +123,11 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
         (stopped,) = stops()
         assert (stopped["code"], stopped["state"]) == ("SOURCE_TRUNCATED", "gap")
 
-        (explained,) = said(config, "resolve", topic)
-        assert explained["facts"]["diverged_at"] == 100
+        def explained_from() -> Any:
+            (found,) = said(config, "resolve", topic)
+            return found if found["facts"]["diverged_at"] == 100 else None
+
+        explained = wait_for("where it parted", explained_from)
         said(config, "resolve", topic, "--choose", "continue", "--by", "ops", "--yes")
         end = explained["facts"]["target_end"]
         copied_to(end + 80)

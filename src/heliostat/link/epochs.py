@@ -107,20 +107,21 @@ class EpochBook:
     ) -> list[Lost]:
         """Take the lanes' reports; what acknowledged records the target has lost meanwhile.
 
-        Partitions that stand stopped copy nothing, and of others than the known topics nothing is
-        kept.
+        One that stands stopped tells what it has copied, and no position. Of others than the known
+        topics nothing is kept.
         """
         lost: list[Lost] = []
         for report in reports:
             name, partition = report.source.topic, report.source.partition
-            if report.state.is_stopped or report.position < 0 or name not in source_ids:
+            if report.position < 0 or name not in source_ids:
                 continue
             source_id = _text(source_ids[name])
             topic = self._topics.get(name)
             if topic is None or topic.source_id != source_id:
                 topic = self._topics[name] = CopiedTopic(source_id, {})
             was = topic.partitions.get(partition)
-            if was is not None and report.position < was.offset:
+            is_stopped = report.state.is_stopped
+            if was is not None and report.position < was.offset and not is_stopped:
                 lost.append(Lost(report.source, report.target, report.position, was.offset))
                 del topic.partitions[partition]
                 was = None
@@ -134,7 +135,7 @@ class EpochBook:
                 self._next[report.source] = fresh
                 continue
             self._put(report.source, fresh)
-            if was is None:
+            if was is None or is_stopped:
                 self._has_new_epoch.add(name)
         return lost
 

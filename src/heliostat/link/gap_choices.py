@@ -157,8 +157,9 @@ def still_holds(facts: Facts) -> bool:
         case Cause.SOURCE_OVERTOOK:
             return facts.position < facts.source_start
         case Cause.SOURCE_TRUNCATED:
-            parted = facts.diverged_at is not None and facts.diverged_at < facts.position
-            return parted or facts.position > facts.source_end or facts.is_known_truncated
+            if facts.diverged_at is not None:
+                return facts.diverged_at < facts.position
+            return facts.position > facts.source_end or facts.is_known_truncated
         case _:
             return True
 

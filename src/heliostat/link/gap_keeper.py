@@ -91,8 +91,8 @@ class GapKeeper:
         self._written_at_s = clock.monotonic_s()
         self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
         self._said: dict[str, str] = {}
-        self._settled_ms: dict[TopicName, int] = {}
-        """Reports of these topics from before then speak of what has been settled."""
+        self._settled_ms: dict[TopicName | TopicPartition, int] = {}
+        """Reports of these from before then speak of what has been settled."""
         self._deleted: dict[TopicName, str] = {}
         """Ids of target topics that were deleted here to be made anew."""
         self._parted: dict[TopicPartition, Parted] = {}
@@ -179,7 +179,9 @@ class GapKeeper:
 
     def _is_fresh(self, report: PartitionReport) -> bool:
         """Whether a report is of a state begun after its topic was last settled."""
-        return report.since_ms > self._settled_ms.get(report.source.topic, -1)
+        partition = report.source
+        settled_ms = (self._settled_ms.get(key, -1) for key in (partition, partition.topic))
+        return report.since_ms > max(settled_ms)
 
     # -- whole topics --------------------------------------------------------------------------
 
@@ -282,9 +284,9 @@ class GapKeeper:
                 passed = max(facts.position, report.position)
                 at = replace(facts, position=Offset(passed)) if code == OVERTOOK else facts
                 if self._is_settled(facts, report) and still_holds(at):
-                    self._settle_partition(at, record)
+                    self._settle_partition(at, record, report.since_ms)
 
-    def _settle_partition(self, facts: Facts, record: MirrorRecord) -> None:
+    def _settle_partition(self, facts: Facts, record: MirrorRecord, since_ms: int) -> None:
         source = facts.source
         choice, decided_by = self._choice(source.topic, source.partition, facts.code)
         effect = None if choice is None else effect_of(facts, choice)
@@ -293,7 +295,11 @@ class GapKeeper:
             self._say_once(str(source), f"what was decided is not possible: {why}")
             return
         now_ms = self._clock.wall_ms()
-        self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
+        was = self._ledger.jumps().get(source)
+        is_new = was is None or was.jump != effect.jump or was.cause is not facts.cause
+        if is_new or was is None or was.target_id != id_text(record.target_id):
+            self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
+        self._settled_ms[source] = max(now_ms, since_ms)
         self._book.forget(source)
         self._parted.pop(source, None)
         self._forget_decision(source.topic, source.partition, facts.code)

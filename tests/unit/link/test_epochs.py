@@ -103,3 +103,10 @@ def test_only_changed_leaders_are_asked_about_and_all_at_the_beginning() -> None
     assert book.to_ask(None, []) == {}
     book.forget(P)
     assert book.to_ask(None, [T]) == {}
+
+
+def test_a_stopped_partition_tells_what_it_has_copied_at_once() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    stop = report(150, copied=(150, 3), state=PartitionState.GAP)
+    assert book.take([stop], {T: ID}) == []
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(150, 3)}

@@ -181,7 +181,7 @@ def test_what_goes_meanwhile_is_a_gap_of_its_own() -> None:
     world.turn(stopped())
     world.source.start = 170
     world.clock.wall_ms = lambda: NOW_MS + 1
-    world.turn(stopped())
+    world.turn(stopped(since_ms=NOW_MS + 1))
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149), (150, 169)]
     assert world.spec().jump == Break(100, 170)
 
