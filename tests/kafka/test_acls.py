@@ -47,6 +47,11 @@ READER, WRITER = "reader", "writer"
 SOLO, GROUPED = TopicName("solo"), TopicName("pre.one")
 GROUP = GroupId("readers")
 RECORDS = 300
+FOR_OTHERS = {  # one heartbeat at each start: more would come while the test compares both sides
+    "heartbeats": {"emit": True, "interval_s": 3600},
+    "checkpoints": {"emit": True},
+    "offset_syncs": {"emit": True, "location": "source"},
+}
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 REFUSALS = {29, 30, 31}  # TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED
 
@@ -97,7 +102,7 @@ def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
         "refresh_interval_s": 1,
     }
     groups = {"sync": True, "include": [GROUP], "interval_s": 0.5}
-    path = write_config(folder, "x:1", "y:1", topics=topics, groups=groups)
+    path = write_config(folder, "x:1", "y:1", topics=topics, groups=groups, **FOR_OTHERS)
     config = yaml.safe_load(path.read_text())
     for alias, cluster, user in (("east", source, READER), ("west", target, WRITER)):
         found = _access(cluster, user)
@@ -140,7 +145,7 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
         assert admin.commit_offsets({GROUP: read}) == {GROUP: {first: None}}
     seen = _heliostat(least.config, "topics", "--json")
     assert {row["topic"] for row in json.loads(seen.stdout)} == {SOLO, GROUPED}
-    level = {SOLO: 1, GROUPED: 2}
+    level = {SOLO: 1, GROUPED: 2, "heartbeats": 1}
     for again in (False, True):  # a second start finds the state topics there
         with RunningLink(least.config) as link:
             if again:
@@ -327,7 +332,7 @@ def test_without_any_one_of_these_rights_something_is_refused(least: Least, numb
     with ClusterAdmin(cluster.bootstrap) as admin:
         there = set(admin.describe_topics())
     assert there >= ({SOLO, GROUPED}, {f"east.{SOLO}", f"east.{GROUPED}"})[number]
-    assert len(side.rules) == (4 + 1, 2 * 6 + 4 + 2 + 1 + 1 + 1)[number]
+    assert len(side.rules) == (4 + 1 + 4 + 2, 2 * 6 + 4 + 2 + 1 + 1 + 1 + 6 + 3)[number]
     for rule in side.rules:
         assert not _is_refused(access, rule), rule
         assert cluster.accounts.take_back([rule]) == 1
