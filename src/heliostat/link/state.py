@@ -210,8 +210,14 @@ class LinkState:
         )
 
     def forget_mirrors(self, names: Iterable[TopicName]) -> None:
-        """Let mirrors of these source topics be no longer the link's."""
-        self._state.write_many({f"{MIRROR_PREFIX}{name}": None for name in names})
+        """Let all mirrors, of these source topics, be no longer the link's.
+
+        Its producer id is forgotten as well: brokers remember its last sequence in each of them,
+        and would refuse to let it go on behind what others append.
+        """
+        self._state.write_many(
+            {**{f"{MIRROR_PREFIX}{name}": None for name in names}, PRODUCER_KEY: None}
+        )
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Remember the source offsets that partitions of mirrors begin with."""

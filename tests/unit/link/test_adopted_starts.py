@@ -104,3 +104,8 @@ def test_the_record_before_a_takeover_is_not_looked_at(monkeypatch: pytest.Monke
         {0: Offset(41), 1: Offset(42), 2: Offset(41)},
     )
     assert asked == [1, 2]
+
+
+def test_mirrors_that_are_handed_back_take_the_producer_with_them(state: LinkState) -> None:
+    state.forget_mirrors([ORDERS])
+    assert state._state.rows == {"mirror/orders": None, "producer": None}
