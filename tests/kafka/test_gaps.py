@@ -253,3 +253,28 @@ def test_mirror_deleted_when_its_source_has_less(stage: Stage) -> None:
     found = [(row["cause"], row["first"], row["last"], row["count"]) for row in rows]
     assert found == [("target_deleted", 0, 59, None)]
     wait_ends(stage, topic, [100])
+
+
+def test_a_record_too_large_is_passed_when_that_is_decided(stage: Stage) -> None:
+    """Given a limit that was lowered behind a large record / when continue is chosen / then on."""
+    limit = {"max.message.bytes": "3000000"}
+    topic = create_topic(stage.source, fresh_name("fault-large"), configs=limit)
+    write(stage.source, topic, range(10))
+    large = encode([Sample(b"k", bytes(2_000_000), int(time.time() * 1000))])
+    write_batches(stage.source.bootstrap, topic, [large])
+    write(stage.source, topic, range(11, 20))
+    wait_ends(stage, topic, [20])
+    stage.stop_link()
+    with ClusterAdmin([stage.source.bootstrap]) as admin:
+        assert admin.alter_configs({topic: {"max.message.bytes": "1000000"}}) == {topic: None}
+    delete_topic(stage.target, topic)
+    stage.start_link()
+
+    stopped = wait_stopped(stage, topic, "TOO_LARGE")
+    assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", 10)
+    wait_ends(stage, topic, [10])
+    resolve(stage, topic, "continue", "0")
+    wait_ends(stage, topic, [19])
+    (row,) = rows_of(stage, topic)
+    assert (row["first"], row["last"], row["count"]) == (10, 10, 1)
+    assert values_at(stage.target.bootstrap, topic, 0, 19) == [*range(10), *range(11, 20)]

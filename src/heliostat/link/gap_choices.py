@@ -33,6 +33,8 @@ class Cause(Enum):
     """The target lost acknowledged records; the source still had them, they are copied again."""
     TARGET_DIVERGED = "target_diverged"
     """Another producer wrote into the mirror."""
+    RECORD_TOO_LARGE = "record_too_large"
+    """A single record is larger than the target takes."""
 
     @property
     def words(self) -> str:
@@ -48,6 +50,7 @@ _WORDS = {
     Cause.TARGET_DELETED: "the target topic was deleted",
     Cause.TARGET_TRUNCATED: "the target lost acknowledged records",
     Cause.TARGET_DIVERGED: "another producer wrote into the mirror",
+    Cause.RECORD_TOO_LARGE: "a record is larger than the target takes",
 }
 
 
@@ -70,6 +73,7 @@ CAUSE_OF_CODE = {
     "APPENDED_ELSEWHERE": Cause.TARGET_DIVERGED,
     "INVALID_PRODUCER_EPOCH": Cause.TARGET_DIVERGED,
     "TARGET_TRUNCATED": Cause.TARGET_TRUNCATED,
+    "TOO_LARGE": Cause.RECORD_TOO_LARGE,
     "source_recreated": Cause.SOURCE_RECREATED,
     "target_recreated": Cause.TARGET_RECREATED,
 }
@@ -78,6 +82,10 @@ CAUSE_OF_CODE = {
 OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED})
 """Where `restart` makes the target topic anew: one partition's log could not go on in sequence, or
 none of it is wanted."""
+
+AT_THE_LANES_POSITION = frozenset({Cause.SOURCE_OVERTOOK, Cause.RECORD_TOO_LARGE})
+"""Where what a lane has passed behind the last record were holes, and no loss: the gap begins at
+the position it reports."""
 
 FROM_ITS_BEGINNING = Offset(0)
 
@@ -170,6 +178,8 @@ def why_not(facts: Facts, choice: Choice) -> str:
         return ""
     if facts.is_gone:
         return "the source has fewer partitions than before, and Kafka takes none away"
+    if facts.cause is Cause.RECORD_TOO_LARGE:
+        return "the mirror would meet the same record again"
     if facts.cause is Cause.SOURCE_TRUNCATED:
         return "from which offset on the source has other records is not known"
     return "the target would not take our batches behind records of others"
@@ -205,6 +215,8 @@ def _continue(facts: Facts) -> Effect | None:
             goes_on = facts.source_start
         case Cause.TARGET_TRUNCATED:
             goes_on = max(facts.position, facts.source_start)
+        case Cause.RECORD_TOO_LARGE:
+            goes_on = Offset(facts.position + 1)
         case _:
             return None
     first, last, count, records = _lost(facts)
@@ -225,7 +237,9 @@ def _continue(facts: Facts) -> Effect | None:
     )
 
 
-def _restart(facts: Facts) -> Effect:
+def _restart(facts: Facts) -> Effect | None:
+    if facts.cause is Cause.RECORD_TOO_LARGE:
+        return None
     first, last, count, records = _lost(facts)
     held = facts.target_end - facts.target_start
     if facts.cause in OF_WHOLE_TOPICS:
@@ -268,6 +282,9 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             return _range(facts, facts.position, facts.source_start)
         case Cause.SOURCE_TRUNCATED:
             return _truncated(facts)
+        case Cause.RECORD_TOO_LARGE:
+            at = facts.position
+            return at, at, 1, f"1 record (source offset {at})"
         case Cause.SOURCE_RECREATED:
             return (
                 facts.position,

@@ -17,6 +17,7 @@ from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError, HeliostatError
 from heliostat.link.epochs import WRITE_EVERY_S, EpochBook, Lost, Parted, truncations
 from heliostat.link.gap_choices import (
+    AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
     OF_WHOLE_TOPICS,
     Choice,
@@ -38,7 +39,7 @@ from heliostat.link.gaps import GapLedger, GapRow
 from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
-from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.records.offset_map import MapReader
 from heliostat.records.partition_phase import truncated_text
 from heliostat.topics.topic_plan import TopicPlan
@@ -48,7 +49,6 @@ UNKNOWN_TOPIC = 3
 """UNKNOWN_TOPIC_OR_PARTITION."""
 SETTLED_TURNS = 2
 """Turns that must see the same end of a stopped target: an append may still land (I4)."""
-OVERTOOK = "SOURCE_OVERTOOK"
 
 
 class GapKeeper:
@@ -204,7 +204,8 @@ class GapKeeper:
         stopped = [
             report
             for report in reports
-            if report.state in {PartitionState.GAP, PartitionState.DIVERGED}
+            if report.state.is_stopped
+            and report.code in CAUSE_OF_CODE
             and self._is_fresh(report)
             and report.source.topic in memory.mirrors
         ]
@@ -280,9 +281,9 @@ class GapKeeper:
             record = memory.mirrors[name]
             for facts in self._facts(record, code, memory.asks(record, reports)):
                 report = reports[facts.source.partition]
-                # What the lane has passed behind the last record were holes, and no loss.
-                passed = max(facts.position, report.position)
-                at = replace(facts, position=Offset(passed)) if code == OVERTOOK else facts
+                passed = Offset(max(facts.position, report.position))
+                is_passed = facts.cause in AT_THE_LANES_POSITION
+                at = replace(facts, position=passed) if is_passed else facts
                 if self._is_settled(facts, report) and still_holds(at):
                     self._settle_partition(at, record, report.since_ms)
 

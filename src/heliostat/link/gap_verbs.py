@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heliostat.clock import SystemClock
@@ -12,6 +12,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, Refused
 from heliostat.link.gap_choices import (
+    AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
     OF_WHOLE_TOPICS,
     Choice,
@@ -30,7 +31,6 @@ from heliostat.records.lane import PartitionState
 from heliostat.topics.values import MirrorRecord
 
 REFUSED = "refused"
-_STATES = frozenset({PartitionState.GAP.value, PartitionState.DIVERGED.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Stopped:
     reason: str
     since_ms: int | None
     decision: Decision | None
+    position: Offset | None = None
+    """Source offset that the lane stands at; None for refused topics."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -145,7 +147,7 @@ def _ledger(config: Config, link: LinkConfig) -> GapLedger:
 def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[Stopped]:
     """From the lanes' last reports, and from a plan made now."""
     for problem in link_statuses(config, link.name)[0].problems:
-        if problem.state in _STATES and problem.code in CAUSE_OF_CODE:
+        if PartitionState(problem.state).is_stopped and problem.code in CAUSE_OF_CODE:
             topic, partition = TopicName(problem.source), PartitionId(problem.partition)
             decision = ledger.decision_for(topic, partition, problem.code)
             yield Stopped(
@@ -156,6 +158,7 @@ def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[St
                 problem.reason,
                 problem.since_ms,
                 decision,
+                Offset(problem.position),
             )
     for topic, refusal in plan_link(config, link).refuse.items():
         if refusal.code in CAUSE_OF_CODE:
@@ -200,16 +203,28 @@ def explain(
             return [
                 Explained(item, facts, _options(facts))
                 for item in stopped
-                for facts in gather(
-                    source,
-                    target,
-                    _asks(item, record, stored, is_dense=is_dense),
-                    record=record,
-                    code=item.code,
-                    maps=lambda: read_maps(access, LinkName(link.name)),
-                    copied=ledger.copied.get(topic),
+                for facts in _at_position(
+                    item,
+                    gather(
+                        source,
+                        target,
+                        _asks(item, record, stored, is_dense=is_dense),
+                        record=record,
+                        code=item.code,
+                        maps=lambda: read_maps(access, LinkName(link.name)),
+                        copied=ledger.copied.get(topic),
+                    ),
                 )
             ]
+
+
+def _at_position(item: Stopped, found: Iterable[Facts]) -> Iterable[Facts]:
+    """Facts of a partition, as of where its lane stands if that is what counts."""
+    for facts in found:
+        if facts.cause in AT_THE_LANES_POSITION and item.position is not None:
+            yield replace(facts, position=max(facts.position, item.position))
+        else:
+            yield facts
 
 
 def _whole(item: Stopped) -> PartitionId | None:

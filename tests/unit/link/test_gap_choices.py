@@ -146,3 +146,14 @@ def test_only_recorded_offsets_may_be_passed(
     first: int, end: int, recorded: list[tuple[int, int | None]], is_so: bool
 ) -> None:
     assert gap_is_recorded(first, end, recorded) is is_so
+
+
+def test_a_record_too_large_is_passed_alone_and_never_met_again() -> None:
+    stopped = facts(Cause.RECORD_TOO_LARGE, source_start=Offset(0))
+    effect = effect_of(stopped, Choice.CONTINUE)
+    assert effect is not None
+    assert (effect.first, effect.last, effect.count) == (100, 100, 1)
+    assert effect.jump == Break(100, 101)
+    assert gap_is_recorded(100, effect.jump.source, [(effect.first, effect.last)])
+    assert effect_of(stopped, Choice.RESTART) is None
+    assert "same record" in why_not(stopped, Choice.RESTART)
