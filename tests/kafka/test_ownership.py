@@ -203,12 +203,15 @@ def rival_lanes(
     clusters = load_config(stage.config).clusters
     access = [clusters[Alias(alias)].access() for alias in ("east", "west")]
     control, progress = f"heliostat.{topic}.control", f"heliostat.{topic}.progress"
+    offsets = f"heliostat.{topic}.offsets"
     with ClusterAdmin(access[0]) as source, ClusterAdmin(access[1]) as target:
         producer = target.init_producer_id()
         ids = [admin.describe_topics([topic])[topic].topic_id for admin in (source, target)]
     state, reports = KeyedTopic(access[1], control), RecentRecords(access[1], progress)
-    with contextlib.closing(state), contextlib.closing(reports):
+    maps = KeyedTopic(access[1], offsets)
+    with contextlib.closing(state), contextlib.closing(reports), contextlib.closing(maps):
         state.ensure(1)
+        maps.ensure(1)
         reports.ensure(1)
         lanes = {str(lane): 1 for lane in range(len(fetch_bytes))}
         state.write("lanes", {"claim": 0, "lanes": lanes})
@@ -233,6 +236,7 @@ def rival_lanes(
             partitions=rows,
             control_topic=control,
             progress_topic=progress,
+            offsets_topic=offsets,
             settings=CopySettings(
                 fetch_bytes_max=size * partitions, partition_fetch_bytes_max=size
             ),
