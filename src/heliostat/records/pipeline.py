@@ -163,8 +163,13 @@ class SparkRounds:
 
 
 def _java_options() -> str:
-    """Of the driver's JVM: it only schedules, Python does the work, so collection is serial."""
-    return f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    """Of the driver's JVM: it only schedules, Python does the work.
+
+    So collection is serial, and compilation stops at its quick first stage: a session then takes
+    5.6 instead of 10.5 s of processor time to begin (2026-11-21, 2 cores, local[2]).
+    """
+    quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    return f"{quick} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _job_group(lane: LaneSpec) -> str:
