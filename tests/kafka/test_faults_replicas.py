@@ -22,6 +22,8 @@ from heliostat.sandbox import Broker, Cluster
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PARTITIONS = 3
+SLOW_S = 300.0
+"""For a broker to be back in sync where three brokers a side share two cores."""
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,7 @@ def test_a_client_finds_a_broker_that_came_back_after_it_looked(stage: Stage) ->
     before = leaders(cluster, topic)
     lost = leader_of(cluster, topic)
     lost.kill()
-    wait_for("other leaders", lambda: lost.broker_id not in leaders(cluster, topic))
+    wait_for("other leaders", lambda: lost.broker_id not in leaders(cluster, topic), SLOW_S)
     with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
         assert lost.broker_id not in {broker.broker_id for broker in admin.brokers()}
         lost.start()
@@ -145,6 +147,6 @@ def elect_first_replicas(cluster: Cluster, topic: TopicName, wanted: list[int]) 
         return leaders(cluster, topic) == wanted
 
     try:
-        wait_for("the first leaders", are_elected)
+        wait_for("the first leaders", are_elected, SLOW_S)
     finally:
         admin.close()
