@@ -310,14 +310,17 @@ def state_bytes(cluster: Cluster) -> bytes:
         LogReader(door(cluster, Listener.PLAINTEXT), Isolation(0)) as log,
     ):
         names = [name for name in admin.describe_topics() if name.startswith("heliostat.")]
-        assert len(names) >= 3, names
         log.topics(names)
+        written = 0
         for name in names:
             partition = TopicPartition(name, PartitionId(0))
             bounds = log.bounds([partition])[partition]
-            assert bounds.end > 0, name
+            if not bounds.end:
+                continue  # such as gaps and offsets, of which there are none
+            written += 1
             for got in log.fetch({partition: bounds.start}).values():
                 found += got.data
+    assert written >= 3, names
     return bytes(found)
 
 
