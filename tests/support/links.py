@@ -107,7 +107,9 @@ class RunningLink:
             os.killpg(self.process.pid, by)
         else:
             self.process.send_signal(by)
-        return self.process.wait(within_s)
+        code = self.process.wait(within_s)
+        self._let_go()
+        return code
 
     def kill_all(self) -> None:
         """Whatever still runs of it."""
