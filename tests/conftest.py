@@ -18,8 +18,9 @@ settings.load_profile("steady")
 @pytest.fixture(scope="session")
 def cluster_pair() -> Iterator[ClusterPair]:
     """Two one-broker clusters that live as long as the session; take fresh topics."""
+    keep = {"log.retention.ms": "-1"}  # tests write records of long ago
     source, target = start_many(
-        [ClusterSpec("source", heap_mb=HEAP_MB), ClusterSpec("target", heap_mb=HEAP_MB)]
+        [ClusterSpec(name, settings=keep, heap_mb=HEAP_MB) for name in ("source", "target")]
     )
     with source, target:
         yield ClusterPair(source, target)

@@ -26,6 +26,7 @@ from heliostat.sandbox import Cluster, ClusterSpec, start_many
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 EAGER_CLEANER = {
+    "log.retention.ms": "-1",  # some records are of long ago
     "log.cleaner.backoff.ms": "200",
     "log.segment.delete.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
