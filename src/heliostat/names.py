@@ -26,6 +26,11 @@ TopicId = UUID
 """KIP-516: unlike its name, a topic's id does not survive deletion and re-creation."""
 
 
+def id_text(topic_id: TopicId | None) -> str:
+    """A topic id as state topics hold it; empty before Kafka 2.8, which has none."""
+    return "" if topic_id is None else str(topic_id)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
     """One partition of one topic on one side of a link."""

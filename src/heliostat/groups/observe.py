@@ -13,7 +13,7 @@ from heliostat.clusters.admin import (
 )
 from heliostat.errors import BrokerError
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
-from heliostat.names import TopicName, TopicPartition
+from heliostat.names import TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
@@ -109,7 +109,7 @@ def observe_partitions(
         elif isinstance(end, BrokerError):
             found[partition] = end
         else:
-            offsets = read.of(mirror, str(here[mirror.topic].topic_id or ""))
+            offsets = read.of(mirror, id_text(here[mirror.topic].topic_id))
             found[partition] = MirrorPartition(
                 mirror, start.offset, end.offset, offsets, copied_to.get(partition, -1)
             )

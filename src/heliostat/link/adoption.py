@@ -35,7 +35,7 @@ from heliostat.link.adoption_sides import (
     refuse_live_workers,
 )
 from heliostat.link.state import LinkState, Starts
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import OffsetMap, Row, RowKey, Stamp
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
@@ -300,7 +300,7 @@ def _rows(
 
     What is known from an earlier takeover, and from copying since, holds up to what was compared.
     """
-    topic_id = "" if topic.record.target_id is None else str(topic.record.target_id)
+    topic_id = id_text(topic.record.target_id)
     for partition in topic.partitions:
         if isinstance(partition.found, Seam):
             mirror = TopicPartition(topic.record.target, partition.partition)

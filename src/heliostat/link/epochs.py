@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, EpochEnd
 from heliostat.link.gaps import Copied, CopiedTopic
-from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import PartitionReport, PartitionSpec
 
 WRITE_EVERY_S = 60.0
@@ -115,7 +115,7 @@ class EpochBook:
             name, partition = report.source.topic, report.source.partition
             if report.position < 0 or name not in source_ids:
                 continue
-            source_id = _text(source_ids[name])
+            source_id = id_text(source_ids[name])
             topic = self._topics.get(name)
             if topic is None or topic.source_id != source_id:
                 topic = self._topics[name] = CopiedTopic(source_id, {})
@@ -151,7 +151,7 @@ class EpochBook:
         """What is known of the very partition; from any thread."""
         with self._lock:
             topic = self._topics.get(spec.source.topic)
-            if topic is None or topic.source_id != _text(spec.source_topic_id):
+            if topic is None or topic.source_id != id_text(spec.source_topic_id):
                 return None
             return topic.partitions.get(spec.source.partition)
 
@@ -192,7 +192,3 @@ class EpochBook:
                 if is_led_anew or partition in self._next:
                     found[partition] = row
         return found
-
-
-def _text(topic_id: TopicId | None) -> str:
-    return "" if topic_id is None else str(topic_id)

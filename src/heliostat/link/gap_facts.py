@@ -10,7 +10,7 @@ from heliostat.errors import BrokerError
 from heliostat.link.epochs import Parted, truncations
 from heliostat.link.gap_choices import CAUSE_OF_CODE, Cause, Facts
 from heliostat.link.gaps import CopiedTopic
-from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
@@ -67,7 +67,7 @@ def gather(
     target_ends = target.list_log_ends(targets)
     known, cause = maps(), CAUSE_OF_CODE[code]
     diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
-    target_id = "" if record.target_id is None else str(record.target_id)
+    target_id = id_text(record.target_id)
     found: list[Facts] = []
     for ask in asks:
         answers = (
@@ -129,13 +129,9 @@ def _diverged(
     record: MirrorRecord,
 ) -> dict[TopicPartition, Parted]:
     """Partitions whose source lost what was copied of it, as its leader epochs say."""
-    if copied is None or copied.source_id != _id(record):
+    if copied is None or copied.source_id != id_text(record.source_id):
         return {}
     rows = copied.partitions
     known = {p: rows[p.partition] for p in partitions if p.partition in rows}
     answers = truncations(source, known)
     return {partition: parted for partition, parted in answers.items() if parted is not None}
-
-
-def _id(record: MirrorRecord) -> str:
-    return "" if record.source_id is None else str(record.source_id)

@@ -31,13 +31,12 @@ from heliostat.link.gap_rows import (
     Memory,
     decided_row,
     gone_rows,
-    id_text,
     lost_row,
     whole_topics,
 )
 from heliostat.link.gaps import GapLedger, GapRow
 from heliostat.link.state import Starts
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.ops.events import Events
 from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.records.offset_map import MapReader

@@ -17,7 +17,7 @@ from heliostat.link.gap_choices import (
 from heliostat.link.gap_facts import Ask
 from heliostat.link.gaps import GapRow
 from heliostat.link.state import Starts
-from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import PartitionReport
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopic
@@ -135,8 +135,3 @@ def gone_rows(
         for number, begin in sorted(was.offsets.items())
         if now.get(number, begin) > begin
     ]
-
-
-def id_text(topic_id: TopicId | None) -> str:
-    """A topic id as the ledger holds it; empty before Kafka 2.8."""
-    return "" if topic_id is None else str(topic_id)

@@ -22,7 +22,7 @@ from heliostat.link.adoption_sides import (
     refuse_live_workers,
 )
 from heliostat.link.offset_maps import read_maps
-from heliostat.names import TopicPartition
+from heliostat.names import TopicPartition, id_text
 
 
 def plan_handback(config: Config, link: LinkConfig, peer: Peer) -> HandbackPlan:
@@ -95,7 +95,7 @@ def _plan_back(sides: Sides, peer: Peer) -> HandbackPlan:
             mirror = TopicPartition(record.target, part.partition)
             if mirror not in ends:
                 raise Refused(f"where {mirror} ends can't be read", hint="try again")
-            offsets = maps.of(mirror, "" if record.target_id is None else str(record.target_id))
+            offsets = maps.of(mirror, id_text(record.target_id))
             rows.append(
                 Handback(
                     source=name,

@@ -14,7 +14,15 @@ from heliostat.link.offset_maps import read_maps
 from heliostat.link.offset_values import MirrorPartition, Mirrors, Trouble, Why
 from heliostat.link.state import LinkState, Starts, progress_topic
 from heliostat.link.status import StatusReader
-from heliostat.names import LinkName, Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import (
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    id_text,
+)
 from heliostat.records.offset_map import Break
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.ranges import MapView
@@ -105,7 +113,7 @@ def _see_target_topics(
             text = f"{record.target} was deleted at the target and made anew"
             trouble = Trouble(Why.REMADE, text)
         else:
-            ids[record.target] = "" if info.topic_id is None else str(info.topic_id)
+            ids[record.target] = id_text(info.topic_id)
             pairs |= {
                 TopicPartition(record.target, row.partition): record for row in info.partitions
             }

@@ -10,7 +10,7 @@ from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import OffsetMapLost
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, TopicName, id_text
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import MapReader, MapTail, Row, RowKey
 
@@ -105,7 +105,7 @@ class OffsetMaps:
         with self._lock:
             found: list[tuple[int, MapTail]] = []
             for index, spec in enumerate(partitions if self._reader.maps else ()):
-                topic_id = str(spec.target_topic_id or "")
+                topic_id = id_text(spec.target_topic_id)
                 tail = self._reader.tail(spec.target, topic_id, TAIL_BREAKS_MAX)
                 if tail is not None:
                     found.append((index, tail))

@@ -12,7 +12,7 @@ from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.cluster import EARLIEST, WireCluster
 from heliostat.clusters.wire.connection import Connection, Frame
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
-from heliostat.names import BrokerId, TopicName, TopicPartition
+from heliostat.names import BrokerId, TopicName, TopicPartition, id_text
 from heliostat.records.batch import Codec, read_header
 from heliostat.records.encode import decode_batches, encode_batch
 from heliostat.records.lane import LaneSpec
@@ -54,13 +54,13 @@ class MapChannel:
         self._writing = StateLine(lane.offsets_topic, target, monotonic_s)
         self._next_offset = lane.maps_from
         self._names = {
-            (spec.target, str(spec.target_topic_id or "")): index
+            (spec.target, id_text(spec.target_topic_id)): index
             for index, spec in enumerate(lane.partitions)
         }
         self._maps = MapReader()
         for index, tail in lane.maps:
             spec = lane.partitions[index]
-            self._maps.begin(spec.target, str(spec.target_topic_id or ""), tail)
+            self._maps.begin(spec.target, id_text(spec.target_topic_id), tail)
         self._writes: Sequence[MapWrite] = ()
         self._sent_at_s = 0.0
 

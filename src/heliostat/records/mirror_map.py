@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from heliostat.names import Offset
+from heliostat.names import Offset, id_text
 from heliostat.records.carry import CarriedBatch
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row, RowKey, Stamp
@@ -126,7 +126,7 @@ class MirrorMap:
         self._writing_to = self._needed_to
         key = RowKey(
             self._spec.target,
-            str(self._spec.target_topic_id or ""),
+            id_text(self._spec.target_topic_id),
             self._row[0].target,
             self._stamp,
         )
