@@ -117,7 +117,7 @@ class MapChannel:
         raise ProtocolError("a fetch of the offset map is answered without it")
 
     def _begin_anew(self, broker: BrokerId) -> None:
-        """The topic was made anew: the driver has written all rows there again."""
+        """The topic was made anew: a driver that knew of maps has halted (`OffsetMaps.forget`)."""
         line = self._reading
         partition = TopicPartition(TopicName(line.topic), ONLY)
         start = line.target.list_offsets(broker, [partition], timestamp=EARLIEST)[partition]

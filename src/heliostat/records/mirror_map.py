@@ -53,7 +53,7 @@ class MirrorMap:
         self.source_offset = known.source_of(end)
         if known.is_identity and end < self._spec.start:
             self.source_offset = self._spec.start  # nothing was copied yet, and it can't be lifted
-        self._written_ahead = deque(each for each in known.breaks() if each.target > end)
+        self._written_ahead = deque(known.breaks(behind=end))
         self.next_target = end
         self.ahead = known.source_of(end) - end
         self.breaks = len(known)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -86,14 +86,15 @@ class OffsetMap:
         """Whether offsets are equal on both sides."""
         return not self._targets
 
-    @property
-    def last_target(self) -> int:
-        """Target offset of the last break; -1 without any."""
-        return self._targets[-1] if self._targets else -1
+    def breaks(self, behind: int = -1) -> Iterator[Break]:
+        """Breaks behind a target offset, by default all, in order."""
+        at = bisect_right(self._targets, behind)
+        return map(Break, self._targets[at:], self._sources[at:])
 
-    def breaks(self) -> Iterator[Break]:
-        """All breaks in order."""
-        return map(Break, self._targets, self._sources)
+    def last_breaks(self, most: int) -> Sequence[Break]:
+        """The last breaks, `most` of them or all, in order."""
+        at = max(0, len(self) - most)
+        return list(map(Break, self._targets[at:], self._sources[at:]))
 
     def add(self, new: Break) -> None:
         """Put a break behind the others; what stood from its target offset on is gone.
@@ -142,7 +143,7 @@ class OffsetMap:
     def extents(self, start: int = 0) -> Iterator[Extent]:
         """Runs of equal distance from target offset `start` on; the last is open ended."""
         first = Break(start, self.source_of(start))
-        rest = [each for each in self.breaks() if each.target > start]
+        rest = list(self.breaks(behind=start))
         for one, following in pairwise([first, *rest]):
             yield Extent(one.source, one.target, following.target - one.target)
         last = rest[-1] if rest else first
@@ -290,7 +291,7 @@ class MapReader:
         found = self.maps.get(name)
         if found is None:
             return None
-        breaks = list(found.breaks())[-most:]
+        breaks = found.last_breaks(most)
         whole = len(breaks) == len(found)
         known_from = 0 if whole else breaks[0].target
         return MapTail(self._stamps[name], known_from, encode_breaks(breaks))
