@@ -194,6 +194,7 @@ class FetchLine:
                     got.end,
                     got.last_stable_offset,
                     [Aborted(*item) for item in got.aborted],
+                    got.parted,
                 )
             )
         if wants:

@@ -17,7 +17,7 @@ from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Frame
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
-from heliostat.records.network import LIVE, Appended, Fetched, Send, Want
+from heliostat.records.network import LIVE, SPARSE, Appended, Channel, Fetched, Send, Want
 from heliostat.records.wire_network import WireNetwork
 
 BROKER = BrokerId(1)
@@ -82,8 +82,8 @@ class Lane:
         maps: Any = SimpleNamespace(is_overdue=lambda limit_s: False, close=lambda: None)
         self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s, maps=maps)
 
-    def fetch(self) -> None:
-        self.network.fetch(BROKER, LIVE, [Want(0, 1, 0, 1000)])
+    def fetch(self, channel: Channel = LIVE) -> None:
+        self.network.fetch(BROKER, channel, [Want(0, 1, 0, 1000)])
 
     def append(self) -> None:
         batch: Any = SimpleNamespace(parts=[b"batch"], size=5)
@@ -100,9 +100,9 @@ def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     made.target.close()
 
 
-def fetched(throttle_ms: int) -> bytes:
+def fetched(throttle_ms: int, parted: tuple[int, int] | None = None) -> bytes:
     kind = FetchResponse.FetchableTopicResponse
-    partition = kind.PartitionData(
+    partition: Any = kind.PartitionData(
         partition_index=0,
         error_code=0,
         high_watermark=5,
@@ -112,6 +112,9 @@ def fetched(throttle_ms: int) -> bytes:
         preferred_read_replica=-1,
         records=b"",
     )
+    if parted is not None:
+        epoch, end = parted
+        partition.diverging_epoch = partition.EpochEndOffset(epoch=epoch, end_offset=end)
     answer = FetchResponse(
         throttle_time_ms=throttle_ms,
         error_code=0,
@@ -167,3 +170,19 @@ def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane
     lane.target.answer(appended(0), is_seen=False)
     events = list(lane.network.wait(60.0))
     assert {type(event) for event in events} == {Fetched, Appended}
+
+
+@pytest.mark.parametrize("channel", [LIVE, SPARSE])
+@pytest.mark.parametrize("parted", [None, (7, 3)])
+def test_where_a_source_parts_from_what_was_read_is_told(
+    lane: Lane, channel: Channel, parted: tuple[int, int] | None
+) -> None:
+    """Given a leader of another epoch / when fetched or swept / then its word comes with it.
+
+    Without it the answer looks as if nothing had come, and the same epoch is named for ever.
+    """
+    lane.fetch(channel)
+    lane.source.answer(fetched(0, parted), is_seen=True)
+    event = next(iter(lane.network.wait(1.0)))
+    assert isinstance(event, Fetched)
+    assert (event.parted, event.high_watermark) == (parted, 5)
