@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from time import monotonic
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from types import MappingProxyType
+from typing import NamedTuple
 
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
-from kafka.errors import KafkaError
-
-from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
-from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.refusals import translated
+from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
-from heliostat.names import TopicName
 
 ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later turn tries again
 REQUEST_TIMEOUT_S = 10.0
@@ -35,40 +27,16 @@ class ByteRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-class ByteTopic:
-    """Writes and reads partition 0 of a topic.
+class ByteTopic(OnePartitionTopic):
+    """Writes and reads records as they are."""
 
-    `write` may be called from any thread, reading from one thread only. Connections are opened
-    when first needed. Every method raises `ConnectionLost` when the brokers do not answer in time
-    and `BrokerError` when they refuse.
-    """
-
-    def __init__(self, cluster: Reachable, topic: TopicName, client_id: str) -> None:
-        self.topic = topic
-        self._access = access_of(cluster)
-        self._client_id = client_id
-        self._producer: Any = None
-        self._consumer: Any = None
-        self._partition = KafkaPartition(topic, 0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close connections; what `write` returned from is durable."""
-        if self._producer is not None:
-            self._producer.close(timeout=POLL_S)
-        if self._consumer is not None:
-            self._consumer.close()
-        self._producer = self._consumer = None
+    WRITER_SETTINGS = MappingProxyType(
+        {
+            "request_timeout_ms": round(REQUEST_TIMEOUT_S * 1000),
+            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
+            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
+        }
+    )
 
     def ensure(self, admin: ClusterAdmin, replication_factor: int | None = None) -> bool:
         """Create it where it is missing: one partition, compacted; whether it was created.
@@ -163,41 +131,3 @@ class ByteTopic:
             for records in polled.values()
             for record in records
         ]
-
-    def _reader(self) -> Any:
-        if self._consumer is None:
-            consumer = KafkaConsumer(
-                **client_settings(self._access),
-                client_id=self._client_id,
-                enable_auto_commit=False,
-                allow_auto_create_topics=False,
-                auto_offset_reset="earliest",
-            )
-            if not consumer.partitions_for_topic(self.topic):
-                consumer.close()
-                return None
-            consumer.assign([self._partition])
-            consumer.seek_to_beginning(self._partition)
-            self._consumer = consumer
-        return self._consumer
-
-    def _writer(self) -> Any:
-        if self._producer is None:
-            self._producer = KafkaProducer(
-                **client_settings(self._access),
-                client_id=self._client_id,
-                acks="all",
-                allow_auto_create_topics=False,
-                request_timeout_ms=round(REQUEST_TIMEOUT_S * 1000),
-                delivery_timeout_ms=round(ANSWER_TIMEOUT_S * 1000),
-                max_block_ms=round(ANSWER_TIMEOUT_S * 1000),
-            )
-        return self._producer
-
-    @contextmanager
-    def _errors(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (KafkaError, OSError, RuntimeError) as error:
-            text = f"cannot {what} topic {self.topic}"
-            raise translated(error, self._access, text) from error

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
-from kafka.errors import KafkaError
-
-from heliostat.access import Reachable, access_of
+from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
-from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.refusals import translated
+from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
 
@@ -45,74 +39,25 @@ class Change:
     timestamp_ms: int
 
 
-class KeyedTopic:
-    """Latest JSON object per key, kept in a compacted topic.
+class KeyedTopic(OnePartitionTopic):
+    """Latest JSON object per key, kept in a compacted topic."""
 
-    `write` may be called from any thread, reading from one thread only. Connections are opened
-    when first needed. Every method raises `ConnectionLost` when the brokers do not answer in time
-    and `BrokerError` when they refuse.
-    """
+    # What `FencedWriter` left open is no state.
+    READER_SETTINGS = MappingProxyType({"isolation_level": "read_committed"})
+    WRITER_SETTINGS = MappingProxyType(
+        {
+            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
+            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
+        }
+    )
 
     def __init__(self, cluster: Reachable, topic: str, client_id: str = "heliostat-state") -> None:
-        self.topic = TopicName(topic)
-        self._access = access_of(cluster)
-        self._client_id = client_id
-        self._producer: Any = None
-        self._consumer: Any = None
-        self._partition = KafkaPartition(topic, 0)
+        super().__init__(cluster, topic, client_id)
         self._early: list[Change] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close connections; what `write` returned from is durable."""
-        if self._producer is not None:
-            self._producer.close(timeout=POLL_S)
-        if self._consumer is not None:
-            self._consumer.close()
-        self._producer = self._consumer = None
-
     def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic where it is missing.
-
-        Parameters
-        ----------
-        replication_factor
-            None means 3, or as many as there are brokers.
-
-        Raises
-        ------
-        Refused
-            A topic of that name is there and could not serve: not compacted, or many partitions.
-        """
-        with ClusterAdmin(self._access, self._client_id) as admin:
-            replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
-            topic = NewTopic(self.topic, 1, replicas, COMPACTED)
-            answer = admin.create_topics([topic])[self.topic]
-            if not isinstance(answer, BrokerError):
-                return
-            if answer.kafka_code != TOPIC_EXISTS:
-                raise answer
-            partitions = admin.describe_topics([self.topic])[self.topic].partitions
-            configs = admin.describe_configs([self.topic], ["cleanup.policy"])[self.topic]
-        if isinstance(configs, BrokerError):
-            raise configs
-        if len(partitions) > 1 or not _is_only_compacted(configs):
-            raise Refused(
-                f"topic {self.topic} exists and is no state topic",
-                hint="it must have one partition and cleanup.policy=compact: rename or fix it",
-                partitions=len(partitions),
-                cleanup_policy=configs["cleanup.policy"].value,
-            )
+        """Create the topic where it is missing, see `ensure_compacted`."""
+        ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
 
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
         """Latest value of every key, up to where the topic ended when reading began.
@@ -179,43 +124,41 @@ class KeyedTopic:
         polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
         return [_change(self.topic, record) for records in polled.values() for record in records]
 
-    def _reader(self) -> Any:
-        if self._consumer is None:
-            consumer = KafkaConsumer(
-                **client_settings(self._access),
-                client_id=self._client_id,
-                enable_auto_commit=False,
-                allow_auto_create_topics=False,
-                auto_offset_reset="earliest",
-                isolation_level="read_committed",  # what `FencedWriter` left open is no state
-            )
-            if not consumer.partitions_for_topic(self.topic):
-                consumer.close()
-                return None
-            consumer.assign([self._partition])
-            consumer.seek_to_beginning(self._partition)
-            self._consumer = consumer
-        return self._consumer
 
-    def _writer(self) -> Any:
-        if self._producer is None:
-            self._producer = KafkaProducer(
-                **client_settings(self._access),
-                client_id=self._client_id,
-                acks="all",
-                allow_auto_create_topics=False,
-                delivery_timeout_ms=round(ANSWER_TIMEOUT_S * 1000),
-                max_block_ms=round(ANSWER_TIMEOUT_S * 1000),
-            )
-        return self._producer
+def ensure_compacted(
+    cluster: Reachable, name: TopicName, client_id: str, replication_factor: int | None = None
+) -> None:
+    """Create a state topic of ours where it is missing: compacted, of one partition.
 
-    @contextmanager
-    def _errors(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (KafkaError, OSError, RuntimeError) as error:
-            text = f"cannot {what} topic {self.topic}"
-            raise translated(error, self._access, text) from error
+    Parameters
+    ----------
+    replication_factor
+        None means 3, or as many as there are brokers.
+
+    Raises
+    ------
+    Refused
+        A topic of that name is there and could not serve: not compacted, or many partitions.
+    """
+    with ClusterAdmin(cluster, client_id) as admin:
+        replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
+        topic = NewTopic(name, 1, replicas, COMPACTED)
+        answer = admin.create_topics([topic])[name]
+        if not isinstance(answer, BrokerError):
+            return
+        if answer.kafka_code != TOPIC_EXISTS:
+            raise answer
+        partitions = admin.describe_topics([name])[name].partitions
+        configs = admin.describe_configs([name], ["cleanup.policy"])[name]
+    if isinstance(configs, BrokerError):
+        raise configs
+    if len(partitions) > 1 or not _is_only_compacted(configs):
+        raise Refused(
+            f"topic {name} exists and is no state topic",
+            hint="it must have one partition and cleanup.policy=compact: rename or fix it",
+            partitions=len(partitions),
+            cleanup_policy=configs["cleanup.policy"].value,
+        )
 
 
 def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:

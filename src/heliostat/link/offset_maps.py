@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from heliostat.access import Reachable
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
-from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.keyed_topic import ensure_compacted
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import OffsetMapLost
 from heliostat.names import LinkName, TopicName, id_text
@@ -78,8 +78,7 @@ class OffsetMaps:
         Refused
             A topic of that name is there and could not serve.
         """
-        with KeyedTopic(self._cluster, self.topic, CLIENT_ID) as topic:
-            topic.ensure(replication_factor)
+        ensure_compacted(self._cluster, self.topic, CLIENT_ID, replication_factor)
 
     def refresh(self) -> None:
         """Read what has come since the last time.

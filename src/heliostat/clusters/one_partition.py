@@ -1,0 +1,96 @@
+"""A topic of one partition, reached by kafka-python: opened when first needed, errors made ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaError
+
+from heliostat.access import Reachable, access_of
+from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.refusals import translated
+from heliostat.names import TopicName
+
+CLOSE_S = 0.5  # what was written is durable; nothing else is worth waiting for
+
+
+class OnePartitionTopic:
+    """What all such topics have in common; each says how it reads and writes.
+
+    Writing may be done from any thread, reading from one thread only. Every method raises
+    `ConnectionLost` when the brokers do not answer in time and `BrokerError` when they refuse.
+    """
+
+    READER_SETTINGS: ClassVar[Mapping[str, Any]] = {}
+    WRITER_SETTINGS: ClassVar[Mapping[str, Any]] = {}
+    """Of kafka-python's clients, beyond those that all topics have."""
+
+    def __init__(self, cluster: Reachable, topic: str, client_id: str) -> None:
+        self.topic = TopicName(topic)
+        self._access = access_of(cluster)
+        self._client_id = client_id
+        self._producer: Any = None
+        self._consumer: Any = None
+        self._partition = KafkaPartition(topic, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections; what a write returned from is durable."""
+        if self._producer is not None:
+            self._producer.close(timeout=CLOSE_S)
+        if self._consumer is not None:
+            self._consumer.close()
+        self._producer = self._consumer = None
+
+    def _reader(self) -> Any:
+        """The consumer, at first at the topic's beginning; None while the topic is missing."""
+        if self._consumer is None:
+            consumer = KafkaConsumer(
+                **client_settings(self._access),
+                client_id=self._client_id,
+                enable_auto_commit=False,
+                allow_auto_create_topics=False,
+                auto_offset_reset="earliest",
+                **self.READER_SETTINGS,
+            )
+            if not consumer.partitions_for_topic(self.topic):
+                consumer.close()
+                return None
+            consumer.assign([self._partition])
+            consumer.seek_to_beginning(self._partition)
+            self._consumer = consumer
+        return self._consumer
+
+    def _writer(self) -> Any:
+        if self._producer is None:
+            self._producer = KafkaProducer(
+                **client_settings(self._access),
+                client_id=self._client_id,
+                acks="all",
+                allow_auto_create_topics=False,
+                **self.WRITER_SETTINGS,
+            )
+        return self._producer
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaError, OSError, RuntimeError) as error:
+            text = f"cannot {what} topic {self.topic}"
+            raise translated(error, self._access, text) from error
