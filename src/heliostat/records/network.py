@@ -205,7 +205,10 @@ class Network(Protocol):
         ...
 
     def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
-        """Open connections ahead of their use; where that fails, their use will show it."""
+        """Open connections ahead of their use, those for ends and offset maps as well.
+
+        Where that fails, their use will show it.
+        """
         ...
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:

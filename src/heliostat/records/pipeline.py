@@ -29,6 +29,7 @@ from heliostat.ops.spark_session import (
     wait_executors,
 )
 from heliostat.records.copier import Copier
+from heliostat.records.first_use import warm_up
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.map_channel import MapChannel
@@ -72,7 +73,8 @@ class SparkRounds:
     ) -> None:
         from pyspark.sql import SparkSession
 
-        self._is_local = is_local(master)
+        self.is_local = is_local(master)
+        """Whether rounds run on this machine."""
         self._lock = threading.Lock()
         self._placement = Placement()
         settings = {
@@ -82,7 +84,7 @@ class SparkRounds:
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
             "spark.task.reaper.enabled": "true",
             "spark.driver.extraJavaOptions": _java_options(),
-            **({"spark.python.daemon.module": WORKER_DAEMON} if self._is_local else {}),
+            **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
             **session_settings(master, conf),
         }
         builder = SparkSession.builder.appName(app_name).master(master)
@@ -96,7 +98,7 @@ class SparkRounds:
         self._package: ShippedPackage | None = None
         try:
             self.session.sparkContext.setLogLevel("OFF")
-            if not self._is_local:
+            if not self.is_local:
                 self._package = ShippedPackage(self.session.sparkContext)
                 wait_executors(self.session.sparkContext)
         except BaseException:
@@ -106,7 +108,7 @@ class SparkRounds:
     @property
     def cores(self) -> int:
         """Cores that Spark has for us now; on a cluster they come and go with its executors."""
-        if self._is_local:
+        if self.is_local:
             return int(self.session.sparkContext.defaultParallelism)
         return lanes_for(executors_of(self.session.sparkContext))
 
@@ -122,7 +124,7 @@ class SparkRounds:
         """
         context = self.session.sparkContext
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
-        if self._is_local:
+        if self.is_local:
             context.setJobGroup(group, describe(lane), True)
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
         executors = self._wait_executors()
@@ -216,6 +218,7 @@ def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
 
 def copy_round(lane: LaneSpec) -> RoundReport:
     """One round over real connections, in this process."""
+    warm_up()
     clock = SystemClock()
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
     target = WireCluster(lane.target_access, dial)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from pyspark import daemon
 
 import heliostat.records.pipeline  # noqa: F401  # what is to be there after the fork
+from heliostat.records.first_use import warm_up
 
 if __name__ == "__main__":
+    warm_up()
     daemon.manager()

@@ -135,7 +135,7 @@ class WireNetwork:
         self._leaders = Leaders(source, target, problems)
         return self._leaders
 
-    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+    def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | Problem]:
         """Log starts and log ends, uncommitted tail included, asked from the leaders."""
         partitions = {index: self._partitions[index].target for index in indexes}
         return self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
@@ -197,12 +197,18 @@ class WireNetwork:
     # -- requests ------------------------------------------------------------------------------
 
     def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
-        """Open the connections of live traffic; a failure shows up again at their use."""
+        """Open the connections of live traffic; a failure shows up again at their use.
+
+        What a round begins with, ends and offset maps, is asked once for nothing: connections and
+        versions are there then, and of the maps only what came since is left to read.
+        """
         with contextlib.suppress(ConnectionLost):
             for broker in source:
                 self._fetch_line(broker, LIVE)
             for broker in target:
                 self._append_line(broker, LIVE)
+        self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
+        self.offset_maps(())
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         """No fetch is in flight there, and the broker has not asked for a pause (KIP-219)."""
