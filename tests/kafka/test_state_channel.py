@@ -19,7 +19,7 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.invariants import first_generation
-from heliostat.link.status import StatusReader
+from heliostat.link.status_reader import StatusReader
 from heliostat.names import LaneId, LinkName, PartitionId, ProducerId, TopicName, TopicPartition
 from heliostat.records.lane import (
     CopySettings,

@@ -320,7 +320,8 @@ class LanesConfig(Frozen):
         Discriminator(_count_kind),
         Field(title="Lanes"),
     ] = "auto"
-    """Spark tasks at once; `auto` = as many as the session can run."""
+    """Spark tasks at once; `auto` = as many as the session can run, on this machine (`local[...]`)
+    no more than the load needs."""
     round_s: Annotated[float, Field(title="Round", ge=1, le=3600)] = 30
     """Seconds that one Spark job of a lane lasts at most."""
 

@@ -50,6 +50,8 @@ TOLD_MAX = 20
 REPORTED_MAX = 100
 """Topics named in the driver's report: a record of some 30 kB at most."""
 Claims = Callable[[], Mapping[TopicName, LinkName]]
+Lanes = Callable[[int, float | None], int]
+"""Lanes at most, by the number of partitions and their load; None: not known yet."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class Turn:
     target: ClusterAdmin
     state: LinkState
     lanes: LaneSet
-    lane_count: Callable[[], int]
+    lane_count: Lanes
     events: Events
     claimed: Claims
     gaps: GapKeeper
@@ -134,7 +136,8 @@ class Turn:
         self._remark(known, plan.notes + self._old_backlog(known, applied))
         specs = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
-        known.packing = pack(partitions, load, self.lane_count(), known.packing)
+        count = self.lane_count(len(partitions), sum(load.values()) if load else None)
+        known.packing = pack(partitions, load, count, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
 

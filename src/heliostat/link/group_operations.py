@@ -22,7 +22,7 @@ from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.link.offset_maps import read_maps
 from heliostat.link.operations import links_of
 from heliostat.link.state import LinkState, progress_topic
-from heliostat.link.status import StatusReader
+from heliostat.link.status_reader import StatusReader
 from heliostat.names import GroupId, LinkName, TopicPartition
 
 

@@ -25,8 +25,9 @@ PREPARE_S = 2.0
 COLD_PREPARE_S = 12.0
 """As long for a lane's second round: the process that runs it has everything to load first, 2 s on
 a quiet machine, which later rounds find loaded."""
-HAND_OVER_S = 0.02
-"""Between the end of a round and the beginning of the next: what was sent last has landed."""
+HAND_OVER_S = 0.005
+"""Between the end of a round and the beginning of the next: what was sent last has mostly landed.
+Where it has not, the broker refuses the next batch as out of order, and the end is read again."""
 SWITCH_S = 1.5
 """A changed plan comes into force after this: its rounds are prepared meanwhile."""
 START_SLACK_S = 15.0

@@ -13,7 +13,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.link.offset_maps import read_maps
 from heliostat.link.offset_values import MirrorPartition, Mirrors, Trouble, Why
 from heliostat.link.state import LinkState, Starts, progress_topic
-from heliostat.link.status import StatusReader
+from heliostat.link.status_reader import StatusReader
 from heliostat.names import (
     LinkName,
     Offset,

@@ -12,7 +12,8 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import ConfigError
 from heliostat.link.state import LinkState, progress_topic
-from heliostat.link.status import LinkStatus, StatusReader
+from heliostat.link.status import LinkStatus
+from heliostat.link.status_reader import StatusReader
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.topics.naming import naming_of, shared_targets
 from heliostat.topics.observe import observe

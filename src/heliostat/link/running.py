@@ -15,7 +15,7 @@ from heliostat.link.lane_set import Runner
 from heliostat.link.operations import claimed_by_others
 from heliostat.link.service import LinkService
 from heliostat.link.state import progress_topic
-from heliostat.link.status import StatusReader
+from heliostat.link.status_reader import StatusReader
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.records.pipeline import SparkRounds
@@ -140,9 +140,13 @@ class Running:
             )
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
-        """`auto`: one lane a core, shared between the links."""
+        """`auto`: one lane a core, shared between the links; on this machine as needed."""
         return LaneCount(
-            link.lanes.count, lambda: spark.cores, len(self._links), self._clock.monotonic_s
+            link.lanes.count,
+            lambda: spark.cores,
+            len(self._links),
+            self._clock.monotonic_s,
+            by_load=spark.is_local,
         )
 
     def _follow(self, service: LinkService) -> None:

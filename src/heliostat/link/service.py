@@ -16,7 +16,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import LinkTakenOver
 from heliostat.invariants import first_generation
-from heliostat.link.flow import Claims, Known, Turn
+from heliostat.link.flow import Claims, Known, Lanes, Turn
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gaps import GapLedger
 from heliostat.link.group_part import GroupPart
@@ -63,7 +63,7 @@ class LinkService:
         config: Config,
         link: LinkConfig,
         runner: Runner,
-        lane_count: Callable[[], int],
+        lane_count: Lanes,
         *,
         clock: Clock,
         events: Events,

@@ -11,19 +11,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from heliostat.clusters.recent_records import RecentRecords
 from heliostat.link.state import DRIVER_KEY
 from heliostat.names import LaneId, LinkName, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
-from heliostat.records.progress import REFRESH_S, Progress, decode_progress
+from heliostat.records.progress import Progress, decode_progress
 
 LANE_PREFIX = "lane/"
 WINDOW_S = 5.0
 """Rates are averages over about so long."""
-LOOK_BACK_S = (REFRESH_S + 10.0, 600.0)
-"""How far before the newest record a reader begins: every partition was named within the first, but
-of lanes whose rounds fail."""
 OVERRULES_FOR_S = 60.0
 """Longer than rounds overlap, and than a partition is left unnamed."""
 STARTING_UNSEEN_S = 5.0
@@ -32,6 +28,8 @@ BACKLOG_S = 60.0
 """A minute: about how long a packing of lanes stays as it is."""
 RECORD_BYTES_GUESS = 500
 """Of a partition of which nothing was copied yet."""
+MOVED_WITHIN_S = 5.0
+"""What a lane copied that there is no more is another's by then; else it is copied no more."""
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are old news."""
 _Round = tuple[int, int]
@@ -166,6 +164,8 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
         self._rows: dict[TopicPartition, _Row] = {}
+        self._gone: dict[LaneId, int] = {}
+        """Since when there is no such lane (wall ms); its partitions are heard of by others."""
         self._driver: dict[str, Any] = {}
 
     def hear(self, key: str, value: Mapping[str, Any]) -> None:
@@ -181,7 +181,7 @@ class StatusBoard:
     def forget(self) -> None:
         """Begin anew."""
         with self._lock:
-            self._lanes, self._rows, self._driver = {}, {}, {}
+            self._lanes, self._rows, self._gone, self._driver = {}, {}, {}, {}
 
     def is_complete(self) -> bool:
         """Whether all lanes that run, and all their partitions, were heard of."""
@@ -231,10 +231,16 @@ class StatusBoard:
         if self._driver.get("state") != "running":
             return
         wanted = {LaneId(int(lane)) for lane in self._driver.get("generations", {})}
-        gone = self._lanes.keys() - wanted
-        if gone:
-            self._lanes = {lane: item for lane, item in self._lanes.items() if lane in wanted}
-            self._rows = {key: row for key, row in self._rows.items() if row.lane not in gone}
+        at_ms = int(self._driver.get("at_ms", 0))
+        since = {
+            lane: self._gone.get(lane, at_ms) for lane in self._gone.keys() | self._lanes.keys()
+        }
+        self._gone = {lane: ms for lane, ms in since.items() if lane not in wanted}
+        self._lanes = {lane: item for lane, item in self._lanes.items() if lane in wanted}
+        over = [lane for lane, ms in self._gone.items() if at_ms - ms >= MOVED_WITHIN_S * 1000]
+        if over:
+            self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
+            self._rows = {key: row for key, row in self._rows.items() if row.lane not in over}
 
     def _hear_lane(self, progress: Progress) -> None:
         report = progress.report
@@ -452,47 +458,3 @@ def _lane(lane: _Lane, now_ms: int) -> dict[str, Any]:
         "records_in_round": report.records,
         "heard_s_ago": round((now_ms - lane.newest.at_ms) / 1000, 1),
     }
-
-
-class StatusReader:
-    """Follows a link's progress topic.
-
-    Parameters
-    ----------
-    link
-        Whose status.
-    progress
-        Its progress topic; closed by whoever opened it.
-    board
-        What to feed; a new one by default.
-    """
-
-    def __init__(
-        self, link: LinkName, progress: RecentRecords, board: StatusBoard | None = None
-    ) -> None:
-        self.board = board or StatusBoard(link)
-        self._progress = progress
-
-    def begin(self) -> None:
-        """Read the last reports there are; further back while a lane or partition is missing.
-
-        What counts is when the newest record was written: a link that was stopped long ago is
-        read as it was then.
-        """
-        newest_ms = self._progress.newest_ms()
-        if newest_ms is None:
-            return
-        for back_s in LOOK_BACK_S:
-            self.board.forget()
-            self._progress.seek(newest_ms - int(back_s * 1000))
-            for record in self._progress.read_to_end():
-                self.board.hear(record.key, record.value)
-            if self.board.is_complete():
-                break
-
-    def read(self, timeout_s: float) -> int:
-        """Take what has come; how many records that was."""
-        records = self._progress.poll(timeout_s)
-        for record in records:
-            self.board.hear(record.key, record.value)
-        return len(records)

@@ -1,6 +1,13 @@
 """How many lanes there are while Spark's cores come and go."""
 
-from heliostat.link.lane_count import FEWER_AFTER_S, LaneCount
+import pytest
+
+from heliostat.link.lane_count import (
+    FEWER_AFTER_S,
+    LANE_BYTES_PER_S,
+    LANE_PARTITIONS,
+    LaneCount,
+)
 
 
 class Cores:
@@ -10,6 +17,10 @@ class Cores:
 
     def lanes(self, configured: int | str = "auto", links: int = 1) -> LaneCount:
         return LaneCount(configured, lambda: self.number, links, lambda: self.now_s)
+
+    def needed(self) -> LaneCount:
+        """`auto` by load."""
+        return LaneCount("auto", lambda: self.number, 1, lambda: self.now_s, by_load=True)
 
 
 def test_a_configured_number_holds_whatever_there_is() -> None:
@@ -55,3 +66,31 @@ def test_cores_that_stay_away_take_lanes_with_them() -> None:
     assert lanes() == 1
     cores.number = 4
     assert lanes() == 4
+
+
+@pytest.mark.parametrize(
+    ("partitions", "bytes_per_s", "lanes"),
+    [
+        (8, None, 4),
+        (8, 0.0, 1),
+        (8, LANE_BYTES_PER_S * 1.01, 2),
+        (LANE_PARTITIONS * 2 + 1, 0.0, 3),
+        (8, LANE_BYTES_PER_S * 100, 4),
+    ],
+)
+def test_lanes_by_load(partitions: int, bytes_per_s: float | None, lanes: int) -> None:
+    """Given four cores / when partitions or bytes are few or many / then as many lanes."""
+    assert Cores().needed()(partitions, bytes_per_s) == lanes
+
+
+def test_cores_that_idle_for_a_minute_are_given_up_and_taken_again_at_once() -> None:
+    """Given lanes on all cores / when little comes for long, then much / then one, then all."""
+    cores = Cores()
+    lanes = cores.needed()
+    assert lanes(8, None) == 4
+    assert lanes(8, 10.0) == 4
+    cores.now_s += FEWER_AFTER_S - 1
+    assert lanes(8, 10.0) == 4
+    cores.now_s += 1
+    assert lanes(8, 10.0) == 1
+    assert lanes(8, LANE_BYTES_PER_S * 3.5) == 4

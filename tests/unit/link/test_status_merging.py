@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from heliostat.link.status import STARTING_UNSEEN_S, StatusBoard
+from heliostat.link.status import MOVED_WITHIN_S, STARTING_UNSEEN_S, StatusBoard
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.progress import Thinning, encode_progress
@@ -94,8 +94,22 @@ def test_a_partition_that_moved_is_counted_once() -> None:
     status = board.status(NOW_MS)
     assert status.partitions == 3
     assert [lane["partitions"] for lane in status.lanes] == [1, 2]
-    board.hear("driver", {"state": "running", "generations": {"1": 4}, "at_ms": NOW_MS})
-    assert board.status(NOW_MS).partitions == 2
+
+
+def test_what_a_lane_copied_that_is_gone_is_shown_until_others_are_heard_of_it() -> None:
+    """Given lanes of which one goes / when another takes one of its two partitions / then that."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
+    hear(board, NOW_MS, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
+    driver = {"state": "running", "generations": {"1": 4}}
+    board.hear("driver", {**driver, "at_ms": NOW_MS})
+    assert board.status(NOW_MS).partitions == 3
+    hear(board, NOW_MS + 1_000, [row(1, 2), row(2, 1)], its_round=(4, 1), whole=True, lane=1)
+    board.hear("driver", {**driver, "at_ms": NOW_MS + 1_000})
+    assert board.status(NOW_MS + 1_000).partitions == 3
+    later_ms = NOW_MS + round(MOVED_WITHIN_S * 1000)
+    board.hear("driver", {**driver, "at_ms": later_ms})
+    assert board.status(later_ms).partitions == 2
 
 
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:
