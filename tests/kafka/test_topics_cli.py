@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name
 
 from heliostat.cli.main import run
+from heliostat.config import load_config
+from heliostat.link.state import LinkState
+from heliostat.names import ClusterId, TopicName
+from heliostat.topics.values import MirrorRecord
 
 pytestmark = pytest.mark.kafka
 
@@ -80,6 +85,35 @@ def test_two_links_into_one_topic_are_refused_once_their_topics_are_known(
     assert one["refuse"][topic]["reason"] == f"link two writes into {topic} as well"
     assert two["refuse"][topic]["reason"] == f"link one writes into {topic} as well"
     assert [row["target"] for row in one["create"]] == [other]
+
+
+def test_a_mirror_of_a_link_that_another_file_describes_is_refused(
+    cluster_pair, pair, tmp_path, capsys
+):
+    """Given a link's state at the target / when another file wants its mirror / then refused."""
+    topic = create_topic(cluster_pair.source)
+    create_topic(cluster_pair.target, topic)  # empty: free for the taking but for the mark
+    wanted = write_links(tmp_path, *pair, {fresh_name("here"): {"include": [topic]}})
+    assert run(["plan", "-c", str(wanted), "--json"]) == 0
+    (before,) = json.loads(capsys.readouterr().out)
+    assert topic not in before["refuse"]
+    other = fresh_name("there")
+    (tmp_path / other).mkdir()
+    file = write_links(tmp_path / other, *pair, {other: {"include": [topic]}})
+    config = load_config(file)
+    record = MirrorRecord(
+        TopicName(topic), TopicName(topic), None, None, ClusterId("any"), "earliest", 1
+    )
+    with closing(LinkState(config.links[0], config.clusters["usdf"])) as state:
+        state.ensure()
+        state.put_mirrors({record.source: record})
+        assert run(["plan", "-c", str(wanted), "--json"]) == 1
+        (plan,) = json.loads(capsys.readouterr().out)
+        assert plan["refuse"][topic]["reason"] == f"link {other} writes into {topic} as well"
+        assert f"heliostat.{other}.state" in plan["refuse"][topic]["hint"]
+        state.drop_mirrors([record.source])
+    assert run(["plan", "-c", str(wanted), "--json"]) == 0
+    capsys.readouterr()
 
 
 def test_plan_of_a_synced_pair_is_empty(pair, tmp_path, capsys):

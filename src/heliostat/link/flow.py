@@ -13,8 +13,8 @@ its partitions change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
@@ -24,10 +24,10 @@ from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.lanes import pack
+from heliostat.link.rivals import Claims, RivalClaims, new_mirrors, plan_beside
 from heliostat.link.state import LinkState, Starts
 from heliostat.names import (
     LaneId,
-    LinkName,
     Offset,
     PartitionId,
     ProducerId,
@@ -38,7 +38,6 @@ from heliostat.ops.events import Events
 from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.observe import observe
-from heliostat.topics.plan import plan_topics
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics
@@ -49,7 +48,7 @@ TOLD_MAX = 20
 """Topics told of one by one in a turn; thousands may have the same trouble."""
 REPORTED_MAX = 100
 """Topics named in the driver's report: a record of some 30 kB at most."""
-Claims = Callable[[], Mapping[TopicName, LinkName]]
+ClaimsNow = Callable[[], Claims]
 Lanes = Callable[[int, float | None], int]
 """Lanes at most, by the number of partitions and their load; None: not known yet."""
 
@@ -98,7 +97,9 @@ class Turn:
     events
         Where changes are told.
     claimed
-        Target topics that other links write, and which.
+        Target topics that other links of the file write, and which.
+    rivals
+        Those of some target topics that are mirrors of links of other files.
     gaps
         What is done where records are missing.
     reports
@@ -112,7 +113,8 @@ class Turn:
     lanes: LaneSet
     lane_count: Lanes
     events: Events
-    claimed: Claims
+    claimed: ClaimsNow
+    rivals: RivalClaims
     gaps: GapKeeper
     reports: Callable[[], Sequence[PartitionReport]] = tuple
 
@@ -130,7 +132,7 @@ class Turn:
         if self._settle_gaps(known, source, plan):
             source, plan = self._plan(known)
         applied = apply_plan(plan, self.target, tell=self.events.info)
-        self._remember(known, applied)
+        applied = self._let_go(known, applied, self._remember(known, applied))
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
         self._remark(known, plan.notes + self._old_backlog(known, applied))
@@ -143,7 +145,9 @@ class Turn:
 
     def _plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
         source, target = observe(self.source, self.target, self.link, known.mirrors)
-        return source, plan_topics(self.link, source, target, known.mirrors, self.claimed())
+        return source, plan_beside(
+            self.link, source, target, known.mirrors, claimed=self.claimed(), rivals=self.rivals
+        )
 
     def _settle_gaps(self, known: Known, source: SourceTopics, plan: TopicPlan) -> bool:
         """Decide on what stands stopped; whether the plan must be made anew."""
@@ -170,11 +174,28 @@ class Turn:
                 "driver knows; see who deletes state topics"
             )
 
-    def _remember(self, known: Known, applied: ApplyReport) -> None:
+    def _remember(self, known: Known, applied: ApplyReport) -> Collection[TopicName]:
+        """Make mirrors durable; target topics that were none before."""
+        new = new_mirrors(known.mirrors, applied.remember)
         if applied.remember:
             records = {record.source: record for record in applied.remember}
             self.state.put_mirrors(records)
             known.mirrors.update(records)
+        return new
+
+    def _let_go(
+        self, known: Known, applied: ApplyReport, new: Collection[TopicName]
+    ) -> ApplyReport:
+        """Leave new mirrors to a link that has said just now that they are its own."""
+        rivals = self.rivals(new)
+        lost = [mirror.source for mirror in applied.mirrors if mirror.target in rivals]
+        if not lost:
+            return applied
+        self.state.drop_mirrors(lost)
+        for name in lost:
+            del known.mirrors[name]
+        kept = tuple(mirror for mirror in applied.mirrors if mirror.target not in rivals)
+        return replace(applied, mirrors=kept)
 
     def _starts(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
         """Source offsets that partitions begin with: looked up once, durable, then fixed."""

@@ -11,13 +11,13 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import ConfigError
+from heliostat.link.rivals import Rivals, plan_beside
 from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import LinkStatus
 from heliostat.link.status_reader import StatusReader
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.topics.naming import naming_of, shared_targets
 from heliostat.topics.observe import observe
-from heliostat.topics.plan import plan_topics
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.select import selection_of
 from heliostat.topics.topic_plan import TopicPlan
@@ -90,7 +90,14 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         with closing(LinkState(link, config.clusters[link.target])) as state:
             known = state.read().mirrors
         source, target = observe(source_admin, target_admin, link, known)
-        plan = plan_topics(link, source, target, known, claimed_by_others(config, link))
+        plan = plan_beside(
+            link,
+            source,
+            target,
+            known,
+            claimed=claimed_by_others(config, link),
+            rivals=Rivals(LinkName(link.name), config.clusters[link.target], target_admin).claims,
+        )
         note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
     return plan if note is None else replace(plan, notes=(*plan.notes, note))
 

@@ -16,7 +16,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import LinkTakenOver
 from heliostat.invariants import first_generation
-from heliostat.link.flow import Claims, Known, Lanes, Turn
+from heliostat.link.flow import ClaimsNow, Known, Lanes, Turn
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gaps import GapLedger
 from heliostat.link.group_part import GroupPart
@@ -25,6 +25,7 @@ from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
 from heliostat.link.offset_maps import offsets_topic
 from heliostat.link.ownership import Ownership
+from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState, control_topic, progress_topic
 from heliostat.link.status import StatusBoard
 from heliostat.names import LaneId, LinkName, ProducerId
@@ -67,7 +68,7 @@ class LinkService:
         *,
         clock: Clock,
         events: Events,
-        claimed: Claims,
+        claimed: ClaimsNow,
     ) -> None:
         self.link = link
         self._claimed = claimed
@@ -159,6 +160,7 @@ class LinkService:
             lane_count=self._lane_count,
             events=self._events,
             claimed=self._claimed,
+            rivals=Rivals(LinkName(self.link.name), self._target_config, target).claims,
             gaps=self._begin_gaps(source, target),
             reports=self.board.reports,
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
@@ -63,6 +64,22 @@ class Stored:
 def state_topic(link: LinkName) -> str:
     """Name of the link's state topic."""
     return f"{STATE_TOPIC_PREFIX}{link}.state"
+
+
+def link_of_state_topic(topic: TopicName) -> LinkName | None:
+    """The link whose state topic this is; None for any other topic."""
+    name = topic.removeprefix(STATE_TOPIC_PREFIX).removesuffix(".state")
+    return LinkName(name) if topic == state_topic(LinkName(name)) else None
+
+
+def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
+    """The mirrors that a state topic's latest values name, by source topic."""
+    records = (
+        MirrorRecord.from_json(value)
+        for key, value in rows.items()
+        if key.startswith(MIRROR_PREFIX)
+    )
+    return {record.source: record for record in records}
 
 
 def control_topic(link: LinkName) -> str:
@@ -152,15 +169,13 @@ class LinkState:
 
     def read(self) -> Stored:
         """All that is remembered."""
-        stored = Stored()
-        for key, value in self._state.read_all().items():
+        rows = self._state.read_all()
+        stored = Stored(mirrors=mirrors_in(rows))
+        for key, value in rows.items():
             if key == PRODUCER_KEY:
                 stored.producer_id = ProducerId(value["producer_id"])
             elif key == OWNER_KEY:
                 stored.owner = Owner.from_json(value)
-            elif key.startswith(MIRROR_PREFIX):
-                record = MirrorRecord.from_json(value)
-                stored.mirrors[record.source] = record
             elif key.startswith(START_PREFIX):
                 topic = TopicName(key.removeprefix(START_PREFIX))
                 target_id = value["target_id"]
@@ -218,6 +233,10 @@ class LinkState:
         self._state.write_many(
             {**{f"{MIRROR_PREFIX}{name}": None for name in names}, PRODUCER_KEY: None}
         )
+
+    def drop_mirrors(self, names: Iterable[TopicName]) -> None:
+        """Let mirrors of these source topics, of which nothing was copied, not be ours."""
+        self._state.write_many({f"{MIRROR_PREFIX}{name}": None for name in names})
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Remember the source offsets that partitions of mirrors begin with."""

@@ -134,7 +134,8 @@ def _two_links(case: Case) -> Refusal | None:
     return Refusal(
         "two_links",
         f"link {case.claimed_by} writes into {case.name} as well",
-        "exclude it in one of the links, or give one of them a naming",
+        "exclude it in one of the links, or give one of them a naming; a link that is no more lets "
+        f"go of its mirrors when heliostat.{case.claimed_by}.state is deleted at the target",
     )
 
 

@@ -74,6 +74,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         lane_count=Mock(),
         events=events,
         claimed=dict,
+        rivals=lambda _: {},
         gaps=Mock(),
     )
     return turn, events, lanes

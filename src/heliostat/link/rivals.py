@@ -1,0 +1,102 @@
+"""Mirrors of other links at the same target, of other configuration files and machines.
+
+The state topics of all links of a target are their marks there: each names its mirrors. A link says
+first which mirror is to be its own and then looks once more, so of two that begin together one at
+least sees the other, and that one lets go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+
+from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.link.state import link_of_state_topic, mirrors_in
+from heliostat.names import LinkName, TopicName
+from heliostat.topics.plan import plan_topics
+from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
+
+Claims = Mapping[TopicName, LinkName]
+"""Target topics, and the other link that writes each."""
+RivalClaims = Callable[[Collection[TopicName]], Claims]
+
+
+class Rivals:
+    """Other links of a target.
+
+    Parameters
+    ----------
+    link
+        Which one is not another.
+    target
+        The cluster.
+    admin
+        Asks it.
+    """
+
+    def __init__(self, link: LinkName, target: ClusterConfig, admin: ClusterAdmin) -> None:
+        self._link = link
+        self._target = target
+        self._admin = admin
+
+    def claims(self, wanted: Collection[TopicName]) -> dict[TopicName, LinkName]:
+        """Those of the wanted target topics that are mirrors of other links, and of which.
+
+        State topics that we have no right to see can't be looked at.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The target does not answer, or shows a state topic and then refuses to read it.
+        """
+        if not wanted:
+            return {}
+        there = self._admin.describe_topics()
+        found: dict[TopicName, LinkName] = {}
+        for topic in sorted(there):
+            link = link_of_state_topic(topic)
+            if link is None or link == self._link:
+                continue
+            with closing(KeyedTopic(self._target.access(), topic)) as state:
+                records = mirrors_in(state.read_all()).values()
+            theirs = (record.target for record in records if _holds(record, there))
+            found.update((name, link) for name in theirs if name in wanted)
+        return found
+
+
+def plan_beside(
+    link: LinkConfig,
+    source: SourceTopics,
+    target: TargetTopics,
+    known: Mapping[TopicName, MirrorRecord],
+    *,
+    claimed: Claims,
+    rivals: RivalClaims,
+) -> TopicPlan:
+    """`plan_topics`, in which no other link's mirror becomes ours; `rivals` is `Rivals.claims`."""
+    plan = plan_topics(link, source, target, known, claimed)
+    theirs = rivals(new_mirrors(known, plan.remember))
+    if not theirs:
+        return plan
+    return plan_topics(link, source, target, known, {**claimed, **theirs})
+
+
+def new_mirrors(
+    known: Mapping[TopicName, MirrorRecord], records: Iterable[MirrorRecord]
+) -> set[TopicName]:
+    """Target topics of `records` that the link has not had before."""
+    return {
+        record.target
+        for record in records
+        if (was := known.get(record.source)) is None or was.target != record.target
+    }
+
+
+def _holds(record: MirrorRecord, there: Mapping[TopicName, TopicInfo]) -> bool:
+    """Whether it still is that link's: not where somebody made another topic of the name."""
+    info = there.get(record.target)
+    now = None if info is None else info.topic_id
+    return now is None or record.target_id in (None, now)

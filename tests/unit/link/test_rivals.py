@@ -1,0 +1,139 @@
+"""Mirrors that other links of a target have are not taken."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+
+from heliostat.config import ClusterConfig
+from heliostat.link import rivals
+from heliostat.link.flow import Known, Turn
+from heliostat.link.rivals import Rivals, new_mirrors
+from heliostat.link.state import link_of_state_topic
+from heliostat.names import ClusterId, LinkName, TopicId, TopicName
+from heliostat.topics.apply import ApplyReport
+from heliostat.topics.values import MirrorRecord
+
+OURS, THEIRS = LinkName("ours"), LinkName("their.s")
+TOPIC = TopicName("t")
+ID, OTHER_ID = UUID(int=1), UUID(int=2)
+
+
+def record(
+    target: TopicName = TOPIC, target_id: TopicId | None = ID, source: TopicName = TOPIC
+) -> MirrorRecord:
+    return MirrorRecord(source, target, None, target_id, ClusterId("c"), "earliest", 1)
+
+
+class Topics:
+    """What a target has: topics with their ids, and what state topics hold."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, TopicId | None] = {TOPIC: ID}
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.read: list[str] = []
+
+    def state_of(self, link: LinkName, *records: MirrorRecord) -> None:
+        topic = f"heliostat.{link}.state"
+        self.ids[topic] = None
+        self.rows[topic] = {
+            "producer": {"producer_id": 1},
+            **{f"mirror/{each.source}": each.to_json() for each in records},
+        }
+
+    def open(self, _: Any, topic: str) -> Any:
+        def read_all() -> dict[str, Any]:
+            self.read.append(topic)
+            return self.rows[topic]
+
+        return SimpleNamespace(read_all=read_all, close=lambda: None)
+
+    def describe_topics(self) -> dict[str, Any]:
+        return {name: SimpleNamespace(topic_id=each) for name, each in self.ids.items()}
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> Topics:
+    made = Topics()
+    monkeypatch.setattr(rivals, "KeyedTopic", made.open)
+    return made
+
+
+def claims(there: Topics, *wanted: TopicName) -> dict[TopicName, LinkName]:
+    target = ClusterConfig(bootstrap=("127.0.0.1:1",))
+    return Rivals(OURS, target, there).claims(wanted)  # type: ignore[arg-type]  # stand-in
+
+
+def test_another_links_mirror_is_found_and_our_own_is_no_rivals(there: Topics) -> None:
+    """Given two links' states / when one asks / then what the other has of what it wants."""
+    there.state_of(OURS, record())
+    there.state_of(THEIRS, record(), record(TopicName("u"), source=TopicName("u")))
+    assert claims(there, TOPIC) == {TOPIC: THEIRS}
+    assert there.read == [f"heliostat.{THEIRS}.state"]
+
+
+def test_nothing_is_asked_where_nothing_is_new(there: Topics) -> None:
+    there.state_of(THEIRS, record())
+    assert claims(there) == {}
+    assert not there.read
+
+
+@pytest.mark.parametrize(
+    ("now", "was", "is_theirs"),
+    [(ID, ID, True), (OTHER_ID, ID, False), (ID, None, True), (None, ID, True)],
+)
+def test_a_topic_made_anew_is_not_theirs_any_more(
+    there: Topics, now: TopicId | None, was: TopicId | None, *, is_theirs: bool
+) -> None:
+    """Given another link's record / when the topic is of another id / then it is free."""
+    there.ids[TOPIC] = now
+    there.state_of(THEIRS, record(target_id=was))
+    assert bool(claims(there, TOPIC)) is is_theirs
+
+
+def test_a_deleted_mirror_is_still_theirs_who_will_make_it_anew(there: Topics) -> None:
+    del there.ids[TOPIC]
+    there.state_of(THEIRS, record())
+    assert claims(there, TOPIC) == {TOPIC: THEIRS}
+
+
+@pytest.mark.parametrize(
+    ("topic", "link"),
+    [
+        ("heliostat.a.state", "a"),
+        ("heliostat.a.b.state", "a.b"),
+        ("heliostat.a.control", None),
+        ("a.state", None),
+    ],
+)
+def test_state_topics_are_known_by_their_names(topic: str, link: str | None) -> None:
+    assert link_of_state_topic(TopicName(topic)) == link
+
+
+def test_new_mirrors_are_those_that_the_link_has_not_had() -> None:
+    assert new_mirrors({}, [record()]) == {TOPIC}
+    assert new_mirrors({TOPIC: record()}, [record(target_id=OTHER_ID)]) == set()
+    assert new_mirrors({TOPIC: record(TopicName("u"))}, [record()]) == {TOPIC}
+
+
+def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() -> None:
+    """Given our mark is written / when a rival's is there, too / then it is not ours, uncopied."""
+    kept, lost = TopicName("kept"), TOPIC
+    mirrors = tuple(SimpleNamespace(source=name, target=name) for name in (kept, lost))
+    state = Mock()
+    unused = ("link", "source", "target", "lanes", "lane_count", "events", "gaps")
+    turn = Turn(
+        **{name: Mock() for name in unused},
+        state=state,
+        claimed=dict,
+        rivals=lambda wanted: {lost: THEIRS} if lost in wanted else {},
+    )
+    known = Known({kept: record(kept), lost: record(lost)}, {})
+    applied = ApplyReport((), (), (), {}, mirrors, ())  # type: ignore[arg-type]  # stand-ins
+    assert turn._let_go(known, applied, {kept, lost}).mirrors == mirrors[:1]
+    state.drop_mirrors.assert_called_once_with([lost])
+    assert known.mirrors.keys() == {kept}
