@@ -17,7 +17,8 @@ import time
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarryOutcome, CarrySettings, Place, carry
+from heliostat.records.carried import CarryOutcome, CarrySettings, Place
+from heliostat.records.carry import carry
 
 PASSES = 20
 NOW_MS = 1_790_000_000_000

@@ -14,7 +14,8 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId
 from heliostat.records.batch import Codec, read_header
-from heliostat.records.carry import CarriedBatch, CarrySettings, Place, carry
+from heliostat.records.carried import CarriedBatch, CarrySettings, Place
+from heliostat.records.carry import carry
 from heliostat.records.padding import PADDING_RECORDS_MAX, padding_batches
 
 pytestmark = pytest.mark.kafka

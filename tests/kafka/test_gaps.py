@@ -278,3 +278,36 @@ def test_a_record_too_large_is_passed_when_that_is_decided(stage: Stage) -> None
     (row,) = rows_of(stage, topic)
     assert (row["first"], row["last"], row["count"]) == (10, 10, 1)
     assert values_at(stage.target.bootstrap, topic, 0, 19) == [*range(10), *range(11, 20)]
+
+
+def test_a_record_without_a_key_is_passed_when_that_is_decided(stage: Stage) -> None:
+    """Given a topic that is compacted since / when its old keyless record is refused / then on.
+
+    What stands before it in the same batch is copied: the gap is that record and nothing else.
+    """
+    topic = create_topic(stage.source, fresh_name("fault-keyless"))
+    by_policy = create_topic(stage.source, fresh_name("fault-by-policy-keyless"))
+    for name in (topic, by_policy):
+        write(stage.source, name, range(5))
+        now_ms = int(time.time() * 1000)
+        keyless = encode([Sample(b"k", b"5", now_ms), Sample(None, b"6", now_ms)])
+        write_batches(stage.source.bootstrap, name, [keyless])
+        write(stage.source, name, range(7, 10))
+        wait_ends(stage, name, [10])
+    stage.stop_link()
+    for name in (topic, by_policy):
+        with ClusterAdmin([stage.source.bootstrap]) as admin:
+            assert admin.alter_configs({name: {"cleanup.policy": "compact"}}) == {name: None}
+        delete_topic(stage.target, name)
+    stage.start_link()
+
+    stopped = wait_stopped(stage, topic, "RECORD_REFUSED")
+    assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", 6)
+    wait_ends(stage, topic, [6])
+    resolve(stage, topic, "continue", "0")
+    for name in (topic, by_policy):
+        wait_ends(stage, name, [9])
+        (row,) = rows_of(stage, name)
+        found = (row["cause"], row["first"], row["last"], row["count"])
+        assert found == ("record_refused", 6, 6, 1)
+        assert values_at(stage.target.bootstrap, name, 0, 9) == [*range(6), *range(7, 10)]

@@ -35,6 +35,8 @@ class Cause(Enum):
     """Another producer wrote into the mirror."""
     RECORD_TOO_LARGE = "record_too_large"
     """A single record is larger than the target takes."""
+    RECORD_REFUSED = "record_refused"
+    """The target refuses a record: without a key where it compacts, or for its timestamp."""
 
     @property
     def words(self) -> str:
@@ -51,6 +53,7 @@ _WORDS = {
     Cause.TARGET_TRUNCATED: "the target lost acknowledged records",
     Cause.TARGET_DIVERGED: "another producer wrote into the mirror",
     Cause.RECORD_TOO_LARGE: "a record is larger than the target takes",
+    Cause.RECORD_REFUSED: "the target refuses a record",
 }
 
 
@@ -74,6 +77,7 @@ CAUSE_OF_CODE = {
     "INVALID_PRODUCER_EPOCH": Cause.TARGET_DIVERGED,
     "TARGET_TRUNCATED": Cause.TARGET_TRUNCATED,
     "TOO_LARGE": Cause.RECORD_TOO_LARGE,
+    "RECORD_REFUSED": Cause.RECORD_REFUSED,
     "source_recreated": Cause.SOURCE_RECREATED,
     "target_recreated": Cause.TARGET_RECREATED,
 }
@@ -83,7 +87,10 @@ OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cau
 """Where `restart` makes the target topic anew: one partition's log could not go on in sequence, or
 none of it is wanted."""
 
-AT_THE_LANES_POSITION = frozenset({Cause.SOURCE_OVERTOOK, Cause.RECORD_TOO_LARGE})
+OF_ONE_RECORD = frozenset({Cause.RECORD_TOO_LARGE, Cause.RECORD_REFUSED})
+"""Where the record at the position is what stands in the way, and those behind it do not."""
+
+AT_THE_LANES_POSITION = OF_ONE_RECORD | {Cause.SOURCE_OVERTOOK}
 """Where what a lane has passed behind the last record were holes, and no loss: the gap begins at
 the position it reports."""
 
@@ -178,7 +185,7 @@ def why_not(facts: Facts, choice: Choice) -> str:
         return ""
     if facts.is_gone:
         return "the source has fewer partitions than before, and Kafka takes none away"
-    if facts.cause is Cause.RECORD_TOO_LARGE:
+    if facts.cause in OF_ONE_RECORD:
         return "the mirror would meet the same record again"
     if facts.cause is Cause.SOURCE_TRUNCATED:
         return "from which offset on the source has other records is not known"
@@ -215,7 +222,7 @@ def _continue(facts: Facts) -> Effect | None:
             goes_on = facts.source_start
         case Cause.TARGET_TRUNCATED:
             goes_on = max(facts.position, facts.source_start)
-        case Cause.RECORD_TOO_LARGE:
+        case cause if cause in OF_ONE_RECORD:
             goes_on = Offset(facts.position + 1)
         case _:
             return None
@@ -238,7 +245,7 @@ def _continue(facts: Facts) -> Effect | None:
 
 
 def _restart(facts: Facts) -> Effect | None:
-    if facts.cause is Cause.RECORD_TOO_LARGE:
+    if facts.cause in OF_ONE_RECORD:
         return None
     first, last, count, records = _lost(facts)
     held = facts.target_end - facts.target_start
@@ -282,7 +289,7 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             return _range(facts, facts.position, facts.source_start)
         case Cause.SOURCE_TRUNCATED:
             return _truncated(facts)
-        case Cause.RECORD_TOO_LARGE:
+        case cause if cause in OF_ONE_RECORD:
             at = facts.position
             return at, at, 1, f"1 record (source offset {at})"
         case Cause.SOURCE_RECREATED:

@@ -27,8 +27,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 
 import numpy as np
 
@@ -51,6 +49,15 @@ from heliostat.records.batch import (
     patch_header,
     read_header,
 )
+from heliostat.records.carried import (
+    CarriedBatch,
+    CarryOutcome,
+    CarrySettings,
+    Place,
+    Refusal,
+    Stop,
+    StopReason,
+)
 from heliostat.records.codecs import DECOMPRESSED_BYTES_MAX, TooMuch, compress, decompress
 from heliostat.records.crc import Buffer
 from heliostat.records.joining import (
@@ -64,10 +71,6 @@ from heliostat.records.joining import (
 from heliostat.records.offset_map import Break
 from heliostat.records.old_format import OLD_MAGICS, read_old
 
-JOIN_BYTES_MAX = 1024 * 1024
-"""Default size of joined batches: 5,000 small records; larger ones gain nothing measurable."""
-JOIN_BELOW_BYTES = 256 * 1024
-"""Default: a broker appends larger batches about as fast as a joined one (docs/adr/0005)."""
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
 """A broker's `socket.request.max.bytes`: no producer can have sent more, so it is damage."""
 _ATTRIBUTES_LOW_AT = 22
@@ -77,104 +80,6 @@ _COUNTS = struct.Struct(">23xi30xi")
 """Of a header: last offset delta and records count."""
 
 
-@dataclass(frozen=True, slots=True)
-class CarrySettings:
-    """How the batches of one partition are made; sizes in bytes."""
-
-    producer_id: int
-    batch_bytes_max: int
-    """The target topic's `max.message.bytes`."""
-    join_bytes_max: int = JOIN_BYTES_MAX
-    """Size of a joined batch before compression; never above `batch_bytes_max`."""
-    join_below_bytes: int = JOIN_BELOW_BYTES
-    """Batches smaller than this are joined; 0 joins none."""
-    compression: Codec | None = None
-    """Codec of joined batches; None leaves them uncompressed, as they came."""
-
-
-@dataclass(slots=True)
-class CarriedBatch:
-    """One batch to append at the target."""
-
-    base_offset: int
-    """Where it belongs at the target."""
-    records: int
-    parts: tuple[Buffer, ...]
-    """Its bytes in order; they may point into the buffer they came in."""
-    size: int
-    """Bytes of all parts."""
-    max_timestamp: int
-    """Largest timestamp of its records (ms), by which a broker remembers the producer."""
-    source_ahead: int = 0
-    """Source offset of its last record less that at the target."""
-    breaks: tuple[Break, ...] = ()
-    """What the offset map must hold before it is sent (I3)."""
-
-    @property
-    def next_offset(self) -> int:
-        """First target offset behind it."""
-        return self.base_offset + self.records
-
-    @property
-    def next_source_offset(self) -> int:
-        """First source offset behind its last record."""
-        return self.next_offset + self.source_ahead
-
-    @property
-    def source_offset(self) -> int:
-        """Source offset of its first record, unless there are breaks within it."""
-        if self.breaks and self.breaks[0].target == self.base_offset:
-            return self.breaks[0].source
-        return self.base_offset + self.source_ahead
-
-
-class StopReason(Enum):
-    """Why a partition can't be carried on."""
-
-    CORRUPT = "corrupt"
-    TOO_LARGE = "too large"
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """What stands in the way, for the operator."""
-
-    reason: StopReason
-    offset: int
-    """First offset that could not be carried."""
-    text: str
-
-
-@dataclass(slots=True)
-class CarryOutcome:
-    """What became of a fetch's answer."""
-
-    next_offset: int
-    """Source offset where the next fetch goes on; all below is in `batches`, is a hole, or was
-    below the position."""
-    next_target_offset: int
-    """Where the next batch belongs."""
-    batches: list[CarriedBatch] = field(default_factory=list)
-    stop: Stop | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where carrying begins, on both sides."""
-
-    source: int
-    """First source offset that is wanted."""
-    target: int
-    """Target offset of the next record."""
-    ahead: int | None = 0
-    """Source offset less target offset, by the offset map; None: the next batch has to say."""
-
-    @classmethod
-    def same(cls, offset: int) -> Place:
-        """The same offset on both sides."""
-        return cls(offset, offset)
-
-
 def carry(  # noqa: PLR0917 - where, how, and of what
     buffer: bytearray | memoryview,
     start: int,
@@ -182,6 +87,7 @@ def carry(  # noqa: PLR0917 - where, how, and of what
     place: Place,
     settings: CarrySettings,
     aborted: Sequence[Aborted] = (),
+    refused: Refusal | None = None,
 ) -> CarryOutcome:
     """Make batches to append from what a fetch answered for one partition.
 
@@ -196,6 +102,8 @@ def carry(  # noqa: PLR0917 - where, how, and of what
         How.
     aborted
         Transactions that the answer names as aborted.
+    refused
+        Where to stop.
 
     Returns
     -------
@@ -204,6 +112,7 @@ def carry(  # noqa: PLR0917 - where, how, and of what
         before it is returned, and `stop` says what is wrong.
     """
     walk = _Walk(memoryview(buffer)[:end], start, place, settings, aborted)
+    walk.refused = refused
     try:
         walk.go()
     except TooMuch as error:
@@ -232,11 +141,13 @@ class _Walk:
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
         self._is_first = True
+        self.refused: Refusal | None = None
+        """Where to stop."""
 
     def go(self) -> None:
         """Walk to the end, or to what stops it."""
         while self.at < self.end and self.outcome.stop is None:
-            if self._join():
+            if self.refused is None and self._join():
                 self._is_first = False
                 continue
             if self.end - self.at > MAGIC_AT and self.view[self.at + MAGIC_AT] in OLD_MAGICS:
@@ -252,6 +163,8 @@ class _Walk:
             is_plain = header.records_count and not header.attributes & _MAY_BE_PASSED
             if not is_plain and self._holds_nothing(header, self.at):
                 self.outcome.next_offset = max(header.next_offset, self.outcome.next_offset)
+            elif self.refused is not None and self.refused.offset < header.next_offset:
+                self._take_up_to(self.refused, header)
             else:
                 self._take(header)
             self._is_first = False
@@ -277,6 +190,19 @@ class _Walk:
             if header.base_offset > expected:
                 self._check_next(header)
             self._rewrite(header)
+
+    def _take_up_to(self, refused: Refusal, header: BatchHeader) -> None:
+        """Carry what stands before a record that the target refuses."""
+        self.refused = None
+        if refused.offset < header.base_offset:
+            self._take(header)  # compaction has taken that record since
+            return
+        if header.base_offset > self.outcome.next_offset:
+            self._check_next(header)
+        self._rewrite(header, refused.offset - header.base_offset)
+        if self.outcome.stop is None:
+            self.outcome.next_offset = refused.offset
+            self.outcome.stop = Stop(StopReason.RECORD_REFUSED, refused.offset, refused.text)
 
     def _check_next(self, header: BatchHeader) -> None:
         """A hole before a batch is believed if the batch behind it does not contradict.
@@ -425,12 +351,16 @@ class _Walk:
                 self._ahead = source - target
                 batch.breaks += (Break(target, source),)
         batch.source_ahead = self._ahead or 0
+        batch.places = places
         self.outcome.batches.append(batch)
         self.outcome.next_offset = next_offset
         self.outcome.next_target_offset = batch.next_offset
 
-    def _rewrite(self, header: BatchHeader) -> None:
-        """Encode the records from the next offset on anew, as few batches as fit."""
+    def _rewrite(self, header: BatchHeader, end: int | None = None) -> None:
+        """Encode the records from the next offset on anew, as few batches as fit.
+
+        Those with an offset delta from `end` on are left out.
+        """
         check_crc(self.view, self.at, header)
         packed = self.view[self.at + HEADER_BYTES : self.at + header.size]
         body = decompress(header.codec, packed, DECOMPRESSED_BYTES_MAX)
@@ -443,7 +373,9 @@ class _Walk:
             is_sparse=not header.is_dense,
         )
         first = max(0, self.outcome.next_offset - header.base_offset)
-        self._split(records, header.codec, header.base_offset, first, header.last_offset_delta + 1)
+        end = header.last_offset_delta + 1 if end is None else end
+        if first < end:
+            self._split(records, header.codec, header.base_offset, first, end)
 
     def _split(
         self, records: SourceRecords, codec: Codec, base_offset: int, first: int, end: int

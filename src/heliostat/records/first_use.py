@@ -10,7 +10,8 @@ import functools
 import gc
 
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarrySettings, Place, carry
+from heliostat.records.carried import CarrySettings, Place
+from heliostat.records.carry import carry
 from heliostat.records.copied_epochs import last_epoch
 from heliostat.records.encode import encode_batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heliostat.names import Offset
-from heliostat.records.carry import CarriedBatch
+from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.padding import padding_batches
 

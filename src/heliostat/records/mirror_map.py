@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from heliostat.names import Offset, id_text
-from heliostat.records.carry import CarriedBatch
+from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row, RowKey, Stamp
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
-from heliostat.records.carry import CarriedBatch
+from heliostat.records.carried import CarriedBatch
 from heliostat.records.offset_map import OffsetMap, Row
 
 
@@ -97,6 +97,8 @@ class Appended:
     error: int
     base_offset: int
     message: str
+    refused: int = -1
+    """Number in its batch of the first record that the broker names as refused (KIP-467)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from heliostat.errors import BatchError
 from heliostat.invariants import sequence_of
 from heliostat.records.batch import HEADER_BYTES, Codec, pack_header
-from heliostat.records.carry import CarriedBatch
+from heliostat.records.carried import CarriedBatch
 from heliostat.records.codecs import compress
 from heliostat.records.varints import LAST, MORE, PAIR_BITS, varint
 

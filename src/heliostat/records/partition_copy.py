@@ -20,7 +20,8 @@ from heliostat.invariants import append_landed_where_named, tail_is_ours
 from heliostat.names import Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarriedBatch, CarrySettings, Place, Stop, StopReason, carry
+from heliostat.records.carried import CarriedBatch, CarrySettings, Place, Refusal, Stop, StopReason
+from heliostat.records.carry import carry
 from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.lift import Lift
@@ -97,6 +98,7 @@ class PartitionCopy:
         self._told: tuple[int, int, int, PartitionState, str] | None = None
         self._lift: Lift | None = None
         self._stop: Stop | None = None
+        self._refusal: Refusal | None = None
         self._refused = (-1, 0)
         self._corrupt = (-1, 0)
         self._trouble = Trouble.NONE
@@ -227,7 +229,7 @@ class PartitionCopy:
             return
         place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
         seen = last_epoch(buffer, start, end)
-        outcome = carry(buffer, start, end, place, self._carry, aborted)
+        outcome = carry(buffer, start, end, place, self._carry, aborted, self._refusal)
         for batch in outcome.batches:
             self.queue.append(batch)
             self.queued_bytes += batch.size
@@ -240,6 +242,8 @@ class PartitionCopy:
                 outcome.stop = Stop(StopReason.CORRUPT, self.fetch_offset, text)
             self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
         self.fetch_offset = outcome.next_offset
+        if self._refusal is not None and self._refusal.offset < outcome.next_offset:
+            self._refusal = None
         if outcome.stop is None:
             self.epochs.fetched(seen, outcome.next_offset)
         elif not self._is_passing(outcome.stop, now_s, now_ms):
@@ -276,30 +280,6 @@ class PartitionCopy:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
         self._retry(Trouble.FETCH, kind.name, f"fetch: {kind.told(reason)}", now_s, now_ms)
-
-    def source_is(self, source: LogRange, now_ms: int) -> None:
-        """What the source holds; decides where it called our offset out of range."""
-        self.source_end = source.end
-        if not self.needs_source_range:
-            return
-        self.needs_source_range = False
-        wanted = self.fetch_offset
-        if wanted < source.start:
-            self.stop(
-                PartitionState.GAP,
-                "SOURCE_OVERTOOK",
-                f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
-                f"(retention or DeleteRecords; the source now begins at {source.start})",
-                now_ms,
-            )
-        elif wanted > source.end:
-            self.stop(
-                PartitionState.GAP,
-                "SOURCE_TRUNCATED",
-                f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
-                "the source was truncated or made anew",
-                now_ms,
-            )
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -361,9 +341,16 @@ class PartitionCopy:
         return True
 
     def append_failed(
-        self, batch: CarriedBatch, error: int, message: str, now_s: float, now_ms: int
+        self,
+        batch: CarriedBatch,
+        error: int,
+        message: str,
+        now_s: float,
+        now_ms: int,
+        *,
+        refused: int = -1,
     ) -> None:
-        """An append was refused with Kafka's `error`."""
+        """An append was refused with Kafka's `error`, for its record of number `refused`."""
         if not self._answered(batch):
             return  # follows from the first failure: the sequence has a hole now
         kind = kafka_error(error)
@@ -388,10 +375,13 @@ class PartitionCopy:
                 )
                 return
         elif kind.verdict is Verdict.HALT and kind.append is Append.NOT_APPENDED:
-            at = batch.source_offset
-            text = f"the target refuses the batch at {at}: {message or kind.name}"
-            self.stop(PartitionState.BLOCKED, kind.name, f"{text}. {kind.hint}".strip(), now_ms)
-            return
+            at = batch.source_of(max(0, refused))
+            text = f"the target refuses what stands at source offset {at}: {message or kind.name}"
+            text = f"{text}. {kind.hint}".strip()
+            if refused < 0 or self._refusal is not None or self.phase is not Phase.COPY:
+                self.stop(PartitionState.BLOCKED, kind.name, text, now_ms)
+                return
+            self._refusal = Refusal(at, text)  # what stands before it is copied, then it stops
         self._reset(kind.name, f"append: {kind.told(message)}", now_s, now_ms)
 
     def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:

@@ -414,7 +414,7 @@ class AppendLine:
             send = waiting.pop((got.topic, got.partition), None)
             if send is None:
                 raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
-            events.append(Appended(send, got.error, got.base_offset, got.message))
+            events.append(Appended(send, got.error, got.base_offset, got.message, got.refused))
         if waiting:
             raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
         self._requests.popleft()

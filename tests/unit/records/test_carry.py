@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from support import batches as ref
 
 from heliostat.records.batch import Codec
-from heliostat.records.carry import (
+from heliostat.records.carried import (
     CarriedBatch,
     CarryOutcome,
     CarrySettings,
     Place,
+    Refusal,
     StopReason,
-    carry,
 )
+from heliostat.records.carry import carry
 
 PRODUCER = 2**40 + 5
 NOW = 1_790_000_000_000
@@ -308,6 +309,37 @@ def test_records_that_do_not_fit_their_header_are_corrupt(body, last):
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (StopReason.CORRUPT, 1)
     assert carried(outcome) == one_record_batches(1)[0].seen
+
+
+@given(stored_batches(), carry_settings, st.data())
+@settings(max_examples=300, deadline=None)
+def test_what_stands_before_a_refused_record_is_carried_and_no_more(stored, limits, data):
+    first, end = stored[0].base_offset, stored[-1].base_offset + len(stored[-1].records)
+    position = data.draw(st.integers(first, end - 1))
+    at = data.draw(st.integers(position, end - 1))
+    answer = ref.encode_all(stored)
+    outcome = carry(answer, 0, len(answer), Place.same(position), limits, (), Refusal(at, "no key"))
+    assert_appendable(outcome, position, limits)
+    seen = [pair for item in stored for pair in item.seen if pair[0] >= position]
+    assert carried(outcome) == [pair for pair in seen if pair[0] < outcome.next_offset]
+    assert outcome.stop is not None
+    if outcome.stop.reason is StopReason.RECORD_REFUSED:
+        assert (outcome.stop.offset, outcome.next_offset, outcome.stop.text) == (at, at, "no key")
+    else:
+        assert outcome.stop.reason is StopReason.TOO_LARGE
+        assert outcome.next_offset <= at
+
+
+def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
+    """Given a hole where the refused record was / when read again / then all is carried."""
+    first, _, third = (item.encode() for item in one_record_batches(3))
+    answer = bytearray(first + third)
+    outcome = carry(
+        answer, 0, len(answer), Place.same(0), plain(), (), Refusal(1, "it was refused")
+    )
+    assert outcome.stop is None
+    assert outcome.next_offset == 3
+    assert sum(batch.records for batch in outcome.batches) == 2
 
 
 def test_a_record_larger_than_the_target_takes_stops():

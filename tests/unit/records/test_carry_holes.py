@@ -9,7 +9,8 @@ from support import batches as ref
 
 from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
-from heliostat.records.carry import CarriedBatch, CarryOutcome, CarrySettings, Place, carry
+from heliostat.records.carried import CarriedBatch, CarryOutcome, CarrySettings, Place
+from heliostat.records.carry import carry
 from heliostat.records.offset_map import Break, OffsetMap
 
 PRODUCER = 2**40 + 5

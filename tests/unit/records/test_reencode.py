@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from support import batches as ref
 
 from heliostat.records import reencode
-from heliostat.records.carry import CarrySettings, Place, carry
+from heliostat.records.carried import CarrySettings, Place
+from heliostat.records.carry import carry
 from heliostat.records.compiled_bytes import crc32c_by_tables, crc32c_compiled
 from heliostat.records.crc import crc32c
 from heliostat.records.varints import varint

@@ -54,6 +54,8 @@ class ProducedPartition:
     base_offset: int
     log_append_time_ms: int
     message: str
+    refused: int = -1
+    """Number in the batch of the first record that the broker names as refused (KIP-467)."""
 
 
 def encode_produce(
@@ -115,12 +117,15 @@ def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[ProducedP
     partition, error, base, append_time, _start = _PARTITION_ANSWER.unpack_from(buffer, at)
     at += _PARTITION_ANSWER.size
     messages: list[str] = []
+    numbers: list[int] = []
     count, at = read_uvarint(buffer, at)
     for _ in range(count - 1):
+        numbers.append(struct.unpack_from(">i", buffer, at)[0])
         text, at = read_compact_string(buffer, at + 4)
         messages.append(text or "")
         at = skip_tagged_fields(buffer, at)
     text, at = read_compact_string(buffer, at)
     at = skip_tagged_fields(buffer, at)
     message = "; ".join(part for part in [text or "", *messages[:3]] if part)
-    return ProducedPartition(topic, partition, error, base, append_time, message), at
+    refused = min(numbers, default=-1)
+    return ProducedPartition(topic, partition, error, base, append_time, message, refused), at
