@@ -13,7 +13,13 @@ import numpy as np
 from numba import njit, types
 
 from heliostat.errors import BatchError
-from heliostat.records.batch import LENGTH_ENDS_AT, MAGIC, MAGIC_AT, read_header
+from heliostat.records.batch import (
+    LENGTH_ENDS_AT,
+    MAGIC,
+    MAGIC_AT,
+    claimed_size,
+    read_header,
+)
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT = types.int64
@@ -49,7 +55,9 @@ def _last_batch(data: Any, start: int, end: int) -> Any:
 
 def last_epoch(buffer: bytearray | memoryview, start: int, end: int) -> CopiedTo:
     """Of the last whole batch of an answer; ask before headers are patched (`carry`)."""
-    at = int(_last_batch(np.frombuffer(buffer, np.uint8), start, end))
+    at = start  # of mostly one, and then this is found ten times as fast
+    if claimed_size(buffer, start, end) != end - start:
+        at = int(_last_batch(np.frombuffer(buffer, np.uint8), start, end))
     if at < 0 or end - at <= MAGIC_AT or buffer[at + MAGIC_AT] != MAGIC:
         return NO_EPOCH  # formats before v2 have no epoch
     try:

@@ -19,7 +19,7 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.fetch_plan import FetchPlan, make_plans
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
-from heliostat.records.lane_copies import copies_of, source_parted
+from heliostat.records.lane_copies import copies_of, source_parted, source_stands
 from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
     LIVE,
@@ -62,6 +62,8 @@ PREPARED_S_MAX = 15.0
 PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the clock
 SOURCE_ENDS_EVERY_S = 5.0
 """Lag must be visible while a partition is broken: its source end is asked for so often."""
+FIRST_REPORT_S = 0.2
+"""A round's first report names all partitions: not while what waited for the change is copied."""
 Line = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
 DRAIN_S = 10.0  # how long the end of a round waits for answers that are under way
 
@@ -89,6 +91,7 @@ class Copier:
         # From here on by the monotonic clock alone: the wall clock may be stepped.
         self._begin_at_s = clock.monotonic_s() + to_wait_s
         self._deadline_s = clock.monotonic_s() + min(to_wait_s + lane.round_s, left_s)
+        self._report_from_s = self._begin_at_s + (FIRST_REPORT_S if lane.waits_for else 0.0)
         self.partitions = copies_of(lane, now_ms)
         self.latency = LatencyHistogram()
         self._source_leader: dict[int, BrokerId] = {}
@@ -132,7 +135,7 @@ class Copier:
             if self._holds_old:
                 self._look_for_predecessors(hooks.running())
             self.turn(self._clock.monotonic_s())
-            if hooks.is_report_due():
+            if hooks.is_report_due() and self._clock.monotonic_s() >= self._report_from_s:
                 hooks.publish(self.report(""))
         self._drain()
         return self.report(ended_by)
@@ -263,7 +266,7 @@ class Copier:
             for index, source in self._network.source_ranges(ranged).items():
                 item = self.partitions[index]
                 if not isinstance(source, Exception):
-                    item.source_is(source, now_ms)
+                    source_stands(item, source, now_ms)
                 elif item.needs_source_range:
                     item.needs_source_range = False
                     item.no_leader(source, now_s, now_ms)
@@ -477,7 +480,9 @@ class Copier:
         send = event.send
         item = self.partitions[send.index]
         if event.error:
-            item.append_failed(send.batch, event.error, event.message, now_s, now_ms)
+            item.append_failed(
+                send.batch, event.error, event.message, now_s, now_ms, refused=event.refused
+            )
             self._leaders_stale |= kafka_error(event.error).stale_metadata
         elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
             self.latency.add(now_ms - send.batch.max_timestamp, send.batch.records)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,6 +49,9 @@ AN_EXECUTOR_WITHIN_S = 3.0
 LOOK_S = 0.1
 STATE_TIMEOUT_S = 8.0
 """For answers about state topics: a lane that hears nothing for 20 s ends its round."""
+SWITCH_INTERVAL_S = 0.0005
+"""While a report is written by the other thread, copying waits for the interpreter so long at most,
+not Python's 5 ms."""
 NAMED_PARTITIONS_MAX = 4
 """A description names so many; Spark's page shows one line."""
 
@@ -219,6 +223,7 @@ def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
 def copy_round(lane: LaneSpec) -> RoundReport:
     """One round over real connections, in this process."""
     warm_up()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     clock = SystemClock()
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
     target = WireCluster(lane.target_access, dial)

@@ -10,8 +10,6 @@ from heliostat.access import PLAINTEXT
 from heliostat.clusters.wire.cluster import (
     CONSUMER,
     DEBUG_REPLICA,
-    EARLIEST,
-    LATEST,
     TopicLeaders,
     WireCluster,
 )
@@ -174,8 +172,7 @@ class WireNetwork:
         for broker, indexes in by_broker.items():
             asked = [partitions[index] for index in indexes]
             try:
-                starts = cluster.list_offsets(broker, asked, timestamp=EARLIEST)
-                ends = cluster.list_offsets(broker, asked, timestamp=LATEST, replica_id=replica_id)
+                starts, ends = cluster.list_ranges(broker, asked, replica_id=replica_id)
             except ConnectionLost as error:
                 result.update(dict.fromkeys(indexes, error))
                 continue

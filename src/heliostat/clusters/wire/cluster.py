@@ -138,34 +138,25 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        kind = ListOffsetsRequest.ListOffsetsTopic
-        grouped: dict[TopicName, list[Any]] = {}
-        for item in partitions:
-            grouped.setdefault(item.topic, []).append(
-                kind.ListOffsetsPartition(
-                    partition_index=item.partition, current_leader_epoch=-1, timestamp=timestamp
-                )
-            )
-        request = ListOffsetsRequest(
-            replica_id=replica_id,
-            isolation_level=0,
-            topics=[kind(name=name, partitions=items) for name, items in grouped.items()],
-        )
+        request = _list_offsets(partitions, timestamp, replica_id)
         answer = self._ask(broker, request, ListOffsetsResponse, LIST_OFFSETS_VERSION_MAX)
-        found: dict[Partition, Offset | BrokerError] = {}
-        for topic in answer.topics:
-            for item in topic.partitions:
-                partition = Partition(TopicName(topic.name), PartitionId(item.partition_index))
-                found[partition] = (
-                    BrokerError(
-                        "offsets can't be listed",
-                        kafka_code=item.error_code,
-                        partition=str(partition),
-                    )
-                    if item.error_code
-                    else Offset(item.offset)
-                )
-        return found
+        return _listed(answer)
+
+    def list_ranges(
+        self, broker: BrokerId, partitions: Sequence[Partition], *, replica_id: int = CONSUMER
+    ) -> tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | BrokerError]]:
+        """Log starts, and ends as `list_offsets` answers them; both are asked for at once.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker did not answer.
+        """
+        requests = [_list_offsets(partitions, at, replica_id) for at in (EARLIEST, LATEST)]
+        starts, ends = self._exchange(
+            self._known(broker), requests, ListOffsetsResponse, LIST_OFFSETS_VERSION_MAX
+        )
+        return _listed(starts), _listed(ends)
 
     def delete_records(self, broker: BrokerId, partition: Partition, before: Offset) -> None:
         """Lift the log start of a partition that `broker` leads to `before` (KIP-107).
@@ -244,13 +235,13 @@ class WireCluster:
         reasons: list[ConnectionLost] = []
         for broker in [*self._brokers.values(), *([self._seed] if self._seed else [])]:
             try:
-                return self._exchange(broker, request, response, version_max)
+                return self._exchange(broker, [request], response, version_max)[0]
             except ConnectionLost as error:
                 reasons.append(error)
         for endpoint in self._bootstrap:
             seed = _Broker(endpoint)
             try:
-                answer = self._exchange(seed, request, response, version_max)
+                answer = self._exchange(seed, [request], response, version_max)[0]
             except ConnectionLost as error:
                 reasons.append(error)
             else:
@@ -266,10 +257,13 @@ class WireCluster:
         )
 
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
-        return self._exchange(self._known(broker), request, response, version_max)
+        return self._exchange(self._known(broker), [request], response, version_max)[0]
 
-    def _exchange(self, broker: _Broker, request: Any, response: Any, version_max: int) -> Any:
-        """One request, one answer over the broker's control connection."""
+    def _exchange(
+        self, broker: _Broker, requests: Sequence[Any], response: Any, version_max: int
+    ) -> list[Any]:
+        """Requests of one kind and their answers over the broker's control connection."""
+        request = requests[0]
         low, high = self._versions(broker).get(request.API_KEY, (0, -1))
         version = min(high, version_max)
         if version < low:
@@ -277,50 +271,98 @@ class WireCluster:
                 "broker and Heliostat share no version of a request", api_key=request.API_KEY
             )
         try:
-            return self._round_trip(broker, request, response, version)
+            return self._round_trip(broker, requests, response, version)
         except AccessRefused:
             raise
         except ConnectionLost:
             # A connection that idled may have been closed by the broker: once more, afresh.
             # Safe: every request sent here may be repeated.
-            return self._round_trip(broker, request, response, version)
+            return self._round_trip(broker, requests, response, version)
 
     def _versions(self, broker: _Broker) -> dict[int, tuple[int, int]]:
         if not broker.versions:
             request = ApiVersionsRequest(
                 client_software_name=SOFTWARE_NAME, client_software_version="0"
             )
-            answer = self._round_trip(broker, request, ApiVersionsResponse, 3)
+            (answer,) = self._round_trip(broker, [request], ApiVersionsResponse, 3)
             broker.versions = {
                 item.api_key: (item.min_version, item.max_version) for item in answer.api_keys
             }
         return broker.versions
 
-    def _round_trip(self, broker: _Broker, request: Any, response: Any, version: int) -> Any:
+    def _round_trip(
+        self, broker: _Broker, requests: Sequence[Any], response: Any, version: int
+    ) -> list[Any]:
+        """Send all, then take all answers: they come in the order of the requests."""
         if broker.control is None:
             broker.control = Connection(broker.endpoint, self.settings)
         connection = broker.control
-        flexible = bool(type(request).flexible_version_q(version))
-        correlation_id = connection.next_correlation_id()
-        header = request_header(
-            request.API_KEY, version, correlation_id, self.settings.client_id, flexible=flexible
-        )
         try:
-            connection.send([header, request.encode(version=version)])
-            frame = connection.receive(self.settings.request_timeout_s)
+            sent = [self._send(connection, request, version) for request in requests]
+            frames = [connection.receive(self.settings.request_timeout_s) for _ in requests]
         except ConnectionLost:
             connection.close()
             broker.control = None
             raise
-        if frame.correlation_id != correlation_id:
+        request = requests[0]
+        if [frame.correlation_id for frame in frames] != sent:
             connection.close()
             broker.control = None
             raise ProtocolError("an answer belongs to another request", api_key=request.API_KEY)
         # ApiVersions answers carry header v0 so that any client can read them (KIP-511).
-        at = 4
-        if flexible and request.API_KEY != ApiVersionsRequest.API_KEY:
-            at = skip_tagged_fields(frame.buffer, at)
-        return response.decode(memoryview(frame.buffer)[at:], version=version)
+        has_tags = type(request).flexible_version_q(version)
+        has_tags = has_tags and request.API_KEY != ApiVersionsRequest.API_KEY
+        starts = [skip_tagged_fields(frame.buffer, 4) if has_tags else 4 for frame in frames]
+        return [
+            response.decode(memoryview(frame.buffer)[at:], version=version)
+            for frame, at in zip(frames, starts, strict=True)
+        ]
+
+    def _send(self, connection: Connection, request: Any, version: int) -> int:
+        """Send one request; its correlation id."""
+        correlation_id = connection.next_correlation_id()
+        header = request_header(
+            request.API_KEY,
+            version,
+            correlation_id,
+            self.settings.client_id,
+            flexible=bool(type(request).flexible_version_q(version)),
+        )
+        connection.send([header, request.encode(version=version)])
+        return correlation_id
+
+
+def _list_offsets(partitions: Iterable[Partition], timestamp: int, replica_id: int) -> Any:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    grouped: dict[TopicName, list[Any]] = {}
+    for item in partitions:
+        grouped.setdefault(item.topic, []).append(
+            kind.ListOffsetsPartition(
+                partition_index=item.partition, current_leader_epoch=-1, timestamp=timestamp
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=0,
+        topics=[kind(name=name, partitions=items) for name, items in grouped.items()],
+    )
+
+
+def _listed(answer: Any) -> dict[Partition, Offset | BrokerError]:
+    found: dict[Partition, Offset | BrokerError] = {}
+    for topic in answer.topics:
+        for item in topic.partitions:
+            partition = Partition(TopicName(topic.name), PartitionId(item.partition_index))
+            found[partition] = (
+                BrokerError(
+                    "offsets can't be listed",
+                    kafka_code=item.error_code,
+                    partition=str(partition),
+                )
+                if item.error_code
+                else Offset(item.offset)
+            )
+    return found
 
 
 def _topic_id(value: Any) -> TopicId | None:
