@@ -14,7 +14,6 @@ from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.network import (
-    SPARSE,
     Appended,
     AppendLost,
     Channel,
@@ -28,9 +27,10 @@ from heliostat.records.network import (
     MapWritten,
     Problem,
     Send,
-    Swept,
     Tail,
+    Traffic,
     Want,
+    Watched,
 )
 from heliostat.records.offset_map import MapReader, OffsetMap
 
@@ -105,7 +105,7 @@ class SimNetwork:
         """Second, tie, event, and the channel that is free again with it."""
         self._fetching: set[Channel] = set()
         self._heard: dict[int, int] = {}
-        """High watermarks as sweeps answered them."""
+        """High watermarks as groups were answered."""
         self._appends: dict[Channel, list[tuple[float, Sequence[Send]]]] = {}
         """By connection to the target; each is served strictly in order."""
         self._served_until_s: dict[Channel, float] = {}
@@ -180,7 +180,7 @@ class SimNetwork:
         self.world.target[index].delete_before(before)
         return None
 
-    def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
+    def open(self, source: Iterable[tuple[BrokerId, Channel]], target: Iterable[BrokerId]) -> None:
         pass
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
@@ -196,9 +196,9 @@ class SimNetwork:
             self._push(at_s, FetchLost(list(wants), "cut"), channel)
             return
         events = [self._answer(want) for want in wants]
-        if channel == SPARSE:
+        if channel.traffic is Traffic.SPARSE:
             news = [event for event in events if self._is_news(event)]
-            events = [*news, Swept(broker, sum(event.end for event in news))]
+            events = [*news, Watched(broker, channel)]
         for event in events[:-1]:
             self._push(at_s, event, None)
         self._push(at_s, events[-1], channel)

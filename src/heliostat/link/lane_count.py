@@ -16,8 +16,7 @@ until then others run its lanes, and spreading partitions anew ends rounds."""
 LANE_BYTES_PER_S = 4e6
 """What a lane is given before there is a second one; it could do fifty times as much (`bulk`)."""
 LANE_PARTITIONS = 1_000
-"""Sparse ones are swept one after another: 4,846 at 300 records/s have a p50 of 139 ms with one
-lane, of 63 ms with two (`bench/compare efd`, 2026-11-21)."""
+"""Each lane may use a quarter of a core of each broker to look at sparse ones (`fetch_plan`)."""
 
 
 class LaneCount:

@@ -16,14 +16,13 @@ from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.fetch_plan import FetchPlan, make_plans
+from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import copies_of, source_parted, source_stands
 from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
     LIVE,
-    SPARSE,
     Appended,
     AppendLost,
     Channel,
@@ -36,10 +35,10 @@ from heliostat.records.network import (
     Network,
     Problem,
     Send,
-    Swept,
     Tail,
     Traffic,
     Want,
+    Watched,
 )
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_phase import Phase
@@ -119,7 +118,7 @@ class Copier:
         """
         ended_by = "deadline"
         self._find_leaders(self._clock.monotonic_s())
-        self._network.open(set(self._source_leader.values()), set(self._target_leader.values()))
+        self._network.open(lines_of(self._plans), set(self._target_leader.values()))
         while may_send(self._clock.monotonic_s(), self._deadline_s):
             switch_at_ms = hooks.switch_at_ms()
             # One that would begin behind the switch makes room for those of the new plan.
@@ -366,17 +365,13 @@ class Copier:
     def _fetch(
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
     ) -> bool:
-        if channel == SPARSE:
-            channel_of = self._plans[broker].channel_of
-            wants = [
-                (item.want(now_s) if channel_of(item.index) == SPARSE else None)
-                or item.want_nothing()
-                for item in items
-            ]
+        if channel.traffic is Traffic.SPARSE:
+            wants = [item.want(now_s) or item.want_nothing() for item in items]
             if not any(want.bytes_max for want in wants):
                 wants = []
-            pace = self._plans[broker].sweep
-            self._fetch_at_s[broker, channel] = pace.began(now_s, self._clock.wall_ms())
+            pace = self._plans[broker].pace
+            at_s = pace.began(channel, now_s, self._clock.wall_ms())
+            self._fetch_at_s[broker, channel] = at_s
         else:
             wants = self._wants((broker, channel), items, now_s)
             for want in wants:
@@ -407,11 +402,11 @@ class Copier:
             match event:
                 case Fetched():
                     self._take_fetched(event, now_s, now_ms)
-                case Swept():
+                case Watched():
                     plan = self._plans.get(event.broker)
                     if plan is not None:
-                        at_s = plan.sweep.ended(event.bytes, now_s)
-                        self._fetch_at_s[event.broker, SPARSE] = at_s
+                        at_s = plan.watched(event.channel, now_s)
+                        self._fetch_at_s[event.broker, event.channel] = at_s
                 case Appended():
                     self._take_appended(event, now_s, now_ms)
                 case FetchLost():
@@ -455,9 +450,10 @@ class Copier:
             return
         plan = self._plan_of.get(item.index)
         was_level = event.end > event.start and item.position >= item.source_end
-        if plan is not None and was_level and plan.channel_of(item.index) == SPARSE:
-            # Quiet partitions are heard of by sweeps only: until the last one nothing was missing.
-            item.caught_up_ms = max(item.caught_up_ms, plan.sweep.at_ms)
+        if plan is not None and was_level:
+            # Quiet partitions are heard of only with news: nothing was missing when last asked for.
+            asked_ms = plan.pace.asked_ms.get(plan.channel_of(item.index), -1)
+            item.caught_up_ms = max(item.caught_up_ms, asked_ms)
         item.fetched(
             event.buffer,
             event.start,

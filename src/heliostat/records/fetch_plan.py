@@ -1,9 +1,12 @@
-"""Which partitions of one source broker are fetched how: waiting, swept, or as a backlog.
+"""Which partitions of one source broker are fetched how: busy, watched in groups, or as a backlog.
 
 A fetch that waits at the broker for thousands of partitions makes every append there look through
 all of them, and an incremental fetch session costs more still (design, section 5). So few busy
-partitions wait, the many sparse ones are swept at a pace that costs the broker little, and those
+partitions wait together, the many sparse ones are watched in small groups, each by a fetch that
+waits on a connection of its own and goes out anew at a pace that costs the broker little, and those
 that are far behind have connections of their own, so that live ones don't wait behind their bytes.
+A group in which nothing happens costs nearly nothing; a record in it comes within milliseconds
+(docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -12,48 +15,50 @@ from collections.abc import Mapping, Sequence
 
 from heliostat.names import BrokerId
 from heliostat.records.lane import CopySettings
-from heliostat.records.network import LIVE, SPARSE, Channel, Traffic
+from heliostat.records.network import LIVE, Channel, Traffic
 from heliostat.records.partition_copy import PartitionCopy
 
 REGROUP_EVERY_S = 1.0
 SMOOTHING = 0.5
 """Weight of the last second in a partition's rate."""
 STAYS_RATIO = 1.5
-"""A partition waits on unless another one is so much busier: moving rebuilds the sweep."""
+"""A partition stays among the busy unless another one is so much busier: until its group is watched
+anew, which may take a second, nobody looks at one that has just left them."""
 RATE_MIN = 0.2
 """Answers with records a second below which a partition is sparse."""
 _FORGOTTEN_BELOW = 0.01
-SWEEP_REST_RATIO = 3.0
-"""A sweep rests so many times as long as its answer took: a quarter of a core of the broker's."""
-SWEEP_S, SWEEP_SLOWER_MAX = 0.02, 1.5
-"""How long the first one is thought to take, and how much slower than the last one may count: one
-that was held up by something else must not hold up the next."""
-SWEEP_PACE_S_MIN, SWEEP_PACE_S_MAX = 0.02, 1.0
-SWEEP_FULL_BYTES = 8 * 1024 * 1024
-"""After an answer so large the next sweep does not rest."""
+WATCHED_MAX = 64
+"""Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
+WATCHES_MAX = 128
+LOOK_S_PER_PARTITION, LOOK_S = 5e-6, 200e-6
+"""What an answer costs the broker: for each partition of the group, and for the request (measured,
+docs/scale.md)."""
+BROKER_SHARE = 0.25
+"""Of one of the broker's cores, for the watches of one lane."""
+BURST_S = 0.1
+"""Of that share, as much as this may be used at once after a silence."""
+WATCH_PACE_S_MIN = 0.02
+"""Between two fetches of one group whose answer does not come."""
 
 
-class SweepPace:
-    """When the next sweep of one broker may go: it rests in proportion to what it takes."""
+class WatchPace:
+    """When a group may be watched anew: all groups of a broker together keep to a share of it."""
 
     def __init__(self) -> None:
-        self.at_ms = -1
-        """Wall clock of the last sweep, for what it had no news of."""
-        self._sent_at_s = 0.0
-        self._took_s = SWEEP_S
+        self.asked_ms: dict[Channel, int] = {}
+        """Wall clock of the last fetch: what it has no news of was level then."""
+        self._free_at_s = 0.0
 
-    def began(self, now_s: float, now_ms: int) -> float:
-        """A sweep is sent; when the next one may follow if nothing is heard of this one."""
-        self._sent_at_s, self.at_ms = now_s, now_ms
-        return now_s + SWEEP_PACE_S_MIN
+    def began(self, channel: Channel, now_s: float, now_ms: int) -> float:
+        """A fetch is sent; when the next one may follow if nothing is heard of this one."""
+        self.asked_ms[channel] = now_ms
+        return now_s + WATCH_PACE_S_MIN
 
-    def ended(self, answer_bytes: int, now_s: float) -> float:
-        """It was answered; when the next one may go (monotonic seconds)."""
-        self._took_s = min(now_s - self._sent_at_s, SWEEP_SLOWER_MAX * self._took_s)
-        if answer_bytes >= SWEEP_FULL_BYTES:
-            return now_s
-        pace_s = min(SWEEP_PACE_S_MAX, max(SWEEP_PACE_S_MIN, self._took_s * SWEEP_REST_RATIO))
-        return now_s + pace_s
+    def ended(self, partitions: int, now_s: float) -> float:
+        """It was answered; when the next one of the group may go (monotonic seconds)."""
+        cost_s = (LOOK_S + LOOK_S_PER_PARTITION * partitions) / BROKER_SHARE
+        self._free_at_s = max(self._free_at_s, now_s - BURST_S) + cost_s
+        return max(now_s, self._free_at_s)
 
 
 class FetchPlan:
@@ -64,7 +69,7 @@ class FetchPlan:
     items
         All of them.
     live_max
-        How many wait together at most.
+        How many are busy at most.
     backlog_slots
         Connections over which those far behind are spread.
     """
@@ -72,10 +77,14 @@ class FetchPlan:
     def __init__(
         self, items: Sequence[PartitionCopy], *, live_max: int, backlog_slots: int
     ) -> None:
-        self.sweep = SweepPace()
+        self.pace = WatchPace()
         self._live_max = live_max
         self.items = list(items)
         self._items = {item.index: item for item in items}
+        group = max(WATCHED_MAX, -(-len(items) // WATCHES_MAX))
+        self._watch = {
+            item.index: Channel(Traffic.SPARSE, place // group) for place, item in enumerate(items)
+        }
         self._slots = backlog_slots
         self._behind: set[int] = set()
         self._live: set[int] = set(self._items if len(items) <= live_max else ())
@@ -87,21 +96,26 @@ class FetchPlan:
 
     @property
     def groups(self) -> dict[Channel, list[PartitionCopy]]:
-        """Partitions by channel, none empty.
-
-        A sweep is of all of them, to be muted where they are fetched otherwise: its request stays
-        the same then, and to make one of thousands takes as long as ten sweeps.
-        """
+        """Partitions by channel, none empty."""
         if self._is_stale:
             self._is_stale = False
             self._groups = self._grouped()
         return self._groups
 
+    @property
+    def channels(self) -> set[Channel]:
+        """Those that are in use, and the one of busy partitions, which are found soon."""
+        return {LIVE, *self.groups}
+
     def channel_of(self, index: int) -> Channel:
         """Where a partition is fetched now."""
         if index in self._behind:
             return Channel(Traffic.BACKLOG, index % self._slots)
-        return LIVE if index in self._live else SPARSE
+        return LIVE if index in self._live else self._watch[index]
+
+    def watched(self, channel: Channel, now_s: float) -> float:
+        """A group was answered; when it may be watched anew."""
+        return self.pace.ended(len(self.groups.get(channel, ())), now_s)
 
     def judge(self, index: int, lag: int, got_bytes: int, wanted_bytes: int) -> None:
         """Take note of an answer: how busy a partition is, and whether it is far behind."""
@@ -124,7 +138,7 @@ class FetchPlan:
             self._is_stale = True
 
     def regroup(self, now_s: float) -> None:
-        """Decide anew, if a second has passed, who waits and who is swept."""
+        """Decide anew, if a second has passed, who is busy."""
         passed_s = now_s - self._regroup_at_s
         if passed_s < REGROUP_EVERY_S:
             return
@@ -159,9 +173,12 @@ class FetchPlan:
         groups: dict[Channel, list[PartitionCopy]] = {}
         for index, item in self._items.items():
             groups.setdefault(self.channel_of(index), []).append(item)
-        if SPARSE in groups:
-            groups[SPARSE] = self.items
         return groups
+
+
+def lines_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:
+    """Connections that are needed."""
+    return {(broker, channel) for broker, plan in plans.items() for channel in plan.channels}
 
 
 def make_plans(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from heliostat.errors import BrokerError, ConnectionLost
@@ -19,14 +19,14 @@ from heliostat.records.carried import CarriedBatch
 from heliostat.records.offset_map import OffsetMap, Row
 
 
-class Traffic(Enum):
+class Traffic(IntEnum):  # its numbers are hashed for each connection on every turn
     """Kinds of traffic that must not wait for each other, each on connections of its own."""
 
-    LIVE = "live"
+    LIVE = 0
     """Small fetches that wait at the broker for the next record: an answer within milliseconds."""
-    SPARSE = "sparse"
-    """All partitions in which little happens, swept by fetches that do not wait."""
-    BACKLOG = "backlog"
+    SPARSE = 1
+    """Small groups of partitions in which little happens, each with a fetch that waits."""
+    BACKLOG = 2
     """Partitions far behind: large fetches and appends."""
 
 
@@ -38,7 +38,6 @@ class Channel(NamedTuple):
 
 
 LIVE = Channel(Traffic.LIVE, 0)
-SPARSE = Channel(Traffic.SPARSE, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,11 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """A sweep was answered; of its partitions only those with news came as `Fetched` before."""
+class Watched:
+    """A group's fetch was answered; only partitions with news came as `Fetched` before."""
 
     broker: BrokerId
-    bytes: int
+    channel: Channel
     """Size of the answer."""
 
 
@@ -141,7 +140,7 @@ class MapLost:
     reason: str
 
 
-Event = Fetched | Swept | Appended | FetchLost | AppendLost | MapWritten | MapLost
+Event = Fetched | Watched | Appended | FetchLost | AppendLost | MapWritten | MapLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +205,7 @@ class Network(Protocol):
         """Lift the target's log start."""
         ...
 
-    def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
+    def open(self, source: Iterable[tuple[BrokerId, Channel]], target: Iterable[BrokerId]) -> None:
         """Open connections ahead of their use, those for ends and offset maps as well.
 
         Where that fails, their use will show it.
@@ -224,8 +223,8 @@ class Network(Protocol):
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; its answers come as events, a `Fetched` for each want.
 
-        A sweep (`SPARSE`) does not wait for records; see `Swept` for its answer. A want with
-        `bytes_max` 0 brings none.
+        Of a group (`Traffic.SPARSE`) only news comes, see `Watched`. A want with `bytes_max` 0
+        brings none.
         """
         ...
 

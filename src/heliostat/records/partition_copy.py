@@ -203,7 +203,7 @@ class PartitionCopy:
         return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes, epoch)
 
     def want_nothing(self) -> Want:
-        """Its place in a sweep while it wants nothing."""
+        """Its place in a group's fetch while it wants nothing."""
         return Want(self.index, self.attempt, max(0, self.fetch_offset), 0)
 
     def fetched(

@@ -1,4 +1,4 @@
-"""Connections of a lane, each with what is under way on it: fetches, sweeps, appends.
+"""Connections of a lane, each with what is under way on it: fetches, watches, appends.
 
 A fetch is answered before the next one is sent; appends are pipelined, the broker serves them
 strictly in order (`SocketServer` mutes the connection meanwhile).
@@ -33,12 +33,13 @@ from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import (
     Appended,
     AppendLost,
+    Channel,
     Event,
     Fetched,
     FetchLost,
     Send,
-    Swept,
     Want,
+    Watched,
 )
 
 FETCH_BYTES_MIN = 1
@@ -202,42 +203,43 @@ class FetchLine:
         return events
 
 
-class SweepLine(FetchLine):
-    """Fetches thousands of partitions at once, without waiting, and looks only at the news.
+class WatchLine(FetchLine):
+    """Watches a group of partitions, and looks only at the news of an answer.
 
-    The request is made once for a group of partitions; then only offsets that moved are written
-    into it. The answer is looked through by compiled code (`scan`).
+    The request is made once; then only offsets that moved are written into it. The answer is looked
+    through by compiled code (`scan`).
 
     Parameters
     ----------
-    broker
-        Whom it goes to.
+    broker, channel
+        Whom it goes to, and for which group.
     """
 
-    WAIT_MS = 0
+    WAIT_MS = 1000
+    """So late at most it is seen that a partition is to be read from elsewhere."""
 
     def __init__(
         self,
         broker: BrokerId,
+        channel: Channel,
         connection: Connection,
         version: int,
         context: LineContext,
-        bytes_max: int,
     ) -> None:
-        super().__init__(connection, version, context, bytes_max)
+        super().__init__(connection, version, context, context.settings.fetch_bytes_max)
         self._broker = broker
+        self._channel = channel
         self._body = bytearray()
         self._offsets_at: list[int] = []
         self._sent: list[Want] = []
         self._rows = np.empty((0, ROW_FIELDS), np.int64)
         self._numbers = np.empty(0, np.int64)
-        self._ends = np.full(len(context.partitions), -2, np.int64)
-        """High watermarks by the partitions' indexes, as last heard."""
-        self._indexes = np.empty(0, np.int64)
+        self._ends = np.empty(0, np.int64)
+        """High watermarks as last heard, in the order of the request."""
 
     @override
     def send(self, wants: Sequence[Want]) -> None:
-        """Send one sweep; see `FetchLine.send`."""
+        """Send one fetch; see `FetchLine.send`."""
         if len(wants) != len(self._sent) or any(
             new.index != old.index for new, old in zip(wants, self._sent, strict=True)
         ):
@@ -259,9 +261,9 @@ class SweepLine(FetchLine):
         self._offsets_at = []
         self._body = self._encode(wants, self._offsets_at)
         specs = self._context.partitions
-        self._indexes = np.array([want.index for want in wants], np.int64)
         self._numbers = np.array([specs[want.index].source.partition for want in wants], np.int64)
         self._rows = np.empty((len(wants), ROW_FIELDS), np.int64)
+        self._ends = np.full(len(wants), -2, np.int64)
 
     @override
     def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
@@ -275,7 +277,7 @@ class SweepLine(FetchLine):
             events = super()._events(frame, answer)
         else:
             self._add_news(events, frame, rows)
-        events.append(Swept(self._broker, len(frame.buffer)))
+        events.append(Watched(self._broker, self._channel))
         return events
 
     def _add_news(self, events: list[Event], frame: Frame, rows: np.ndarray) -> None:
@@ -283,7 +285,7 @@ class SweepLine(FetchLine):
         is_news = (
             (rows[:, ERROR] != 0)
             | (rows[:, END] > rows[:, START])
-            | (rows[:, HIGH_WATERMARK] != self._ends[self._indexes])
+            | (rows[:, HIGH_WATERMARK] != self._ends)
             | (rows[:, STABLE_END] != rows[:, HIGH_WATERMARK])
             | (np.frombuffer(frame.buffer, np.uint8)[rows[:, END]] != NO_TAGS)
         )
@@ -293,8 +295,8 @@ class SweepLine(FetchLine):
             want = self._wants[place]
             spec = specs[want.index]
             if not self._is_topic(frame, topic_at, spec):
-                raise ProtocolError("a sweep's answer is not in order", topic=spec.source.topic)
-            self._ends[want.index] = high_watermark
+                raise ProtocolError("a watch's answer is not in order", topic=spec.source.topic)
+            self._ends[place] = high_watermark
             found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
             aborted = [Aborted(*item) for item in found]
             parted = fetch.read_parted(frame.buffer, end)

@@ -20,7 +20,6 @@ from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
 from heliostat.records.network import (
     LIVE,
-    SPARSE,
     AppendLost,
     Channel,
     Event,
@@ -37,10 +36,12 @@ from heliostat.records.network import (
 )
 from heliostat.records.offset_map import OffsetMap
 from heliostat.records.tails import read_tails
-from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, SweepLine
+from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, WatchLine
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
+OVERDUE_EVERY_S = 0.1
+"""There may be a hundred connections to look at."""
 ANSWER_SLACK_S = 5.0
 """Beyond the time that the broker itself may take (`produce_timeout_s`)."""
 UNKNOWN_TOPIC_ID = 100
@@ -91,6 +92,7 @@ class WireNetwork:
         self._appending: dict[tuple[BrokerId, Channel], AppendLine] = {}
         self._leaders = Leaders({}, {}, {})
         self._lost: list[Event] = []
+        self._overdue_at_s = 0.0
         self._map_watched: Connection | None = None
         self._secured: dict[LineKey, _Line] = {}
 
@@ -193,15 +195,15 @@ class WireNetwork:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def open(self, source: Iterable[BrokerId], target: Iterable[BrokerId]) -> None:
-        """Open the connections of live traffic; a failure shows up again at their use.
+    def open(self, source: Iterable[tuple[BrokerId, Channel]], target: Iterable[BrokerId]) -> None:
+        """Open the connections of a round's beginning; a failure shows up again at their use.
 
         What a round begins with, ends and offset maps, is asked once for nothing: connections and
         versions are there then, and of the maps only what came since is left to read.
         """
         with contextlib.suppress(ConnectionLost):
-            for broker in source:
-                self._fetch_line(broker, LIVE)
+            for broker, channel in source:
+                self._fetch_line(broker, channel)
             for broker in target:
                 self._append_line(broker, LIVE)
         self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
@@ -243,8 +245,8 @@ class WireNetwork:
             version = self._source.fetch_version(broker)
             connection = self._source.open_data(broker)
             bytes_max = self._settings.fetch_bytes_max
-            if channel == SPARSE:
-                line = SweepLine(broker, connection, version, self._context, bytes_max)
+            if channel.traffic is Traffic.SPARSE:
+                line = WatchLine(broker, channel, connection, version, self._context)
             else:
                 if channel.traffic is Traffic.BACKLOG:
                     bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
@@ -344,6 +346,10 @@ class WireNetwork:
 
     def _drop_overdue(self) -> None:
         """Give up connections on which an answer is overdue: a broker that hangs closes nothing."""
+        now_s = self._monotonic_s()
+        if now_s < self._overdue_at_s:
+            return
+        self._overdue_at_s = now_s + OVERDUE_EVERY_S
         limit_s = self._settings.produce_timeout_s + ANSWER_SLACK_S
         overdue: list[LineKey] = [
             (FETCH, *key) for key, line in self._fetching.items() if line.is_overdue(limit_s)

@@ -1,12 +1,25 @@
-"""Which partitions wait at the broker, which are swept, which are a backlog."""
+"""Which partitions are busy, which are watched, which are a backlog."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from heliostat.records.fetch_plan import FetchPlan
-from heliostat.records.network import LIVE, SPARSE, Channel, Traffic
+import pytest
+
+from heliostat.records.fetch_plan import (
+    BROKER_SHARE,
+    BURST_S,
+    LOOK_S,
+    LOOK_S_PER_PARTITION,
+    WATCHED_MAX,
+    WATCHES_MAX,
+    FetchPlan,
+    WatchPace,
+)
+from heliostat.records.network import LIVE, Channel, Traffic
+
+FIRST, SECOND = Channel(Traffic.SPARSE, 0), Channel(Traffic.SPARSE, 1)
 
 
 def plan_of(count: int, *, live_max: int = 4, slots: int = 1) -> FetchPlan:
@@ -24,26 +37,27 @@ def test_few_partitions_all_wait():
     assert sizes(plan) == {LIVE: 4}
 
 
-def test_of_many_the_busy_ones_wait_and_the_rest_is_swept():
+def test_of_many_the_busy_ones_wait_and_the_rest_is_watched_in_groups():
     plan = plan_of(100)
-    assert sizes(plan) == {SPARSE: 100}
+    assert sizes(plan) == {FIRST: WATCHED_MAX, SECOND: 100 - WATCHED_MAX}
     for second in range(3):
         for index in (7, 8, 9, 10, 11):
             for _ in range(index):
                 plan.saw_records(index, is_behind=False)
         plan.regroup(10.0 + second)
-    assert sizes(plan) == {LIVE: 4, SPARSE: 100}
-    assert [plan.channel_of(index) for index in (7, 8, 11)] == [SPARSE, LIVE, LIVE]
+    assert sizes(plan) == {LIVE: 4, FIRST: WATCHED_MAX - 4, SECOND: 100 - WATCHED_MAX}
+    assert [plan.channel_of(index) for index in (7, 8, 11, 64)] == [FIRST, LIVE, LIVE, SECOND]
+    assert plan.channels == {LIVE, FIRST, SECOND}
 
 
-def test_a_partition_that_falls_silent_is_swept_again():
+def test_a_partition_that_falls_silent_is_watched_again():
     plan = plan_of(100)
     plan.saw_records(3, is_behind=False)
     plan.regroup(1.0)
     assert plan.channel_of(3) == LIVE
     for second in range(2, 12):
         plan.regroup(float(second))
-    assert plan.channel_of(3) == SPARSE
+    assert plan.channel_of(3) == FIRST
 
 
 def test_a_little_busier_is_no_reason_to_change_places():
@@ -58,7 +72,7 @@ def test_a_little_busier_is_no_reason_to_change_places():
             for _ in range(hits):
                 plan.saw_records(index, is_behind=False)
         plan.regroup(float(second))
-    assert (plan.channel_of(1), plan.channel_of(2)) == (LIVE, SPARSE)
+    assert (plan.channel_of(1), plan.channel_of(2)) == (LIVE, FIRST)
 
 
 def test_those_far_behind_have_connections_of_their_own_until_they_caught_up():
@@ -71,3 +85,25 @@ def test_those_far_behind_have_connections_of_their_own_until_they_caught_up():
     assert plan.groups is groups
     plan.caught_up(3)
     assert sizes(plan) == {LIVE: 4, backlog[0]: 2}
+
+
+@pytest.mark.parametrize("count", [5_000, 20_000])
+def test_so_many_partitions_need_no_more_connections_than_allowed(count: int):
+    assert len(plan_of(count).groups) <= WATCHES_MAX
+    assert max(sizes(plan_of(count)).values()) >= WATCHED_MAX
+
+
+def test_a_group_goes_out_anew_at_once_while_little_happens():
+    pace = WatchPace()
+    assert [pace.ended(64, now_s) for now_s in (10.0, 10.05, 10.1)] == [10.0, 10.05, 10.1]
+
+
+def test_all_groups_together_take_their_share_of_the_broker_and_no_more():
+    """Given groups that are answered all the time / then the broker works its share of the time."""
+    pace = WatchPace()
+    now_s, seconds, answers = 10.0, 5.0, 0
+    while now_s < 10.0 + seconds:
+        now_s = max(now_s, pace.ended(64, now_s))
+        answers += 1
+    worked_s = answers * (LOOK_S + LOOK_S_PER_PARTITION * 64)
+    assert worked_s == pytest.approx((seconds + BURST_S) * BROKER_SHARE, rel=0.02)

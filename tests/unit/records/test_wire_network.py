@@ -17,7 +17,7 @@ from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Frame
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
-from heliostat.records.network import LIVE, SPARSE, Appended, Channel, Fetched, Send, Want
+from heliostat.records.network import LIVE, Appended, Channel, Fetched, Send, Traffic, Want
 from heliostat.records.wire_network import WireNetwork
 
 BROKER = BrokerId(1)
@@ -172,12 +172,12 @@ def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane
     assert {type(event) for event in events} == {Fetched, Appended}
 
 
-@pytest.mark.parametrize("channel", [LIVE, SPARSE])
+@pytest.mark.parametrize("channel", [LIVE, Channel(Traffic.SPARSE, 3)])
 @pytest.mark.parametrize("parted", [None, (7, 3)])
 def test_where_a_source_parts_from_what_was_read_is_told(
     lane: Lane, channel: Channel, parted: tuple[int, int] | None
 ) -> None:
-    """Given a leader of another epoch / when fetched or swept / then its word comes with it.
+    """Given a leader of another epoch / when fetched or watched / then its word comes with it.
 
     Without it the answer looks as if nothing had come, and the same epoch is named for ever.
     """
