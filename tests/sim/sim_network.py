@@ -180,7 +180,10 @@ class SimNetwork:
         self.world.target[index].delete_before(before)
         return None
 
-    def open(self, source: Iterable[tuple[BrokerId, Channel]], target: Iterable[BrokerId]) -> None:
+    def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+        pass
+
+    def open(self, target: Iterable[BrokerId]) -> None:
         pass
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:

@@ -227,6 +227,7 @@ class StatusBoard:
     # -- hearing -------------------------------------------------------------------------------
 
     def _hear_driver(self, value: Mapping[str, Any]) -> None:
+        is_other = self._driver.get("instance") != value.get("instance")
         self._driver = dict(value)
         if self._driver.get("state") != "running":
             return
@@ -237,7 +238,12 @@ class StatusBoard:
         }
         self._gone = {lane: ms for lane, ms in since.items() if lane not in wanted}
         self._lanes = {lane: item for lane, item in self._lanes.items() if lane in wanted}
-        over = [lane for lane, ms in self._gone.items() if at_ms - ms >= MOVED_WITHIN_S * 1000]
+        # What lanes of a driver before this one copied may not be so any more.
+        over = [
+            lane
+            for lane, ms in self._gone.items()
+            if is_other or at_ms - ms >= MOVED_WITHIN_S * 1000
+        ]
         if over:
             self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
             self._rows = {key: row for key, row in self._rows.items() if row.lane not in over}

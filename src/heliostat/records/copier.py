@@ -16,7 +16,7 @@ from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans
+from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans, watches_for
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import copies_of, source_parted, source_stands
@@ -99,6 +99,7 @@ class Copier:
         self._leaders_stale = True
         self._plans: dict[BrokerId, FetchPlan] = {}
         self._plan_of: dict[int, FetchPlan] = {}
+        self._watches_max = 0
         self._told_all = False
         self._look_at_s = 0.0
         self._source_ends_at_s = 0.0
@@ -118,7 +119,7 @@ class Copier:
         """
         ended_by = "deadline"
         self._find_leaders(self._clock.monotonic_s())
-        self._network.open(lines_of(self._plans), set(self._target_leader.values()))
+        self._network.open(set(self._target_leader.values()))
         while may_send(self._clock.monotonic_s(), self._deadline_s):
             switch_at_ms = hooks.switch_at_ms()
             # One that would begin behind the switch makes room for those of the new plan.
@@ -194,6 +195,7 @@ class Copier:
             return
         self._leaders_at_s = now_s
         now_ms = self._clock.wall_ms()
+        began_s = self._clock.monotonic_s()
         try:
             leaders = self._network.leaders()
         except ConnectionLost as error:
@@ -203,9 +205,11 @@ class Copier:
             return
         self._source_leader, self._target_leader = dict(leaders.source), dict(leaders.target)
         self._look_at_s = 0.0
-        self._plans = make_plans(
-            self.partitions, self._source_leader, self._plans, self._lane.settings
-        )
+        if not self._watches_max:  # the first time both clusters were connected to
+            self._watches_max = watches_for(self._clock.monotonic_s() - began_s)
+        led, settings = self._source_leader, self._lane.settings
+        self._plans = make_plans(self.partitions, led, self._plans, settings, self._watches_max)
+        self._network.expect(lines_of(self._plans))
         self._plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
         self._sendable = {}
         for item in self.partitions:

@@ -29,7 +29,10 @@ RATE_MIN = 0.2
 _FORGOTTEN_BELOW = 0.01
 WATCHED_MAX = 64
 """Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
-WATCHES_MAX = 128
+OPENINGS_S = 16.0
+"""Connections for groups may take so long to open one after another: a sixteenth of it, as they are
+opened side by side, and a round is prepared in two seconds."""
+WATCHES_MIN, WATCHES_MAX = 2, 128
 LOOK_S_PER_PARTITION, LOOK_S = 5e-6, 200e-6
 """What an answer costs the broker: for each partition of the group, and for the request (measured,
 docs/scale.md)."""
@@ -72,16 +75,23 @@ class FetchPlan:
         How many are busy at most.
     backlog_slots
         Connections over which those far behind are spread.
+    watches_max
+        Groups at most.
     """
 
     def __init__(
-        self, items: Sequence[PartitionCopy], *, live_max: int, backlog_slots: int
+        self,
+        items: Sequence[PartitionCopy],
+        *,
+        live_max: int,
+        backlog_slots: int,
+        watches_max: int = WATCHES_MAX,
     ) -> None:
         self.pace = WatchPace()
         self._live_max = live_max
         self.items = list(items)
         self._items = {item.index: item for item in items}
-        group = max(WATCHED_MAX, -(-len(items) // WATCHES_MAX))
+        group = max(WATCHED_MAX, -(-len(items) // watches_max))
         self._watch = {
             item.index: Channel(Traffic.SPARSE, place // group) for place, item in enumerate(items)
         }
@@ -176,6 +186,11 @@ class FetchPlan:
         return groups
 
 
+def watches_for(open_s: float) -> int:
+    """How many groups there may be at one broker where a connection takes so long to open."""
+    return max(WATCHES_MIN, min(WATCHES_MAX, int(OPENINGS_S / max(open_s, 1e-3))))
+
+
 def lines_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:
     """Connections that are needed."""
     return {(broker, channel) for broker, plan in plans.items() for channel in plan.channels}
@@ -186,6 +201,7 @@ def make_plans(
     leaders: Mapping[int, BrokerId],
     before: Mapping[BrokerId, FetchPlan],
     settings: CopySettings,
+    watches_max: int = WATCHES_MAX,
 ) -> dict[BrokerId, FetchPlan]:
     """A plan for each source broker; one of those `before` where it leads the same partitions."""
     led: dict[BrokerId, list[PartitionCopy]] = {}
@@ -201,6 +217,7 @@ def make_plans(
                 items,
                 live_max=settings.live_partitions_max,
                 backlog_slots=settings.backlog_connections,
+                watches_max=watches_max,
             )
         plans[broker] = known
     return plans

@@ -205,8 +205,12 @@ class Network(Protocol):
         """Lift the target's log start."""
         ...
 
-    def open(self, source: Iterable[tuple[BrokerId, Channel]], target: Iterable[BrokerId]) -> None:
-        """Open connections ahead of their use, those for ends and offset maps as well.
+    def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+        """Say which connections to source brokers are needed from now on."""
+        ...
+
+    def open(self, target: Iterable[BrokerId]) -> None:
+        """Open what is expected, and what these target brokers, ends and offset maps need.
 
         Where that fails, their use will show it.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from heliostat.access import PLAINTEXT
 from heliostat.clusters.wire.cluster import (
@@ -40,6 +41,7 @@ from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, Wat
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
+DIALS_AT_ONCE = 16
 OVERDUE_EVERY_S = 0.1
 """There may be a hundred connections to look at."""
 ANSWER_SLACK_S = 5.0
@@ -93,6 +95,7 @@ class WireNetwork:
         self._leaders = Leaders({}, {}, {})
         self._lost: list[Event] = []
         self._overdue_at_s = 0.0
+        self._source_lines: set[tuple[BrokerId, Channel]] = set()
         self._map_watched: Connection | None = None
         self._secured: dict[LineKey, _Line] = {}
 
@@ -195,15 +198,18 @@ class WireNetwork:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def open(self, source: Iterable[tuple[BrokerId, Channel]], target: Iterable[BrokerId]) -> None:
+    def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+        """Take note of what to open together, at the first use of one of them."""
+        self._source_lines = set(lines)
+
+    def open(self, target: Iterable[BrokerId]) -> None:
         """Open the connections of a round's beginning; a failure shows up again at their use.
 
         What a round begins with, ends and offset maps, is asked once for nothing: connections and
         versions are there then, and of the maps only what came since is left to read.
         """
         with contextlib.suppress(ConnectionLost):
-            for broker, channel in source:
-                self._fetch_line(broker, channel)
+            self._open_fetch_lines(self._source_lines)
             for broker in target:
                 self._append_line(broker, LIVE)
         self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
@@ -242,18 +248,60 @@ class WireNetwork:
     def _fetch_line(self, broker: BrokerId, channel: Channel) -> FetchLine:
         line = self._fetching.get((broker, channel))
         if line is None:
-            version = self._source.fetch_version(broker)
-            connection = self._source.open_data(broker)
-            bytes_max = self._settings.fetch_bytes_max
-            if channel.traffic is Traffic.SPARSE:
-                line = WatchLine(broker, channel, connection, version, self._context)
-            else:
-                if channel.traffic is Traffic.BACKLOG:
-                    bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
-                line = FetchLine(connection, version, self._context, bytes_max)
-            self._fetching[broker, channel] = line
-            self._watch((FETCH, broker, channel), line)
+            # A broker that was away has mostly closed them all.
+            others = (each for each in self._source_lines if each[0] == broker)
+            try:
+                self._open_fetch_lines({(broker, channel), *others})
+            except ConnectionLost:
+                if (broker, channel) not in self._fetching:
+                    raise
+            line = self._fetching[broker, channel]
         return line
+
+    def _open_fetch_lines(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+        """Open those that are missing, several at once: one takes a second on a long line.
+
+        Raises
+        ------
+        ConnectionLost
+            One can't be opened; others may be open all the same.
+        """
+        missing = [each for each in sorted(lines) if each not in self._fetching]
+        versions = {broker: self._source.fetch_version(broker) for broker, _ in missing}
+        lost: ConnectionLost | None = None
+        # The first one alone: where that fails, the others would as well.
+        for some in (missing[:1], missing[1:]):
+            if not some or lost is not None:
+                break
+            with ThreadPoolExecutor(min(len(some), DIALS_AT_ONCE)) as pool:
+                dialed = list(pool.map(self._dialed, [broker for broker, _ in some]))
+            for key, connection in zip(some, dialed, strict=True):
+                if isinstance(connection, ConnectionLost):
+                    lost = connection
+                else:
+                    self._add_fetch_line(key, connection, versions[key[0]])
+        if lost is not None:
+            raise lost
+
+    def _dialed(self, broker: BrokerId) -> Connection | ConnectionLost:
+        try:
+            return self._source.open_data(broker)
+        except ConnectionLost as error:
+            return error
+
+    def _add_fetch_line(
+        self, key: tuple[BrokerId, Channel], connection: Connection, version: int
+    ) -> None:
+        broker, channel = key
+        bytes_max = self._settings.fetch_bytes_max
+        if channel.traffic is Traffic.SPARSE:
+            line: FetchLine = WatchLine(broker, channel, connection, version, self._context)
+        else:
+            if channel.traffic is Traffic.BACKLOG:
+                bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
+            line = FetchLine(connection, version, self._context, bytes_max)
+        self._fetching[key] = line
+        self._watch((FETCH, broker, channel), line)
 
     def _append_line(self, broker: BrokerId, channel: Channel) -> AppendLine:
         line = self._appending.get((broker, channel))

@@ -112,6 +112,17 @@ def test_what_a_lane_copied_that_is_gone_is_shown_until_others_are_heard_of_it()
     assert board.status(later_ms).partitions == 2
 
 
+def test_what_lanes_of_another_driver_copied_is_not_believed() -> None:
+    """Given a driver's lanes / when another driver says that it has none yet / then none."""
+    board = StatusBoard(LinkName("l"))
+    driver = {"state": "running", "generations": {"0": 1}, "instance": "a"}
+    board.hear("driver", {**driver, "at_ms": NOW_MS})
+    hear(board, NOW_MS, [row(0, 1)], its_round=(1, 0), whole=True)
+    other = {**driver, "generations": {}, "instance": "b"}
+    board.hear("driver", {**other, "at_ms": NOW_MS + 1_000})
+    assert board.status(NOW_MS + 1_000).partitions == 0
+
+
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:
     """Given rows of a new round that know nothing yet / then the old figures, later `starting`."""
     board = StatusBoard(LinkName("l"))

@@ -14,8 +14,10 @@ from heliostat.records.fetch_plan import (
     LOOK_S_PER_PARTITION,
     WATCHED_MAX,
     WATCHES_MAX,
+    WATCHES_MIN,
     FetchPlan,
     WatchPace,
+    watches_for,
 )
 from heliostat.records.network import LIVE, Channel, Traffic
 
@@ -107,3 +109,11 @@ def test_all_groups_together_take_their_share_of_the_broker_and_no_more():
         answers += 1
     worked_s = answers * (LOOK_S + LOOK_S_PER_PARTITION * 64)
     assert worked_s == pytest.approx((seconds + BURST_S) * BROKER_SHARE, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("open_s", "groups"), [(0.0, WATCHES_MAX), (0.02, WATCHES_MAX), (2.0, 8), (60.0, WATCHES_MIN)]
+)
+def test_over_long_lines_there_are_fewer_and_larger_groups(open_s: float, groups: int):
+    """Given the time a connection takes to open / then all are open while a round is prepared."""
+    assert watches_for(open_s) == groups

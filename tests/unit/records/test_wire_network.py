@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from kafka.protocol.producer import ProduceResponse
 from heliostat.access import PLAINTEXT, Security
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Frame
+from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import LIVE, Appended, Channel, Fetched, Send, Traffic, Want
@@ -186,3 +189,80 @@ def test_where_a_source_parts_from_what_was_read_is_told(
     event = next(iter(lane.network.wait(1.0)))
     assert isinstance(event, Fetched)
     assert (event.parted, event.high_watermark) == (parted, 5)
+
+
+class Dialed:
+    """A source that notes which connections are opened, how many at once, and refuses some."""
+
+    def __init__(self, refused: int | None = None) -> None:
+        self.opened: list[ScriptedConnection] = []
+        self.at_once_max = 0
+        self._at_once = self._asked = 0
+        self._refused = refused
+        self._lock = threading.Lock()
+
+    def open_data(self, _: BrokerId) -> ScriptedConnection:
+        with self._lock:
+            self._asked += 1
+            asked = self._asked
+            self._at_once += 1
+            self.at_once_max = max(self.at_once_max, self._at_once)
+        time.sleep(0.02)
+        with self._lock:
+            self._at_once -= 1
+            if asked == self._refused:
+                raise ConnectionLost("refused")
+            self.opened.append(ScriptedConnection(PLAINTEXT))
+            return self.opened[-1]
+
+
+GROUPS = [(BROKER, Channel(Traffic.SPARSE, slot)) for slot in range(9)]
+
+
+@pytest.fixture
+def opening(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Dialed]]:
+    made: list[Dialed] = []
+
+    def dialing(refused: int | None = None) -> Dialed:
+        made.append(Dialed(refused))
+        lane.network.expect(GROUPS)
+        monkeypatch.setattr(lane.network._source, "open_data", made[-1].open_data)
+        monkeypatch.setattr(lane.network, "offset_maps", lambda _: {})
+        return made[-1]
+
+    yield dialing
+    for each in made:
+        for connection in each.opened:
+            connection.close()
+
+
+def test_connections_are_opened_side_by_side(lane: Lane, opening: Callable[..., Dialed]) -> None:
+    """Given nine groups / when a round is prepared / then the first is tried, then all others."""
+    dialed = opening()
+    lane.network.open([])
+    assert len(dialed.opened) == len(GROUPS)
+    assert dialed.at_once_max == len(GROUPS) - 1
+    lane.network.open([])
+    assert len(dialed.opened) == len(GROUPS)
+
+
+def test_where_the_first_is_refused_no_other_is_tried(
+    lane: Lane, opening: Callable[..., Dialed]
+) -> None:
+    """Given a broker that is down / when its groups are opened and used / then lost, told once."""
+    dialed = opening(refused=1)
+    lane.network.open([])
+    assert not dialed.opened
+    lane.network.fetch(*GROUPS[4], [Want(0, 1, 0, 1000)])  # it is back: all are opened
+    assert len(dialed.opened) == len(GROUPS)
+
+
+def test_one_that_is_refused_takes_no_other_with_it(
+    lane: Lane, opening: Callable[..., Dialed]
+) -> None:
+    dialed = opening(refused=3)
+    lane.network.fetch(*GROUPS[0], [Want(0, 1, 0, 1000)])
+    assert len(dialed.opened) == len(GROUPS) - 1
+    for broker, channel in GROUPS:
+        lane.network.fetch(broker, channel, [Want(0, 1, 0, 1000)])
+    assert len(dialed.opened) == len(GROUPS)
