@@ -101,6 +101,10 @@ def _offsets(value: Mapping[str, int]) -> dict[PartitionId, Offset]:
     return {PartitionId(int(partition)): Offset(offset) for partition, offset in value.items()}
 
 
+def _without_mirrors(names: Iterable[TopicName]) -> dict[str, None]:
+    return {f"{MIRROR_PREFIX}{name}": None for name in names}
+
+
 class LinkState:
     """The link's state topics; every write is durable when it returns.
 
@@ -230,13 +234,11 @@ class LinkState:
         Its producer id is forgotten as well: brokers remember its last sequence in each of them,
         and would refuse to let it go on behind what others append.
         """
-        self._state.write_many(
-            {**{f"{MIRROR_PREFIX}{name}": None for name in names}, PRODUCER_KEY: None}
-        )
+        self._state.write_many({**_without_mirrors(names), PRODUCER_KEY: None})
 
     def drop_mirrors(self, names: Iterable[TopicName]) -> None:
         """Let mirrors of these source topics, of which nothing was copied, not be ours."""
-        self._state.write_many({f"{MIRROR_PREFIX}{name}": None for name in names})
+        self._state.write_many(_without_mirrors(names))
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Remember the source offsets that partitions of mirrors begin with."""

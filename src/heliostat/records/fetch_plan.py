@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from heliostat.names import BrokerId
 from heliostat.records.lane import CopySettings
-from heliostat.records.network import LIVE, Channel, Traffic
+from heliostat.records.network import DIALS_AT_ONCE, LIVE, Channel, Traffic
 from heliostat.records.partition_copy import PartitionCopy
 
 REGROUP_EVERY_S = 1.0
@@ -29,9 +29,8 @@ RATE_MIN = 0.2
 _FORGOTTEN_BELOW = 0.01
 WATCHED_MAX = 64
 """Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
-OPENINGS_S = 16.0
-"""Connections for groups may take so long to open one after another: a sixteenth of it, as they are
-opened side by side, and a round is prepared in two seconds."""
+OPEN_WITHIN_S = 1.0
+"""Connections for groups are open after this: a round is prepared in two seconds."""
 WATCHES_MIN, WATCHES_MAX = 2, 128
 LOOK_S_PER_PARTITION, LOOK_S = 5e-6, 200e-6
 """What an answer costs the broker: for each partition of the group, and for the request (measured,
@@ -188,7 +187,9 @@ class FetchPlan:
 
 def watches_for(open_s: float) -> int:
     """How many groups there may be at one broker where a connection takes so long to open."""
-    return max(WATCHES_MIN, min(WATCHES_MAX, int(OPENINGS_S / max(open_s, 1e-3))))
+    return max(
+        WATCHES_MIN, min(WATCHES_MAX, int(DIALS_AT_ONCE * OPEN_WITHIN_S / max(open_s, 1e-3)))
+    )
 
 
 def lines_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:

@@ -38,6 +38,8 @@ class Channel(NamedTuple):
 
 
 LIVE = Channel(Traffic.LIVE, 0)
+DIALS_AT_ONCE = 16
+"""Connections that are opened side by side."""
 
 
 @dataclass(frozen=True, slots=True)

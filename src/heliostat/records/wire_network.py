@@ -20,6 +20,7 @@ from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
 from heliostat.records.network import (
+    DIALS_AT_ONCE,
     LIVE,
     AppendLost,
     Channel,
@@ -41,7 +42,6 @@ from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, Wat
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
-DIALS_AT_ONCE = 16
 OVERDUE_EVERY_S = 0.1
 """There may be a hundred connections to look at."""
 ANSWER_SLACK_S = 5.0
@@ -266,7 +266,7 @@ class WireNetwork:
         ConnectionLost
             One can't be opened; others may be open all the same.
         """
-        missing = [each for each in sorted(lines) if each not in self._fetching]
+        missing = sorted(each for each in lines if each not in self._fetching)
         versions = {broker: self._source.fetch_version(broker) for broker, _ in missing}
         lost: ConnectionLost | None = None
         # The first one alone: where that fails, the others would as well.
