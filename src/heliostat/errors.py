@@ -358,6 +358,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     45: KafkaErrorKind("OUT_OF_ORDER_SEQUENCE_NUMBER", _RETRY),
     46: KafkaErrorKind("DUPLICATE_SEQUENCE_NUMBER", _RETRY, Append.AMBIGUOUS),
     47: KafkaErrorKind("INVALID_PRODUCER_EPOCH", _HALT),
+    52: KafkaErrorKind("TRANSACTION_COORDINATOR_FENCED", _RETRY),
     53: KafkaErrorKind("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
     56: KafkaErrorKind("KAFKA_STORAGE_ERROR", _RETRY, Append.AMBIGUOUS, stale_metadata=True),
     59: KafkaErrorKind("UNKNOWN_PRODUCER_ID", _RETRY),

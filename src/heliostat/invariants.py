@@ -1,6 +1,7 @@
 """What always holds, numbered. Code, simulation, tests and `verify` call the same predicates.
 
 I1  Every append names the target offset it expects; the answer's base offset is checked.
+    Where holes are filled it names the number of its record, which the map holds to an offset.
 I2  Position = offset map at the target's log end. Nothing else decides where copying goes on.
 I3  An extent is durable before the first batch that needs it.
 I4  After an ambiguous answer nothing is resent before the target's real end was read again.

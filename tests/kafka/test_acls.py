@@ -341,3 +341,20 @@ def test_without_any_one_of_these_rights_something_is_refused(least: Least, numb
         finally:
             cluster.accounts.allow([rule])
         until(lambda rule=rule: not _is_refused(access, rule), f"{rule} to be back", 30)
+
+
+def test_without_the_right_to_markers_holes_are_mapped_and_it_is_said(least: Least) -> None:
+    """Given `offsets: exact` / when the right is missing, then given / then said, then not."""
+    config = yaml.safe_load(least.config.read_text())
+    config["links"][0]["topics"]["offsets"] = "exact"
+    exact = least.config.with_name("exact.yaml")
+    exact.write_text(yaml.safe_dump(config))
+    says = "holes can't be filled"
+    assert says in _heliostat(exact, "plan").stdout
+    loaded = load_config(exact)
+    rules = set(link_grants(loaded, loaded.links[0])[1].rules) - set(least.sides[1].rules)
+    assert {(rule.kind, rule.operation) for rule in rules} == {
+        (ResourceKind.CLUSTER, Operation.CLUSTER_ACTION)
+    }
+    least.target.accounts.allow(rules)
+    until(lambda: says not in _heliostat(exact, "plan").stdout, "the right", 60)

@@ -9,11 +9,12 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
 from support.clusters import ClusterPair, create_topic
 
-from heliostat.clusters.wire import produce
+from heliostat.clusters.wire import markers, produce
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header
-from heliostat.names import PartitionId, TopicName
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.filling import filler_of
 
 pytestmark = pytest.mark.kafka
 
@@ -84,3 +85,46 @@ def test_model_answers_as_a_real_broker_does(cluster_pair: ClusterPair) -> None:
         connection.close()
     wire.close()
     assert seen_errors >= {0, 45}
+
+
+def mark(connection: Connection, topic: TopicName, pid: int, count: int, epoch: int) -> int:
+    number = connection.next_correlation_id()
+    header = request_header(markers.API_KEY, 1, number, "contract", flexible=True)
+    body = markers.encode_markers(pid, [markers.Markers(topic, 0, count, epoch)])
+    connection.send([header, body])
+    return markers.decode_markers(connection.receive(20).buffer, 4)[topic, 0]
+
+
+def test_markers_take_offsets_and_no_sequence_as_at_a_real_broker(
+    cluster_pair: ClusterPair,
+) -> None:
+    """Given appends and markers of another producer / when epochs fall / then equal answers."""
+    wire = WireCluster(cluster_pair.target.bootstrap, DialSettings())
+    topic = create_topic(cluster_pair.target)
+    leaders = wire.metadata([topic])[topic]
+    broker = leaders.partitions[PartitionId(0)].broker
+    connection = wire.open_data(broker)
+    version = wire.produce_version(broker)
+    rng, model = random.Random(5), PartitionLog()
+    sequence, epoch = 0, 10
+    errors: set[int] = set()
+    for _ in range(STEPS):
+        if rng.random() < 0.5:
+            data = batch(rng, 7001, 0, sequence, 2)
+            answered = append(connection, version, topic, leaders.topic_id, data)
+            assert answered == model.append(data)
+            assert answered == (0, model.end - 2)
+            sequence += 2
+            continue
+        count, epoch = rng.choice([1, 3, 50]), max(5, epoch + rng.choice([-1, 0, 1, 1]))
+        expected = {
+            model.end_transaction(filler_of(7001), 0, NOW_MS, commit=True, coordinator_epoch=epoch)
+            for _ in range(count)
+        }
+        assert {mark(connection, topic, filler_of(7001), count, epoch)} == expected
+        errors |= expected
+    assert errors == {0, markers.TRANSACTION_COORDINATOR_FENCED}
+    last = wire.list_ranges(broker, [TopicPartition(topic, PartitionId(0))], replica_id=-2)[1]
+    assert last == {TopicPartition(topic, PartitionId(0)): model.end}
+    connection.close()
+    wire.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaPartition
+from kafka import KafkaProducer
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
+from support.holes import COMPACTED, EAGER_CLEANER, read, transactions, write_compacted
 from support.links import RunningLink, ends, wait_for, write_config
 from support.records import encode, odd_records, write_batches
 
@@ -25,21 +25,6 @@ from heliostat.sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-EAGER_CLEANER = {
-    "log.retention.ms": "-1",  # some records are of long ago
-    "log.cleaner.backoff.ms": "200",
-    "log.segment.delete.delay.ms": "500",
-    "log.retention.check.interval.ms": "1000",
-}
-COMPACTED = {
-    "cleanup.policy": "compact",
-    "segment.bytes": "1048576",
-    "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "0",
-    "max.compaction.lag.ms": "1000",
-}
-Seen = tuple[int, bytes | None, bytes | None, int, tuple[Any, ...]]
-
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[ClusterPair]:
@@ -49,25 +34,6 @@ def pair() -> Iterator[ClusterPair]:
     source, target = start_many(specs)
     with source, target:
         yield ClusterPair(source, target)
-
-
-def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
-    """All records of partition 0: offset, key, value, timestamp, headers."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, isolation_level=isolation
-    )
-    try:
-        partition = KafkaPartition(topic, 0)
-        consumer.assign([partition])
-        consumer.seek_to_beginning(partition)
-        end = consumer.end_offsets([partition])[partition]
-        seen: list[Seen] = []
-        while consumer.position(partition) < end:
-            for rows in consumer.poll(timeout_ms=500).values():
-                seen += [(r.offset, r.key, r.value, r.timestamp, tuple(r.headers)) for r in rows]
-        return seen
-    finally:
-        consumer.close()
 
 
 def map_of(target: Cluster, topic: TopicName) -> OffsetMap:
@@ -89,31 +55,6 @@ def assert_same(pair: ClusterPair, topic: TopicName) -> OffsetMap:
         assert found.target_of(source[0]) == target[0]
         assert found.holds(source[0])
     return found
-
-
-def transactions(bootstrap: str, topic: str, rng: random.Random, count: int) -> int:
-    """Transactions of 1 to 5 records, a third of them aborted; how many records readers see."""
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap.split(","),
-        transactional_id=fresh_name("tx"),
-        acks="all",
-        linger_ms=0,
-    )
-    producer.init_transactions()
-    seen = 0
-    for number in range(count):
-        producer.begin_transaction()
-        size = rng.randint(1, 5)
-        for part in range(size):
-            producer.send(topic, key=b"k", value=b"%d-%d" % (number, part), partition=0)
-        producer.flush()
-        if rng.random() < 0.33:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-            seen += size
-    producer.close()
-    return seen
 
 
 def wait_equal(pair: ClusterPair, topic: TopicName, within_s: float = 120.0) -> None:
@@ -156,17 +97,6 @@ def test_transactions_cross_committed_and_in_order(pair: ClusterPair, tmp_path: 
         assert link.stop() == 0
 
 
-def compacted(pair: ClusterPair, rng: random.Random, topic: str, rounds: int) -> None:
-    """Write keys again and again and delete some, so that the cleaner has work."""
-    producer = KafkaProducer(bootstrap_servers=pair.source.bootstrap.split(","), linger_ms=5)
-    for number in range(rounds):
-        for _ in range(2_000):
-            value = None if rng.random() < 0.1 else b"%d" % number + bytes(200)
-            producer.send(topic, key=b"k%d" % rng.randrange(500), value=value, partition=0)
-    producer.flush()
-    producer.close()
-
-
 def wait_cleaned(pair: ClusterPair, topic: str, below: int) -> None:
     """Until the cleaner has left fewer records than that."""
 
@@ -183,7 +113,7 @@ def test_a_compacted_topic_crosses_with_its_holes(
     """Given a cleaned log / when copied, also through kill -9 / then the same records, mapped."""
     topic = create_topic(pair.source, fresh_name("mapped-compact"), configs=COMPACTED)
     rng = random.Random(7)
-    compacted(pair, rng, topic, 12)
+    write_compacted(pair.source.bootstrap, rng, topic, 12)
     wait_cleaned(pair, topic, 12_000)
     records = {"fetch_bytes_max": 60_000, "partition_fetch_bytes_max": 20_000} if kills else {}
     # The mirror is not cleaned meanwhile, so that it can be compared record by record.

@@ -30,7 +30,7 @@ __all__ = ["HEADER", "MODULUS", "PartitionLog", "StoredBatch"]
 MODULUS = 2**31
 REMEMBERED_BATCHES = 5
 
-NONE, OUT_OF_ORDER, STALE_EPOCH, INVALID_RECORD = 0, 45, 47, 87
+NONE, OUT_OF_ORDER, STALE_EPOCH, COORDINATOR_FENCED, INVALID_RECORD = 0, 45, 47, 52, 87
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class Producer:
     )
     """First sequence, last sequence, base offset."""
     last_timestamp_ms: int = -1
+    coordinator_epoch: int = -1
 
     @property
     def last_sequence(self) -> int:
@@ -110,13 +111,24 @@ class PartitionLog:
         self._take(data, fields)
         return NONE, base
 
-    def end_transaction(self, pid: int, epoch: int, timestamp_ms: int, *, commit: bool) -> int:
+    def end_transaction(
+        self,
+        pid: int,
+        epoch: int,
+        timestamp_ms: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int = 0,
+    ) -> int:
         """Append a marker, also where no transaction is open (`WriteTxnMarkers`); an error code."""
         known = self.producers.get(pid)
         if known is not None and epoch < known.epoch:
             return STALE_EPOCH
+        if known is not None and coordinator_epoch < known.coordinator_epoch:
+            return COORDINATOR_FENCED
         data = marker(pid, epoch, timestamp_ms, COMMIT if commit else ABORT)
         self._take(data, fields_of(data))
+        self.producers[pid].coordinator_epoch = coordinator_epoch
         return NONE
 
     def _take(self, data: bytes, fields: Fields) -> None:

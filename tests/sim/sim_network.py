@@ -8,11 +8,12 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.partition_log import HEADER, PartitionLog
+from sim.partition_log import HEADER, NONE, PartitionLog
 
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
+from heliostat.records.filling import filler_of
 from heliostat.records.network import (
     Appended,
     AppendLost,
@@ -35,6 +36,8 @@ from heliostat.records.network import (
 from heliostat.records.offset_map import MapReader, OffsetMap
 
 BROKER = BrokerId(1)
+PRODUCER = 4242
+"""The link's."""
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
 UNKNOWN_TOPIC_ID = 100
 
@@ -65,8 +68,8 @@ class World:
     source: list[PartitionLog]
     target: list[PartitionLog]
     fault_rate: float
-    late: list[tuple[float, int, int, bytes]] = field(default_factory=list)
-    """Appends of lost connections that the broker may still serve: due second, tie, index, data."""
+    late: list[tuple[float, int, Send, bytes]] = field(default_factory=list)
+    """Appends of lost connections that the broker may still serve: due second, tie, what, data."""
     identities: list[int] = field(default_factory=lambda: [0, 0])
     """Of the source's logs as the link knows them: topics are fetched by their ids."""
     ties: Iterable[int] = field(default_factory=itertools.count)
@@ -78,10 +81,29 @@ class World:
     def settle_late(self) -> None:
         """Serve what is due of the appends nobody waits for any more."""
         while self.late and self.late[0][0] <= self.clock.now_s:
-            _, _, index, data = heapq.heappop(self.late)
-            self.target[index].append(data)
+            _, _, send, data = heapq.heappop(self.late)
+            self.serve(send, data)
         while self.late_rows and self.late_rows[0][0] <= self.clock.now_s:
             self.map_rows += heapq.heappop(self.late_rows)[2]
+
+    def serve(self, send: Send, data: bytes) -> tuple[int, int]:
+        """Append at the target; error code and base offset."""
+        log = self.target[send.index]
+        if not send.batch.fills:
+            return log.append(data)
+        told = NONE
+        for _ in send.batch.fills:
+            if self.happens(0.1):
+                told = NOT_ENOUGH  # a later one's success hides it
+                continue
+            told = log.end_transaction(
+                filler_of(PRODUCER),
+                0,
+                self.clock.wall_ms(),
+                commit=True,
+                coordinator_epoch=send.coordinator_epoch,
+            )
+        return told, -1
 
     def offset_map(self, index: int) -> OffsetMap:
         """The map of a partition, of all rows that are durable."""
@@ -260,15 +282,14 @@ class SimNetwork:
         return events
 
     def _serve(self, send: Send) -> Event:
-        log = self.world.target[send.index]
         data = b"".join(send.batch.parts)
         if self.world.happens(0.5):
             error = self.world.random.choice([NOT_LEADER, NOT_ENOUGH, TIMED_OUT, AFTER_APPEND])
             if error == AFTER_APPEND or (error == TIMED_OUT and self.world.random.random() < 0.5):
-                code, _ = log.append(data)
+                code, _ = self.world.serve(send, data)
                 error = code or error
             return Appended(send, error, -1, "")
-        code, base = log.append(data)
+        code, base = self.world.serve(send, data)
         return Appended(send, code, base, "")
 
     def _cut(self, line: list[tuple[float, Sequence[Send]]]) -> list[Event]:
@@ -282,7 +303,7 @@ class SimNetwork:
                 data = b"".join(send.batch.parts)
                 late_s += self.world.random.random() * 0.05
                 tie = next(iter(self.world.ties))
-                heapq.heappush(self.world.late, (late_s, tie, send.index, data))
+                heapq.heappush(self.world.late, (late_s, tie, send, data))
             lost.append(AppendLost(list(sends), "cut"))
         line.clear()
         if self.world.random.random() < 0.5:

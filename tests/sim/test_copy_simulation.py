@@ -12,7 +12,7 @@ import random
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
-from sim.sim_network import SimClock, SimNetwork, World
+from sim.sim_network import PRODUCER, SimClock, SimNetwork, World
 
 from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end
@@ -27,7 +27,6 @@ SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "1000"))
 WALL_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 ROUNDS_MAX = 400
-PRODUCER = 4242
 
 QUIET = Hooks(lambda: False, lambda: False, lambda _: None)
 """Runs to its deadline and reports to nobody."""

@@ -19,6 +19,7 @@ from sim.test_copy_simulation import QUIET, ROUNDS_MAX, SEEDS, WALL_MS, lane, ru
 from sim.witness import Witness
 
 from heliostat.records.copier import Copier
+from heliostat.records.filling import EPOCH_MS
 from heliostat.records.lane import PartitionState
 
 MAPPED_SEEDS = max(100, SEEDS // 2)
@@ -82,7 +83,10 @@ class Writer:
 class Scene:
     """A world whose sources get holes, and what holds the target against them."""
 
-    def __init__(self, seed: int, fault_rate: float | None = None) -> None:
+    def __init__(
+        self, seed: int, fault_rate: float | None = None, *, is_filled: bool = False
+    ) -> None:
+        self.is_filled = is_filled
         self.seed = seed
         self.random = random.Random(seed)
         rate = self.random.choice([0.0, 0.02, 0.1, 0.3]) if fault_rate is None else fault_rate
@@ -94,7 +98,7 @@ class Scene:
             rate,
         )
         self.writers = [Writer(log, self.random) for log in self.world.source]
-        self.witness = Witness(self.world)
+        self.witness = Witness(self.world, is_filled=is_filled)
 
     def write(self, batches: int) -> None:
         for writer in self.writers:
@@ -129,6 +133,7 @@ class Scene:
     def rounds(self, *, rivals: int = 1, cleans: bool = True) -> None:
         """Copy until level; between rounds more is written, and cleaners run."""
         for number in range(ROUNDS_MAX):
+            self.world.clock.sleep(EPOCH_MS / 1000)
             round_s = self.random.choice([0.05, 0.3, 2.0])
             copiers = [
                 Copier(
@@ -166,7 +171,8 @@ class Scene:
     def lane(self, number: int, round_s: float):
         """A round's work; its generation is of its own, as each owner's is."""
         made = lane(self.world, number, round_s, [0] * SOURCES)
-        return replace(made, generation=number + 1)
+        specs = tuple(replace(spec, fills=self.is_filled) for spec in made.partitions)
+        return replace(made, generation=number + 1, partitions=specs)
 
     def check_states(self, copiers: list[Copier]) -> None:
         for copier in copiers:
@@ -174,21 +180,23 @@ class Scene:
                 assert not item.state.is_stopped, f"seed {self.seed}: {item.code} {item.reason}"
 
 
+@pytest.mark.parametrize("is_filled", [False, True])
 @pytest.mark.parametrize("first", range(0, MAPPED_SEEDS, 100))
-def test_transactions_cross_committed_in_order_and_once(first: int) -> None:
+def test_transactions_cross_committed_in_order_and_once(first: int, *, is_filled: bool) -> None:
     """Given transactions, faults and kills / when rounds go on / then as the map says."""
     for seed in range(first, first + 100):
-        scene = Scene(seed + 10_000_000)
+        scene = Scene(seed + 10_000_000, is_filled=is_filled)
         scene.write(40)
         scene.rounds(cleans=False)
         scene.witness.check(seed, all_again=True)
 
 
+@pytest.mark.parametrize("is_filled", [False, True])
 @pytest.mark.parametrize("first", range(0, MAPPED_SEEDS, 100))
-def test_compaction_at_both_ends_moves_no_record(first: int) -> None:
+def test_compaction_at_both_ends_moves_no_record(first: int, *, is_filled: bool) -> None:
     """Given cleaners at both sides between rounds / when copied / then as the map says."""
     for seed in range(first, first + 100):
-        scene = Scene(seed + 11_000_000)
+        scene = Scene(seed + 11_000_000, is_filled=is_filled)
         scene.write(40)
         scene.clean_source()
         scene.rounds()

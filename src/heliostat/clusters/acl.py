@@ -38,6 +38,7 @@ class Operation(Enum):
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
     ALTER_CONFIGS = "AlterConfigs"
+    CLUSTER_ACTION = "ClusterAction"
     IDEMPOTENT_WRITE = "IdempotentWrite"
 
 

@@ -258,6 +258,10 @@ class TopicsConfig(Frozen):
     """Names or regular expressions; wins over `include`. Brokers' and state topics always are."""
     naming: Annotated[Naming, Field(title="Naming")] = "same"
     """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
+    offsets: Annotated[Literal["auto", "exact"], Field(title="Offsets")] = "auto"
+    """Where a source has holes between offsets (compaction, transactions): `auto` leaves them out
+    and keeps a map of offsets; `exact` fills them with transaction markers, which no reader sees,
+    so that offsets are equal there, too. It needs ALTER or CLUSTER_ACTION on the target cluster."""
     start: Annotated[Start, Field(title="Start")] = "earliest"
     """Where a new mirror begins; partitions that are added later begin at their beginning."""
     replication_factor: Annotated[

@@ -91,6 +91,9 @@ OWNER_ID: Mapping[Operation, str] = MappingProxyType(
 TARGET_CLUSTER: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE_CONFIGS: "read producer.id.expiration.ms of the brokers"}
 )
+MARKERS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.CLUSTER_ACTION: "fill holes with transaction markers (topics.offsets: exact)"}
+)
 
 
 _Wanted: TypeAlias = tuple[ResourceKind, Reach, Mapping[Operation, str]]
@@ -197,6 +200,8 @@ def link_grants(
         (ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}owner"), OWNER_ID),
         (ResourceKind.CLUSTER, Reach(CLUSTER_NAME), TARGET_CLUSTER),
     ]
+    if link.topics.offsets == "exact":
+        target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
     if link.groups.sync or link.checkpoints.emit:
         group, at_target = ResourceKind.GROUP, TARGET_GROUP if link.groups.sync else SOURCE_GROUP

@@ -20,6 +20,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
+from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
 from heliostat.link.lane_set import LaneSet
@@ -135,8 +136,8 @@ class Turn:
         applied = self._let_go(known, applied, self._remember(known, applied))
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
-        self._remark(known, plan.notes + self._old_backlog(known, applied))
-        specs = self.gaps.with_gaps(_specs(applied.mirrors, starts))
+        specs, notes = self._filled(self.gaps.with_gaps(_specs(applied.mirrors, starts)))
+        self._remark(known, plan.notes + self._old_backlog(known, applied) + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         count = self.lane_count(len(partitions), sum(load.values()) if load else None)
         known.packing = pack(partitions, load, count, known.packing)
@@ -148,6 +149,17 @@ class Turn:
         return source, plan_beside(
             self.link, source, target, known.mirrors, claimed=self.claimed(), rivals=self.rivals
         )
+
+    def _filled(
+        self, specs: Mapping[TopicPartition, PartitionSpec]
+    ) -> tuple[Mapping[TopicPartition, PartitionSpec], tuple[str, ...]]:
+        """Say where holes are filled, and what keeps them from it."""
+        wanted = self.link.topics.offsets == "exact"
+        refused = why_not_exact(self.link, self.target)
+        filled = with_filling(
+            specs, self.state.offsets.is_filled, may_fill=wanted and refused is None
+        )
+        return filled, filling_notes(self.link, filled, refused)
 
     def _settle_gaps(self, known: Known, source: SourceTopics, plan: TopicPlan) -> bool:
         """Decide on what stands stopped; whether the plan must be made anew."""

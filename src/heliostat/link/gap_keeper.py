@@ -40,7 +40,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_t
 from heliostat.ops.events import Events
 from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.records.offset_map import MapReader
-from heliostat.records.partition_phase import truncated_text
+from heliostat.records.partition_standing import truncated_text
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 

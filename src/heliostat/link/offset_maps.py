@@ -10,7 +10,7 @@ from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import ensure_compacted
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import OffsetMapLost
-from heliostat.names import LinkName, TopicName, id_text
+from heliostat.names import LinkName, TopicId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import MapReader, MapTail, Row, RowKey
 
@@ -109,6 +109,11 @@ class OffsetMaps:
                 if tail is not None:
                     found.append((index, tail))
             return tuple(found), self._next_offset
+
+    def is_filled(self, mirror: TopicPartition, target_id: TopicId | None) -> bool | None:
+        """See `MapReader.is_filled`."""
+        with self._lock:
+            return self._reader.is_filled(mirror, id_text(target_id))
 
     def fresh(self) -> MapReader:
         """All maps with every row that is durable now.

@@ -11,6 +11,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import ConfigError
+from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.rivals import Rivals, plan_beside
 from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import LinkStatus
@@ -99,7 +100,9 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             rivals=Rivals(LinkName(link.name), config.clusters[link.target], target_admin).claims,
         )
         note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
-    return plan if note is None else replace(plan, notes=(*plan.notes, note))
+        unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
+    notes = unfilled if note is None else (*unfilled, note)
+    return replace(plan, notes=(*plan.notes, *notes)) if notes else plan
 
 
 def claimed_by_others(config: Config, link: LinkConfig) -> dict[TopicName, LinkName]:

@@ -29,6 +29,8 @@ class CarrySettings:
     """Batches smaller than this are joined; 0 joins none."""
     compression: Codec | None = None
     """Codec of joined batches; None leaves them uncompressed, as they came."""
+    ends_at_holes: bool = False
+    """No batch reaches over a hole between source offsets: it is to be filled at the target."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class CarriedBatch:
     """What the offset map must hold before it is sent (I3)."""
     places: Sequence[tuple[int, int]] = ()
     """Records, by their numbers, with which a run of source offsets begins: (number, offset)."""
+    fills: range = range(0)
+    """Not records but markers, for these target offsets, see `filling`."""
 
     @property
     def next_offset(self) -> int:
@@ -80,6 +84,7 @@ class StopReason(Enum):
     CORRUPT = "corrupt"
     TOO_LARGE = "too large"
     RECORD_REFUSED = "record refused"
+    HOLE_TOO_LARGE = "hole too large"
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,7 @@ class _Walk:
             min(settings.join_bytes_max, settings.batch_bytes_max),
             compressed=settings.compression is not None,
             transactional=self._transactions.none_aborted,
+            dense=settings.ends_at_holes,
         )
         data = np.frombuffer(self.view, np.uint8)
         first = _OFFSET.unpack_from(self.view, self.at)[0]
@@ -345,11 +346,13 @@ class _Walk:
 
         `places` are (number of a record in the batch, its source offset).
         """
+        breaks: list[Break] = []
         for number, source in places:
             target = batch.base_offset + number
             if source - target != self._ahead:
                 self._ahead = source - target
-                batch.breaks += (Break(target, source),)
+                breaks.append(Break(target, source))
+        batch.breaks = tuple(breaks)
         batch.source_ahead = self._ahead or 0
         batch.places = places
         self.outcome.batches.append(batch)
@@ -384,35 +387,37 @@ class _Walk:
         ranges = [(first, end)]
         while ranges and self.outcome.stop is None:
             start, stop = ranges.pop()
-            if not self._rewrite_range(records, codec, base_offset, start, stop):
-                middle = (start + stop) // 2
-                ranges += [(middle, stop), (start, middle)]
+            ranges += self._rewrite_range(records, codec, base_offset, start, stop)
 
     def _rewrite_range(
         self, records: SourceRecords, codec: Codec, base_offset: int, start: int, stop: int
-    ) -> bool:
-        """Add one batch of the records `[start, stop)`; False if they must be split."""
+    ) -> Sequence[tuple[int, int]]:
+        """Add one batch of the records `[start, stop)`, or say how to split them, last first."""
         next_offset = base_offset + stop
+        halves = ((start + stop) // 2, stop), (start, (start + stop) // 2)
         try:
             new = encode_anew(records, start, stop)
         except FarApart:
-            return False
+            return halves
         if not new.records:
             self.outcome.next_offset = next_offset
-            return True
+            return ()
+        if self._settings.ends_at_holes and len(new.places) > 1:
+            begins = [delta for _, delta in new.places]
+            return list(zip(begins, [*begins[1:], stop], strict=True))[::-1]
         before = self._ahead, self.outcome.next_offset, self.outcome.next_target_offset
         places = [(number, base_offset + delta) for number, delta in new.places]
         self._add_new(new, codec, places, next_offset)
         size = self.outcome.batches[-1].size
         if size <= self._settings.batch_bytes_max:
-            return True
+            return ()
         self.outcome.batches.pop()
         self._ahead, self.outcome.next_offset, self.outcome.next_target_offset = before
         if new.records > 1:
-            return False
+            return halves
         self.outcome.next_offset = places[0][1]
         self._stop_too_large(size)
-        return True
+        return ()
 
     def _stop_too_large(self, size: int) -> None:
         largest = self._settings.batch_bytes_max

@@ -19,7 +19,12 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans, watches_for
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
-from heliostat.records.lane_copies import copies_of, source_parted, source_stands
+from heliostat.records.lane_copies import (
+    copies_of,
+    delete_throw_away,
+    find_source_ends,
+    source_parted,
+)
 from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
     LIVE,
@@ -41,8 +46,8 @@ from heliostat.records.network import (
     Watched,
 )
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_phase import Phase
 from heliostat.records.partition_report import report_of
+from heliostat.records.partition_standing import Phase
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
@@ -101,14 +106,14 @@ class Copier:
         self._plan_of: dict[int, FetchPlan] = {}
         self._watches_max = 0
         self._told_all = False
-        self._look_at_s = 0.0
-        self._source_ends_at_s = 0.0
+        self._look_at_s = self._source_ends_at_s = 0.0
         self._fetch_turn: dict[Line, int] = {}
         self._fetch_at_s: dict[Line, float] = {}
         self._sendable: dict[Line, dict[int, PartitionCopy]] = {}
         self._append_line: dict[int, Line] = {}
         self._queued: dict[int, PartitionCopy] = {}
         """Partitions with batches that are not acknowledged yet."""
+        self._to_check: list[int] = []
         self._map_writer = MapWriter(self.partitions, network, is_held=bool(lane.waits_for))
         self._holds_old = self._takes_over = bool(lane.waits_for)
 
@@ -146,6 +151,8 @@ class Copier:
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self.partitions))
             self._find_positions(now_s)
+        if self._to_check:
+            self._look_behind_markers(now_s)
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
         fetched = self._send_fetches(now_s)
@@ -243,20 +250,28 @@ class Copier:
                 elif isinstance(target, LogRange):
                     item.begin_at(target, tails.get(index), problem[index], now_ms)
                     self._mark_sendable(item)
-        self._delete_throw_away(now_s, now_ms)
+        for item in delete_throw_away(self.partitions, self._network, now_s, now_ms):
+            self._mark_sendable(item)
         self._find_source_ends(now_s, now_ms)
 
+    def _look_behind_markers(self, now_s: float) -> None:
+        """Where the target ends now, for partitions that can't go on without knowing it."""
+        asked, self._to_check = self._to_check, []
+        for index, target in self._network.target_ranges(asked).items():
+            end = None if isinstance(target, Exception) else target.end
+            self.partitions[index].ends_at(end, now_s, self._clock.wall_ms())
+            self._mark_sendable(self.partitions[index])
+
     def _tails(self, ranges: Mapping[int, LogRange | Problem]) -> Mapping[int, Tail]:
-        """Who wrote last; not asked where a round takes over from one that knew."""
-        if self._takes_over:
-            self._takes_over = False
-            return {}
+        """Who wrote last; not asked where a round takes over from one that knew.
+
+        Markers bear no sequence: behind them it is asked in any case.
+        """
+        takes_over, self._takes_over = self._takes_over, False
+        ends = {i: item for i, item in ranges.items() if isinstance(item, LogRange)}
+        asked = {i for i in ends if not takes_over or self.partitions[i].spec.fills}
         return self._network.target_tails(
-            {
-                index: target.end
-                for index, target in ranges.items()
-                if isinstance(target, LogRange) and target.end > target.start
-            }
+            {i: ends[i].end for i in asked if ends[i].end > ends[i].start}
         )
 
     def _find_source_ends(self, now_s: float, now_ms: int) -> None:
@@ -265,26 +280,8 @@ class Copier:
         if now_s >= self._source_ends_at_s + SOURCE_ENDS_EVERY_S:
             self._source_ends_at_s = now_s
             ranged = [item.index for item in self.partitions if item.phase is not Phase.COPY]
-        if ranged:
-            for index, source in self._network.source_ranges(ranged).items():
-                item = self.partitions[index]
-                if not isinstance(source, Exception):
-                    source_stands(item, source, now_ms)
-                elif item.needs_source_range:
-                    item.needs_source_range = False
-                    item.no_leader(source, now_s, now_ms)
-                    self._leaders_stale = True
-
-    def _delete_throw_away(self, now_s: float, now_ms: int) -> None:
-        for item in self.partitions:
-            before = item.delete_before
-            if before is not None and now_s >= item.not_before_s:
-                problem = self._network.delete_target_records(item.index, before)
-                if problem is None:
-                    item.deleted(before, now_ms)
-                    self._mark_sendable(item)
-                else:
-                    item.find_end_failed(problem, now_s, now_ms)
+        if ranged and find_source_ends(self.partitions, ranged, self._network, now_s, now_ms):
+            self._leaders_stale = True
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -486,6 +483,10 @@ class Copier:
             self._leaders_stale |= kafka_error(event.error).stale_metadata
         elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
             self.latency.add(now_ms - send.batch.max_timestamp, send.batch.records)
+        if item.map.fills:
+            self._map_writer.note(item)  # what follows without records is filled behind the last
+            if item.filling.check_end is not None:
+                self._to_check.append(item.index)
         self._mark_sendable(item)
 
     def _drain(self) -> None:

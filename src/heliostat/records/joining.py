@@ -82,13 +82,15 @@ class JoinLimits:
 
     Batches of fewer than `below_bytes` are joined, to a batch of at most `size_bytes_max` (before
     compression), those that come compressed only if `compressed`, or if they have lost records to
-    compaction and must be encoded anew in any case. Of transactions only if `transactional`.
+    compaction and must be encoded anew in any case. Of transactions only if `transactional`. Not
+    over a hole between their offsets if `dense`.
     """
 
     below_bytes: int
     size_bytes_max: int
     compressed: bool
     transactional: bool = False
+    dense: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +224,7 @@ class _Target:
         taken = int(self.fields[RECORDS]) - there
         if problem is Problem.NONE and taken:
             if source.is_sparse:
-                distances = base_offset - there + deltas[:taken] - np.arange(taken)
-                for at in (0, *(np.flatnonzero(np.diff(distances)) + 1).tolist()):
-                    self.note_place(there + at, int(distances[at]))
+                self._note_places(there, base_offset + deltas[:taken])
             else:
                 self.note_place(there, base_offset + start - there)
         return problem
@@ -234,6 +234,14 @@ class _Target:
         if distance != self._distance:
             self._distance = distance
             self.places.append((number, number + distance))
+
+    def _note_places(self, first: int, sources: Any) -> None:
+        """As `note_place`, for records from `first` on and the source offset of each."""
+        distances = sources - first - np.arange(len(sources))
+        self.note_place(first, int(distances[0]))
+        at = np.flatnonzero(np.diff(distances)) + 1
+        self.places += zip((first + at).tolist(), sources[at].tolist(), strict=True)
+        self._distance = int(distances[-1])
 
     def new_records(self) -> NewRecords:
         filled, records, base, latest = self.fields[: MAX_TIMESTAMP + 1].tolist()
@@ -278,7 +286,7 @@ class _OpenRun(_Target):
         """Pass over a batch that holds nothing to copy; whether there was one."""
         at = self.end
         size = claimed_size(self._data, at, self._end)
-        if size is None or at + size > self._end:
+        if self._limits.dense or size is None or at + size > self._end:
             return False
         try:
             next_offset = pass_over(at)
@@ -322,6 +330,7 @@ class _OpenRun(_Target):
             not LENGTH_MIN < length < self._limits.below_bytes - LENGTH_ENDS_AT
             or end > self._end
             or offset < self.next_offset
+            or (self._limits.dense and (is_sparse or offset > self.next_offset))
             or (offset > self.next_offset and self._contradicts(end, offset + last + 1))
             or magic != MAGIC
             or bits & ~_BITS_TAKEN

@@ -61,6 +61,8 @@ class PartitionSpec:
     offset (I6). Only where the target's log ends just there."""
     truncated: str = ""
     """The driver found that the source lost or replaced what was copied of it: stop, and why."""
+    fills: bool = False
+    """Holes are filled with markers, so that offsets stay equal: if it has not been mapped yet."""
     can_lift: bool = True
     """Whether an empty target is lifted to `start`: not where `cleanup.policy` is `compact`, as
     records can't be deleted there; its mirror is mapped from the beginning."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.lane import LaneSpec, PartitionState
-from heliostat.records.network import LogRange
+from heliostat.records.network import LogRange, Network
 from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_phase import truncated_text
+from heliostat.records.partition_standing import truncated_text
 
 
 def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
@@ -37,6 +39,43 @@ def source_parted(item: PartitionCopy, parted: tuple[int, int], now_ms: int) -> 
     epoch, end = parted
     if item.epochs.is_parted(epoch, end):
         item.stop(PartitionState.GAP, "SOURCE_TRUNCATED", truncated_text(end), now_ms)
+
+
+def delete_throw_away(
+    partitions: Sequence[PartitionCopy], network: Network, now_s: float, now_ms: int
+) -> list[PartitionCopy]:
+    """Delete what lifted targets; the partitions that may go on."""
+    lifted: list[PartitionCopy] = []
+    for item in partitions:
+        before = item.delete_before
+        if before is not None and now_s >= item.not_before_s:
+            problem = network.delete_target_records(item.index, before)
+            if problem is None:
+                item.deleted(before, now_ms)
+                lifted.append(item)
+            else:
+                item.find_end_failed(problem, now_s, now_ms)
+    return lifted
+
+
+def find_source_ends(
+    partitions: Sequence[PartitionCopy],
+    indexes: Sequence[int],
+    network: Network,
+    now_s: float,
+    now_ms: int,
+) -> bool:
+    """Ask where the source stands; whether somebody else may lead by now."""
+    is_stale = False
+    for index, source in network.source_ranges(indexes).items():
+        item = partitions[index]
+        if not isinstance(source, Exception):
+            source_stands(item, source, now_ms)
+        elif item.needs_source_range:
+            item.needs_source_range = False
+            item.no_leader(source, now_s, now_ms)
+            is_stale = True
+    return is_stale
 
 
 def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:

@@ -15,7 +15,7 @@ from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row, RowKey, Stamp
 
-NONE_DURABLE = -1
+NONE_DURABLE = Break(-1, -1)
 
 
 class MirrorMap:
@@ -40,6 +40,9 @@ class MirrorMap:
         """Source offset less target offset there; None: the next batch must say it anew."""
         self.breaks = 0
         """How many the map has: with none both offsets are equal."""
+        self.fills = False
+        """Holes are filled at the target: its offsets are the source's, and "target" here is the
+        number of our record."""
         self._row: list[Break] = []
         self._written_ahead: deque[Break] = deque()
         """Durable breaks behind the target's end, of an earlier round."""
@@ -47,15 +50,17 @@ class MirrorMap:
         self._needed_to = NONE_DURABLE
         self._writing_to = NONE_DURABLE
 
-    def begin(self, known: OffsetMap, end: int) -> None:
+    def begin(self, known: OffsetMap, end: int, *, fills: bool = False) -> None:
         """Go on from the target's log end with what is durable of the map."""
         self._stamp = self._stamp._replace(attempt=self._stamp.attempt + 1)
-        self.source_offset = known.source_of(end)
+        self.fills = fills
+        at = known.target_of(end) if fills else end
+        self.source_offset = known.source_of(at)
         if known.is_identity and end < self._spec.start:
             self.source_offset = self._spec.start  # nothing was copied yet, and it can't be lifted
-        self._written_ahead = deque(known.breaks(behind=end))
-        self.next_target = end
-        self.ahead = known.source_of(end) - end
+        self._written_ahead = deque(known.breaks(behind=at))
+        self.next_target = at
+        self.ahead = known.source_of(at) - at
         self.breaks = len(known)
         self._row = []
         self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
@@ -76,10 +81,20 @@ class MirrorMap:
         if not batch.breaks:
             return
         if len(self._row) >= ROW_BREAKS_MAX and self._writing_to == NONE_DURABLE:
-            self._row = [each for each in self._row if each.target > self._durable_to]
+            self._row = [each for each in self._row if each > self._durable_to]
         self._row += batch.breaks
         self.breaks += len(batch.breaks)
-        self._needed_to = batch.breaks[-1].target
+        self._needed_to = batch.breaks[-1]
+
+    def is_known_hole(self, place: Break) -> bool:
+        """Whether an earlier round has written that no record stands before `place`.
+
+        Said again otherwise, that row could arrive late, and replace what its successor relies on.
+        """
+        return bool(self._written_ahead) and (
+            self._written_ahead[0].target == place.target
+            and self._written_ahead[0].source >= place.source
+        )
 
     def _follow(self, batch: CarriedBatch, ahead: int | None) -> bool:
         """Compare with what was written ahead; whether a row must be written from now on.
@@ -88,7 +103,8 @@ class MirrorMap:
         the map must be right for it, too. From the first difference on a row replaces the rest.
         """
         theirs: list[Break] = []
-        while self._written_ahead and self._written_ahead[0].target < batch.next_offset:
+        end = batch.next_offset + bool(batch.fills and batch.breaks)  # they stand before its record
+        while self._written_ahead and self._written_ahead[0].target < end:
             theirs.append(self._written_ahead.popleft())
         agreed = 0
         for one, other in zip(batch.breaks, theirs, strict=False):
@@ -97,7 +113,7 @@ class MirrorMap:
             agreed += 1
         if agreed == len(theirs) == len(batch.breaks):
             if theirs:
-                self._durable_to = theirs[-1].target
+                self._durable_to = theirs[-1]
             return False
         rest = list(batch.breaks[agreed:])
         if agreed < len(theirs) and (not rest or theirs[agreed].target < rest[0].target):
@@ -112,7 +128,7 @@ class MirrorMap:
 
     def is_durable_for(self, batch: CarriedBatch) -> bool:
         """Whether the batch may be sent (I3)."""
-        return not batch.breaks or batch.breaks[-1].target <= self._durable_to
+        return not batch.breaks or batch.breaks[-1] <= self._durable_to
 
     @property
     def needs_write(self) -> bool:
@@ -130,7 +146,7 @@ class MirrorMap:
             self._row[0].target,
             self._stamp,
         )
-        return Row(key, tuple(self._row))
+        return Row(key, tuple(self._row), self.fills)
 
     def not_written(self) -> None:
         """There was no room for its row: it is for the next request."""
@@ -138,5 +154,5 @@ class MirrorMap:
 
     def written(self, row: Row) -> None:
         """A row is durable."""
-        self._durable_to = row.breaks[-1].target
+        self._durable_to = row.breaks[-1]
         self._writing_to = NONE_DURABLE

@@ -61,6 +61,8 @@ class Send:
     index: int
     attempt: int
     batch: CarriedBatch
+    coordinator_epoch: int = -1
+    """Of markers, see `filling`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,10 @@ has a hole (compaction, a transaction's marker or aborted records, a record that
 target has none, and from there on a source offset is the target's plus a constant. Such a place is
 a *break*; the stretch up to the next break is an *extent*.
 
+A *filled* mirror has markers in the holes, so that offsets are equal. Only the sequence of our
+producer goes on without them (I1). Its map has the same shape: what stands for the target's
+offset is the number of our record, counted from where the mirror began.
+
 I2  The position is `source_of(the target's log end)`; nothing else decides it.
 I3  A break is durable before the first batch behind it is sent. It may therefore name a place that
     the target has not reached; whoever goes on from an earlier end puts others there.
@@ -24,13 +28,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.uvarints import decode_uvarints, encode_uvarints
 
-ROW_FORMAT = 1
+ROW_FORMAT, ROW_FORMAT_FILLED = 1, 2
 ROW_BREAKS_MAX = 512
 """A row is written anew as it grows; beyond this the next one is begun."""
-_BITS, _MORE = 7, 0x80
 
 
 class Break(NamedTuple):
@@ -65,6 +71,8 @@ class OffsetMap:
     _sources: array[int] = field(default_factory=lambda: array("q"))
     known_from: int = 0
     """Target offset from which on it is known; a lane gets the last breaks only."""
+    is_filled: bool = False
+    """Offsets are equal at both sides; for "target offset" read "number of our record" here."""
 
     @classmethod
     def of(cls, breaks: Iterable[Break]) -> OffsetMap:
@@ -79,7 +87,12 @@ class OffsetMap:
 
     def copy(self) -> OffsetMap:
         """Another map with the same breaks."""
-        return OffsetMap(self._targets[:], self._sources[:], self.known_from)
+        return OffsetMap(self._targets[:], self._sources[:], self.known_from, self.is_filled)
+
+    def knows(self, target_end: int) -> bool:
+        """Whether it reaches back to a log end of the target."""
+        place = self.source_of(self.known_from) if self.is_filled else self.known_from
+        return not self.known_from or target_end >= place
 
     @property
     def is_identity(self) -> bool:
@@ -151,10 +164,17 @@ class OffsetMap:
 
     def apply(self, row: Row) -> None:
         """Take a row: it replaces everything from its first break on."""
+        self.is_filled = row.is_filled
         if row.breaks:
             self.truncate(row.breaks[0].target)
-        for each in row.breaks:
-            self.add(each)
+        targets, sources = self._targets, self._sources
+        for target, source in row.breaks:
+            # Most lie behind all others, and say something new: 0.2 us instead of 4.
+            if targets and target > targets[-1] and source - sources[-1] > target - targets[-1]:
+                targets.append(target)
+                sources.append(source)
+            else:
+                self.add(Break(target, source))
 
 
 class MapTail(NamedTuple):
@@ -210,10 +230,12 @@ class Row(NamedTuple):
 
     key: RowKey
     breaks: tuple[Break, ...]
+    is_filled: bool = False
+    """See `OffsetMap.is_filled`."""
 
     def encode(self) -> bytes:
         """Its value as bytes, see `encode_breaks`."""
-        return encode_breaks(self.breaks)
+        return encode_breaks(self.breaks, is_filled=self.is_filled)
 
     @classmethod
     def decode(cls, key: RowKey, value: bytes) -> Row:
@@ -224,23 +246,20 @@ class Row(NamedTuple):
         ProtocolError
             They are not ours, or of a later version.
         """
-        return cls(key, decode_breaks(value))
+        return cls(key, decode_breaks(value), is_filled_format(value))
 
 
-def encode_breaks(breaks: Iterable[Break]) -> bytes:
+def encode_breaks(breaks: Iterable[Break], *, is_filled: bool = False) -> bytes:
     """The format, then distances between breaks as varints.
 
     Both distances of a break are positive, and mostly the source's is the larger: so what is
     written is the target's, and by how much more the source moves on.
     """
-    out = bytearray([ROW_FORMAT])
-    target = source = 0
-    for each in breaks:
-        moved = each.target - target
-        _put(out, moved)
-        _put_signed(out, each.source - source - moved)
-        target, source = each
-    return bytes(out)
+    head = bytes([ROW_FORMAT_FILLED if is_filled else ROW_FORMAT])
+    steps = np.diff(np.array([(0, 0), *breaks], np.int64), axis=0)
+    more: np.ndarray = steps[:, 1] - steps[:, 0]
+    numbers = np.stack([steps[:, 0], more << 1 ^ more >> 63], axis=1)
+    return head + encode_uvarints(numbers.ravel().view(np.uint64))
 
 
 def decode_breaks(value: bytes) -> tuple[Break, ...]:
@@ -251,17 +270,20 @@ def decode_breaks(value: bytes) -> tuple[Break, ...]:
     ProtocolError
         They are not ours, or of a later version.
     """
-    if not value or value[0] != ROW_FORMAT:
+    if not value or value[0] not in (ROW_FORMAT, ROW_FORMAT_FILLED):
         raise ProtocolError("a row of the offset map has a format that is not known")
-    breaks: list[Break] = []
-    at, target, source = 1, 0, 0
-    while at < len(value):
-        moved, at = _take(value, at)
-        more, at = _take(value, at)
-        target += moved
-        source += moved + ((more >> 1) ^ -(more & 1))
-        breaks.append(Break(target, source))
-    return tuple(breaks)
+    numbers = decode_uvarints(np.frombuffer(value, np.uint8, offset=1))
+    if numbers is None or len(numbers) % 2:
+        raise ProtocolError("a row of the offset map is cut off")
+    moved, more = numbers[::2].view(np.int64), numbers[1::2]
+    more = (more >> np.uint64(1)).view(np.int64) ^ -(more & np.uint64(1)).view(np.int64)
+    targets = np.cumsum(moved)
+    return tuple(map(Break, targets.tolist(), (targets + np.cumsum(more)).tolist()))
+
+
+def is_filled_format(value: bytes) -> bool:
+    """Whether breaks are of a filled mirror."""
+    return value[0] == ROW_FORMAT_FILLED
 
 
 @dataclass(slots=True)
@@ -282,8 +304,14 @@ class MapReader:
         return True
 
     def of(self, mirror: TopicPartition, target_topic_id: str) -> OffsetMap:
-        """The map of a mirror's partition; without rows the identity."""
-        return self.maps.get((mirror, target_topic_id), OffsetMap())
+        """Which offset stands where; without rows, and of a filled mirror, the identity."""
+        found = self.maps.get((mirror, target_topic_id))
+        return OffsetMap() if found is None or found.is_filled else found
+
+    def is_filled(self, mirror: TopicPartition, target_topic_id: str) -> bool | None:
+        """Whether a mirror's holes were filled; None where it has had none yet."""
+        found = self.maps.get((mirror, target_topic_id))
+        return None if found is None or found.is_identity else found.is_filled
 
     def tail(self, mirror: TopicPartition, target_topic_id: str, most: int) -> MapTail | None:
         """The last `most` breaks of a map; None where there are none."""
@@ -294,7 +322,8 @@ class MapReader:
         breaks = found.last_breaks(most)
         whole = len(breaks) == len(found)
         known_from = 0 if whole else breaks[0].target
-        return MapTail(self._stamps[name], known_from, encode_breaks(breaks))
+        row = encode_breaks(breaks, is_filled=found.is_filled)
+        return MapTail(self._stamps[name], known_from, row)
 
     def copy(self) -> MapReader:
         """Another reader that knows the same."""
@@ -306,28 +335,5 @@ class MapReader:
         name = (mirror, target_topic_id)
         found = OffsetMap.of(decode_breaks(tail.breaks))
         found.known_from = tail.known_from
+        found.is_filled = is_filled_format(tail.breaks)
         self.maps[name], self._stamps[name] = found, tail.stamp
-
-
-def _put(out: bytearray, value: int) -> None:
-    while value >= _MORE:
-        out.append(value & (_MORE - 1) | _MORE)
-        value >>= _BITS
-    out.append(value)
-
-
-def _put_signed(out: bytearray, value: int) -> None:
-    _put(out, value << 1 if value >= 0 else ~(value << 1))
-
-
-def _take(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data):
-            raise ProtocolError("a row of the offset map is cut off")
-        byte = data[at]
-        at += 1
-        value |= (byte & (_MORE - 1)) << shift
-        if byte < _MORE:
-            return value, at
-        shift += _BITS

@@ -12,9 +12,10 @@ Pure state: no clock of its own, no network. `copier` drives it, the simulation 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
+from heliostat.clusters.wire.markers import TRANSACTION_COORDINATOR_FENCED
 from heliostat.errors import Append, Verdict, kafka_error
 from heliostat.invariants import append_landed_where_named, tail_is_ours
 from heliostat.names import Offset
@@ -23,20 +24,25 @@ from heliostat.records.batch import Codec
 from heliostat.records.carried import CarriedBatch, CarrySettings, Place, Refusal, Stop, StopReason
 from heliostat.records.carry import carry
 from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
+from heliostat.records.filling import Filling, filled_tail_is_ours
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.lift import Lift
 from heliostat.records.mirror_map import MirrorMap
-from heliostat.records.network import LogRange, Problem, Send, Tail, Want
+from heliostat.records.network import LogRange, Send, Tail, Want
 from heliostat.records.offset_map import OffsetMap, Stamp
-from heliostat.records.partition_phase import Phase, Trouble, counted, retry_pause_s
+from heliostat.records.partition_standing import PartitionStanding, Phase, Trouble, counted
 
 REFUSALS_MAX = 2  # at one and the same log end: it is not ours
 CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 OFFSET_OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 1, 2, 45, 47
 NO_STAMP = Stamp(0, 0)
+GO_BACK = (
+    "it was decided to go on at an earlier source offset, but offsets are to stay equal: delete "
+    "the mirror, so that it is copied anew, or leave `exact` for this topic"
+)
 
 
-class PartitionCopy:
+class PartitionCopy(PartitionStanding):
     """The state of one partition within one round.
 
     Parameters
@@ -60,34 +66,19 @@ class PartitionCopy:
         stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
     ) -> None:
+        super().__init__(now_ms)
         self.index = index
         self.spec = spec
         self.settings = settings
-        self.phase = Phase.FIND_END
-        self.state = PartitionState.STARTING
-        self.code = ""
-        self.reason = ""
-        self.since_ms = now_ms
         self.attempt = 0
-        self.position = -1
-        """Source offset: all below it is at the target, acknowledged or read from its end, or is
-        a hole."""
         self.fetch_offset = -1
-        self.source_end = -1
-        self.stable_end = -1
-        """Behind it transactions are open: nothing of it is copied before they end."""
         self.map = MirrorMap(spec, stamp)
-        self.queue: deque[CarriedBatch] = deque()
-        self.queued_bytes = 0
-        """Of batches in the queue and in flight."""
-        self.in_flight = 0
+        self.filling = Filling(self.map)
         self.fetching: Want | None = None
         self.holds_old = holds_old
         """Records for which the broker's duplicate check may not hold must wait (I10)."""
         self.fetch_bytes = settings.partition_fetch_bytes_max
         self.needs_source_range = False
-        self.not_before_s = 0.0
-        """Nothing is tried before this monotonic second."""
         self.records = 0
         self.bytes = 0
         self.last_timestamp_ms = -1
@@ -95,14 +86,11 @@ class PartitionCopy:
         """Wall clock when the target last held all that the source had."""
         self._established = False
         self._resetting = False
-        self._told: tuple[int, int, int, PartitionState, str] | None = None
         self._lift: Lift | None = None
         self._stop: Stop | None = None
         self._refusal: Refusal | None = None
         self._refused = (-1, 0)
         self._corrupt = (-1, 0)
-        self._trouble = Trouble.NONE
-        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
         self.epochs = CopiedEpochs()
         self._producer_id = producer_id
         self._carry = CarrySettings(
@@ -123,9 +111,12 @@ class PartitionCopy:
     ) -> None:
         """Take the map at the target's log end as the position (I2), if its tail is ours (I1)."""
         end, start = target.end, target.start
-        self.map.begin(offset_map, end)
+        fills = offset_map.is_filled or (self.spec.fills and offset_map.is_identity)
+        self.map.begin(offset_map, end, fills=fills)
+        self.filling.begin(end, now_ms)
+        self._carry = replace(self._carry, ends_at_holes=fills)
         self.position = self.map.source_offset
-        if tail is not None and not tail_is_ours(tail, self._producer_id, end):
+        if tail is not None and not self._is_ours(tail, offset_map, end):
             self._diverge(
                 "FOREIGN_TAIL",
                 f"the record before the target's end {end} was not appended by this link",
@@ -133,11 +124,14 @@ class PartitionCopy:
             )
             return
         if (jump := self.spec.jump) is not None and jump.target == end:
+            if fills and jump.source < end:
+                self.stop(PartitionState.BLOCKED, "OFFSETS_GO_BACK", GO_BACK, now_ms)
+                return
             self.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
         elif self.spec.truncated:
             self.stop(PartitionState.GAP, "SOURCE_TRUNCATED", self.spec.truncated, now_ms)
             return
-        elif end < offset_map.known_from:
+        elif not offset_map.knows(end):
             self._diverge(
                 "TARGET_TRUNCATED",
                 f"the target ends at {end}, far before what it held: it was truncated",
@@ -162,6 +156,11 @@ class PartitionCopy:
         if self._trouble is Trouble.NONE:
             self._become(PartitionState.COPYING, now_ms)
 
+    def _is_ours(self, tail: Tail, offset_map: OffsetMap, end: int) -> bool:
+        if self.map.fills:
+            return filled_tail_is_ours(tail, self._producer_id, offset_map, end)
+        return tail_is_ours(tail, self._producer_id, end)
+
     def _begin_lift(self, end: int, now_ms: int) -> None:
         self._lift = Lift(self.spec, self._producer_id, end, now_ms)
         self.phase = Phase.LIFT
@@ -180,7 +179,8 @@ class PartitionCopy:
             self._lift.lifted_to = before
         if before >= self.spec.start:
             self._lift = None
-            self.map.begin(OffsetMap(), self.position)
+            self.map.begin(OffsetMap(), self.position, fills=self.map.fills)
+            self.filling.begin(self.position, now_ms)
             self.fetch_offset = self.position
             self.phase = Phase.COPY
             self._become(PartitionState.COPYING, now_ms)
@@ -223,7 +223,7 @@ class PartitionCopy:
         self.stable_end = high_watermark if stable_end < 0 else stable_end
         if self._trouble is Trouble.FETCH or self.position == high_watermark:
             self._recovered(now_ms)
-        if start == end:
+        if start == end or self._resetting:  # what is read while resetting would stay in the queue
             if self.position >= self.stable_end:
                 self.caught_up_ms = now_ms
             return
@@ -231,9 +231,10 @@ class PartitionCopy:
         seen = last_epoch(buffer, start, end)
         outcome = carry(buffer, start, end, place, self._carry, aborted, self._refusal)
         for batch in outcome.batches:
-            self.queue.append(batch)
-            self.queued_bytes += batch.size
-            self.map.queued(batch)
+            if self.map.fills and not self._fill_before(batch, now_ms):
+                outcome.next_offset = batch.source_offset
+                break
+            self._queue(batch)
         if outcome.next_offset == self.fetch_offset and outcome.stop is None:
             # Bytes came, but no whole batch: it is larger than we asked for, or its length is
             # wrong: brokers give the first batch whole, whatever its size (KIP-74).
@@ -251,9 +252,27 @@ class PartitionCopy:
         self._pass_hole(now_ms)
         self._settle(now_ms)
 
+    def _queue(self, batch: CarriedBatch) -> None:
+        self.queue.append(batch)
+        self.queued_bytes += batch.size
+        self.map.queued(batch)
+
+    def _fill_before(self, batch: CarriedBatch, now_ms: int) -> bool:
+        """Put markers for a hole before a batch; False if there would be too many."""
+        self._stop = self._stop or self.filling.too_large(batch.source_offset)
+        if self._stop is None:
+            for markers in self.filling.before(batch, now_ms):
+                self._queue(markers)
+        return self._stop is None
+
     def _pass_hole(self, now_ms: int) -> None:
         """With nothing under way all before the next fetch is at the target or is a hole."""
         if self.in_flight or self.queue or self._resetting or self.phase is not Phase.COPY:
+            return
+        if self.map.fills and self.fetch_offset > self.filling.queued_to:
+            self._stop = self._stop or self.filling.too_large(self.fetch_offset)
+            for markers in self.filling.behind(self.fetch_offset, now_ms) if not self._stop else ():
+                self._queue(markers)
             return
         self.position = self.fetch_offset
         if self.position >= self.stable_end:
@@ -294,14 +313,26 @@ class PartitionCopy:
             self.queue.append(batch)
             self.queued_bytes += batch.size
         batch = self.queue[0]
-        if not self.map.is_durable_for(batch):
+        if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
+        if batch.fills:
+            return self._next_markers(batch)
         is_old = batch.max_timestamp < now_ms - self.settings.producer_expiration_s * 500
         if (is_old and self.holds_old) or self.in_flight >= self._depth(is_old=is_old):
             return None
         self.queue.popleft()
         self.in_flight += 1
         return Send(self.index, self.attempt, batch)
+
+    def _next_markers(self, batch: CarriedBatch) -> Send | None:
+        """Markers go with nothing beside them, and not before other rounds have ended (I4, I10)."""
+        if self.in_flight or self.holds_old:
+            return None
+        markers, is_all = self.filling.next_of(batch)
+        if is_all:
+            self.queue.popleft()
+        self.in_flight += 1
+        return Send(self.index, self.attempt, markers, self.filling.coordinator_epoch)
 
     def _depth(self, *, is_old: bool) -> int:
         """Batches that may be in flight together, at least one.
@@ -316,10 +347,15 @@ class PartitionCopy:
     def appended(self, batch: CarriedBatch, base_offset: int, now_ms: int) -> bool:
         """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
         was_current = self._answered(batch)
-        if not append_landed_where_named(batch.base_offset, base_offset):
+        if batch.fills:
+            if was_current and self.filling.is_certain(batch):
+                self._filled(now_ms)
+            return was_current
+        expected = batch.source_offset if self.map.fills else batch.base_offset
+        if not append_landed_where_named(expected, base_offset):
             self._diverge(
                 "APPENDED_ELSEWHERE",
-                f"a batch for target offset {batch.base_offset} landed at {base_offset}: another "
+                f"a batch for target offset {expected} landed at {base_offset}: another "
                 "writer has appended to this mirror",
                 now_ms,
             )
@@ -340,6 +376,26 @@ class PartitionCopy:
         self._settle(now_ms)
         return True
 
+    def _filled(self, now_ms: int) -> None:
+        self._recovered(now_ms)
+        if not self.queue:
+            self.position = Offset(self.filling.queued_to)
+            if self.position >= self.stable_end:
+                self.caught_up_ms = now_ms
+        self._pass_hole(now_ms)
+        self._settle(now_ms)
+
+    def ends_at(self, end: int | None, now_s: float, now_ms: int) -> None:
+        """Where the target ends behind markers; if it should elsewhere, look at all anew (I4)."""
+        expected, self.filling.check_end = self.filling.check_end, None
+        if expected is None or self._resetting or self.phase is not Phase.COPY:
+            return
+        if end == expected:
+            self._filled(now_ms)
+        else:
+            text = f"markers: the target ends at {end} instead of {expected}"
+            self._reset("MARKERS_MISSING", text, now_s, now_ms)
+
     def append_failed(
         self,
         batch: CarriedBatch,
@@ -354,7 +410,14 @@ class PartitionCopy:
         if not self._answered(batch):
             return  # follows from the first failure: the sequence has a hole now
         kind = kafka_error(error)
-        if error == OUT_OF_ORDER:
+        if batch.fills:
+            if error == TRANSACTION_COORDINATOR_FENCED:
+                self.filling.refused()
+            message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
+            if kind.verdict is Verdict.HALT:
+                self.stop(PartitionState.BLOCKED, kind.name, message, now_ms)
+                return
+        elif error == OUT_OF_ORDER:
             self._refused = counted(self._refused, batch.base_offset)
         elif error == STALE_EPOCH:
             self._diverge(
@@ -403,34 +466,6 @@ class PartitionCopy:
 
     # -- trouble -------------------------------------------------------------------------------
 
-    def _retry(self, trouble: Trouble, code: str, reason: str, now_s: float, now_ms: int) -> None:
-        """Look again after a pause that doubles with each failure in a row."""
-        failures = self._failures[trouble]
-        self._failures[trouble] = failures + 1
-        self.not_before_s = now_s + retry_pause_s(failures, code)
-        self._trouble = trouble
-        self.code, self.reason = code, reason
-        self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
-
-    def _recovered(self, now_ms: int) -> None:
-        if self._trouble is Trouble.NONE:
-            return
-        self._trouble = Trouble.NONE
-        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
-        lifting = self.phase is Phase.LIFT
-        self._become(PartitionState.LIFTING if lifting else PartitionState.COPYING, now_ms)
-
-    def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
-        """Copy no more of this partition; a person decides (I7)."""
-        self.phase = Phase.STOPPED
-        self._drop_queue()
-        self.code, self.reason = code, reason
-        self._become(state, now_ms, keep_reason=True)
-
-    def _diverge(self, code: str, reason: str, now_ms: int) -> None:
-        """The target holds what we did not put where it is (I1)."""
-        self.stop(PartitionState.DIVERGED, code, reason, now_ms)
-
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
         self._resetting = True
@@ -463,28 +498,3 @@ class PartitionCopy:
         if self._resetting:
             self._settle(self.since_ms)
         return is_current
-
-    def _drop_queue(self) -> None:
-        self.queued_bytes -= sum(batch.size for batch in self.queue)
-        self.queue.clear()
-
-    def _become(self, state: PartitionState, now_ms: int, *, keep_reason: bool = False) -> None:
-        if not keep_reason:
-            self.code = self.reason = ""
-        if self.state is not state:
-            self.state = state
-            self.since_ms = now_ms
-
-    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
-        """The target's end could not be read."""
-        self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
-
-    def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
-        """A side has no leader for it at the moment, or can't be asked."""
-        self._retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
-
-    def has_news(self) -> bool:
-        """Whether it stands elsewhere than at the last call."""
-        now = (self.position, self.source_end, self.stable_end, self.state, self.code)
-        before, self._told = self._told, now
-        return now != before

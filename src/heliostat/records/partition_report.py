@@ -22,6 +22,6 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         item.code,
         item.reason,
         max(0, item.source_end - item.stable_end) if item.stable_end >= 0 else 0,
-        item.map.breaks,
+        0 if item.map.fills else item.map.breaks,
         *item.epochs.copied(item.position),
     )

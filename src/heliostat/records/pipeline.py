@@ -234,6 +234,7 @@ def copy_round(lane: LaneSpec) -> RoundReport:
         lane.settings,
         clock.monotonic_s,
         maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
+        producer_id=lane.producer_id,
     )
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(

@@ -1,19 +1,17 @@
-"""Connections of a lane, each with what is under way on it: fetches, watches, appends.
+"""Connections of a lane to source brokers, each with what is under way on it: fetches, watches.
 
-A fetch is answered before the next one is sent; appends are pipelined, the broker serves them
-strictly in order (`SocketServer` mutes the connection meanwhile).
+A fetch is answered before the next one is sent.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from typing_extensions import override
 
-from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Connection, Frame
 from heliostat.clusters.wire.primitives import read_topic, request_header, skip_tagged_fields
 from heliostat.clusters.wire.scan import (
@@ -31,13 +29,10 @@ from heliostat.names import BrokerId, TopicId
 from heliostat.records.aborted import Aborted
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import (
-    Appended,
-    AppendLost,
     Channel,
     Event,
     Fetched,
     FetchLost,
-    Send,
     Want,
     Watched,
 )
@@ -56,16 +51,12 @@ class LineContext:
     partitions: Sequence[PartitionSpec]
     settings: CopySettings
     monotonic_s: Callable[[], float]
+    producer_id: int = -1
 
 
 def _source_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
     topic = spec.source_topic_id if by_id and spec.source_topic_id else spec.source.topic
     return topic, spec.source.partition
-
-
-def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
-    topic = spec.target_topic_id if by_id and spec.target_topic_id else spec.target.topic
-    return topic, spec.target.partition
 
 
 class FetchLine:
@@ -320,104 +311,3 @@ class WatchLine(FetchLine):
             return topic == spec.source_topic_id
         name = spec.source.topic.encode()
         return bytes(frame.buffer[topic_at : topic_at + len(name)]) == name
-
-
-class AppendLine:
-    """One connection to a target broker; several appends under way, answered in order.
-
-    Parameters
-    ----------
-    connection, version
-        Open, and the version of Produce that it speaks.
-    context
-        The lane's.
-    """
-
-    def __init__(self, connection: Connection, version: int, context: LineContext) -> None:
-        self.connection = connection
-        self._version = version
-        self._context = context
-        self._requests: deque[tuple[int, float, Sequence[Send]]] = deque()
-        """Correlation id, when it was sent (monotonic seconds), what it holds."""
-        self._throttled_until_s = 0.0
-
-    @property
-    def is_free(self) -> bool:
-        """Fewer appends are under way than allowed, and no pause was asked for."""
-        is_room = len(self._requests) < self._context.settings.requests_in_flight_max
-        return is_room and self._context.monotonic_s() >= self._throttled_until_s
-
-    def is_overdue(self, limit_s: float) -> bool:
-        """Whether an answer is due for longer than `limit_s`."""
-        return bool(self._requests) and (
-            self._context.monotonic_s() > self._requests[0][1] + limit_s
-        )
-
-    def give_up(self, reason: str) -> AppendLost:
-        """What is under way, which will not be answered."""
-        sends = [send for _, _, request in self._requests for send in request]
-        self._requests.clear()
-        return AppendLost(sends, reason)
-
-    def send(self, sends: Sequence[Send]) -> None:
-        """Send one produce request.
-
-        Raises
-        ------
-        ConnectionLost
-            It can't be sent, as a whole at least.
-        """
-        connection, specs = self.connection, self._context.partitions
-        correlation_id = connection.next_correlation_id()
-        self._requests.append((correlation_id, self._context.monotonic_s(), sends))
-        body = produce.encode_produce(
-            self._version,
-            [
-                produce.ProducePartition(
-                    specs[send.index].target.topic,
-                    specs[send.index].target_topic_id,
-                    specs[send.index].target.partition,
-                    send.batch.parts,
-                    send.batch.size,
-                )
-                for send in sends
-            ],
-            timeout_ms=int(self._context.settings.produce_timeout_s * 1000),
-        )
-        header = request_header(
-            produce.API_KEY,
-            self._version,
-            correlation_id,
-            connection.settings.client_id,
-            flexible=True,
-        )
-        connection.send([header, *body])
-
-    def take(self, frame: Frame) -> list[Event]:
-        """Events of an answer.
-
-        Raises
-        ------
-        ProtocolError
-            It does not fit what was sent.
-        """
-        if not self._requests or self._requests[0][0] != frame.correlation_id:
-            raise ProtocolError("a produce answer belongs to another request")
-        answers, throttle_ms = produce.decode_produce(self._version, frame.buffer, 4)
-        until_s = self._context.monotonic_s() + throttle_ms / 1000
-        self._throttled_until_s = max(self._throttled_until_s, until_s)
-        specs = self._context.partitions
-        by_id = self._version >= produce.BY_ID_FROM
-        waiting = {
-            _target_key(specs[send.index], by_id=by_id): send for send in self._requests[0][2]
-        }
-        events: list[Event] = []
-        for got in answers:
-            send = waiting.pop((got.topic, got.partition), None)
-            if send is None:
-                raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
-            events.append(Appended(send, got.error, got.base_offset, got.message, got.refused))
-        if waiting:
-            raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
-        self._requests.popleft()
-        return events

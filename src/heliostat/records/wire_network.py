@@ -17,6 +17,7 @@ from heliostat.clusters.wire.cluster import (
 from heliostat.clusters.wire.connection import Connection
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
+from heliostat.records.append_line import AppendLine
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
 from heliostat.records.network import (
@@ -38,7 +39,7 @@ from heliostat.records.network import (
 )
 from heliostat.records.offset_map import OffsetMap
 from heliostat.records.tails import read_tails
-from heliostat.records.wire_lines import AppendLine, FetchLine, LineContext, WatchLine
+from heliostat.records.wire_lines import FetchLine, LineContext, WatchLine
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
@@ -70,6 +71,8 @@ class WireNetwork:
         The clock that the copier uses.
     maps
         The offset map's topic.
+    producer_id
+        The link's.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class WireNetwork:
         monotonic_s: Callable[[], float],
         *,
         maps: MapChannel,
+        producer_id: int = -1,
     ) -> None:
         self._maps = maps
         self._partitions = partitions
@@ -89,7 +93,7 @@ class WireNetwork:
         self._settings = settings
         self._monotonic_s = monotonic_s
         self._selector = selectors.DefaultSelector()
-        self._context = LineContext(partitions, settings, monotonic_s)
+        self._context = LineContext(partitions, settings, monotonic_s, producer_id)
         self._fetching: dict[tuple[BrokerId, Channel], FetchLine] = {}
         self._appending: dict[tuple[BrokerId, Channel], AppendLine] = {}
         self._leaders = Leaders({}, {}, {})

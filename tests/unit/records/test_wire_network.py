@@ -89,7 +89,7 @@ class Lane:
         self.network.fetch(BROKER, channel, [Want(0, 1, 0, 1000)])
 
     def append(self) -> None:
-        batch: Any = SimpleNamespace(parts=[b"batch"], size=5)
+        batch: Any = SimpleNamespace(parts=[b"batch"], size=5, fills=range(0))
         self.network.append(BROKER, LIVE, [Send(0, 1, batch)])
 
 

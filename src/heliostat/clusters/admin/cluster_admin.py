@@ -197,6 +197,10 @@ class ClusterAdmin:
         """
         return offset_calls.delete_records(self._caller, self._leaders, before)
 
+    def check_markers(self) -> BrokerError | None:
+        """None if we may write transaction markers, else why not."""
+        return offset_calls.check_markers(self._caller)
+
     def init_producer_id(self) -> ProducerId:
         """A fresh producer id, at epoch 0 (InitProducerId without a transactional id).
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from kafka.protocol.producer import InitProducerIdRequest
+from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersRequest
 
 from heliostat.clusters.admin import topic_calls
 from heliostat.clusters.admin.caller import Caller, error_of
@@ -29,6 +29,7 @@ CONSUMER = -1  # replica id of a client
 DEBUGGING_CONSUMER = -2  # replica id that sees the log's end beyond the high watermark
 NO_LEADER = 5
 LOAD_IN_PROGRESS = 14  # a broker that was just started first fetches a block of ids
+UNKNOWN_PARTITION = 3
 PRODUCER_ID_TRIES = 100  # 10 s, far more than fetching a block takes
 PRODUCER_ID_PAUSE_S = 0.1
 LEADER_LOOKUPS = 2  # the second after metadata that was stale
@@ -236,3 +237,21 @@ def init_producer_id(caller: Caller) -> ProducerId:
     if error is not None:
         raise error
     return ProducerId(response.producer_id)
+
+
+def check_markers(caller: Caller) -> BrokerError | None:
+    """Whether we may write transaction markers (WriteTxnMarkers); why not, if not.
+
+    It is tried at a topic that is never created: who may is told that it is not there.
+    """
+    kind = WriteTxnMarkersRequest.WritableTxnMarker
+    marker = kind(
+        producer_id=0,
+        producer_epoch=0,
+        transaction_result=True,
+        topics=[kind.WritableTxnMarkerTopic(name=topic_calls.PROBE_TOPIC, partition_indexes=[0])],
+        coordinator_epoch=0,
+    )
+    answer = caller.send(WriteTxnMarkersRequest(markers=[marker], max_version=1))
+    codes = {row.error_code for m in answer.markers for t in m.topics for row in t.partitions}
+    return error_of(max(codes - {UNKNOWN_PARTITION}, default=0), "write transaction markers")

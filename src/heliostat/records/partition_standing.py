@@ -1,0 +1,140 @@
+"""What a partition's copy is about, and what kind of trouble it is in (I7)."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from heliostat.records.carried import CarriedBatch
+from heliostat.records.lane import PartitionState
+from heliostat.records.network import Problem
+
+LATE_PREDECESSOR = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER")
+LATE_PREDECESSOR_S = 0.01
+"""What the round before sent last may land just after the end was read: look again at once."""
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 5.0
+"""A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
+
+
+class Phase(Enum):
+    """What the copier must do next for a partition."""
+
+    FIND_END = "find end"
+    LIFT = "lift"
+    COPY = "copy"
+    STOPPED = "stopped"
+
+
+class Trouble(Enum):
+    """Which side a passing fault is on: only success there ends it."""
+
+    NONE = "none"
+    FETCH = "fetch"
+    APPEND = "append"
+
+
+def counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
+    """Count how often in a row something happened at one offset: (offset, times)."""
+    return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)
+
+
+def truncated_text(parted_at: int | None) -> str:
+    """What is told of a source that lost what was copied, from `parted_at` on if that is known."""
+    where = "" if parted_at is None else f" from offset {parted_at} on"
+    return (
+        f"its leader epochs say that the source lost or replaced{where} records that the target "
+        "has (unclean election)"
+    )
+
+
+def retry_pause_s(failures: int, code: str) -> float:
+    """How long to wait after so many failures in a row before this one, of `code`."""
+    if failures == 0 and code in LATE_PREDECESSOR:
+        return LATE_PREDECESSOR_S
+    return min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(failures, 10))
+
+
+class PartitionStanding:
+    """Where one partition stands, what it has queued, and when it is tried again.
+
+    Parameters
+    ----------
+    now_ms
+        Wall clock.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self.phase = Phase.FIND_END
+        self.state = PartitionState.STARTING
+        self.code = ""
+        self.reason = ""
+        self.since_ms = now_ms
+        self.not_before_s = 0.0
+        """Nothing is tried before this monotonic second."""
+        self._trouble = Trouble.NONE
+        self.position = -1
+        """Source offset: all below it is at the target, acknowledged or read from its end, or is
+        a hole."""
+        self.source_end = -1
+        self.stable_end = -1
+        """Behind it transactions are open: nothing of it is copied before they end."""
+        self.queue: deque[CarriedBatch] = deque()
+        self.queued_bytes = 0
+        """Of batches in the queue and in flight."""
+        self.in_flight = 0
+        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        self._told: tuple[int, int, int, PartitionState, str] | None = None
+
+    def has_news(self) -> bool:
+        """Whether it stands elsewhere than at the last call."""
+        now = (self.position, self.source_end, self.stable_end, self.state, self.code)
+        before, self._told = self._told, now
+        return now != before
+
+    def _drop_queue(self) -> None:
+        self.queued_bytes -= sum(batch.size for batch in self.queue)
+        self.queue.clear()
+
+    def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
+        """Copy no more of this partition; a person decides (I7)."""
+        self.phase = Phase.STOPPED
+        self._drop_queue()
+        self.code, self.reason = code, reason
+        self._become(state, now_ms, keep_reason=True)
+
+    def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
+        """A side has no leader for it at the moment, or can't be asked."""
+        self._retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
+
+    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
+        """The target's end could not be read."""
+        self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
+
+    def _retry(self, trouble: Trouble, code: str, reason: str, now_s: float, now_ms: int) -> None:
+        """Look again after a pause that doubles with each failure in a row."""
+        failures = self._failures[trouble]
+        self._failures[trouble] = failures + 1
+        self.not_before_s = now_s + retry_pause_s(failures, code)
+        self._trouble = trouble
+        self.code, self.reason = code, reason
+        self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
+
+    def _recovered(self, now_ms: int) -> None:
+        if self._trouble is Trouble.NONE:
+            return
+        self._trouble = Trouble.NONE
+        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        lifting = self.phase is Phase.LIFT
+        self._become(PartitionState.LIFTING if lifting else PartitionState.COPYING, now_ms)
+
+    def _diverge(self, code: str, reason: str, now_ms: int) -> None:
+        """The target holds what we did not put where it is (I1)."""
+        self.stop(PartitionState.DIVERGED, code, reason, now_ms)
+
+    def _become(self, state: PartitionState, now_ms: int, *, keep_reason: bool = False) -> None:
+        if not keep_reason:
+            self.code = self.reason = ""
+        if self.state is not state:
+            self.state = state
+            self.since_ms = now_ms

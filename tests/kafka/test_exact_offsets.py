@@ -1,0 +1,118 @@
+"""`topics.offsets: exact`: holes are filled with markers, so that offsets are equal there, too."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
+from support.holes import COMPACTED, EAGER_CLEANER, read, transactions, write_compacted
+from support.links import RunningLink, ends, wait_for, write_config
+from support.records import encode, odd_records, write_batches
+
+from heliostat.sandbox import ClusterSpec, start_many
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[ClusterPair]:
+    specs = [
+        ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
+    ]
+    source, target = start_many(specs)
+    with source, target:
+        yield ClusterPair(source, target)
+
+
+def config_of(folder: Path, pair: ClusterPair, topic: str, **more: Any) -> Path:
+    topics = {"include": [topic], "offsets": "exact", **more}
+    return write_config(folder, pair.source.bootstrap, pair.target.bootstrap, topics=topics)
+
+
+def wait_level(pair: ClusterPair, topic: str) -> None:
+    """Until the log ends are equal."""
+
+    def is_level() -> bool:
+        there, here = (ends(c.bootstrap, {topic: 1})[topic][0] for c in (pair.source, pair.target))
+        return here == there > 0
+
+    wait_for(f"equal ends of {topic}", is_level, 120.0)
+
+
+def assert_equal(pair: ClusterPair, topic: str) -> None:
+    """Readers of both sides see the same records at the same offsets."""
+    there = read(pair.source.bootstrap, topic, "read_committed")
+    for isolation in ("read_committed", "read_uncommitted"):
+        assert read(pair.target.bootstrap, topic, isolation) == there
+    assert there
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_transactions_cross_with_equal_offsets(
+    pair: ClusterPair, tmp_path: Path, kills: bool
+) -> None:
+    """Given commits and aborts / when copied, also through kill -9 / then offsets are equal."""
+    source = pair.source.bootstrap
+    topic = create_topic(pair.source, fresh_name("exact-tx"))
+    rng = random.Random(21)
+    write_batches(source, topic, [encode(odd_records(rng, 20))])
+    transactions(source, topic, rng, 60)
+    config = config_of(tmp_path, pair, topic)
+    with ExitStack() as stack:
+        link = stack.enter_context(RunningLink(config))
+        if kills:
+            wait_for("a copy", lambda: ends(pair.target.bootstrap, {topic: 1})[topic][0] > 0)
+            for _ in range(2):
+                transactions(source, topic, rng, 10)
+                for worker in wait_for("workers", link.workers):
+                    worker.send_signal(signal.SIGKILL)
+                transactions(source, topic, rng, 10)
+            link.kill_driver()
+            transactions(source, topic, rng, 10)
+            link = stack.enter_context(RunningLink(config))
+        wait_level(pair, topic)
+        assert_equal(pair, topic)
+        transactions(source, topic, rng, 5)  # the last marker has no record behind it
+        write_batches(source, topic, [encode(odd_records(rng, 20))])
+        wait_level(pair, topic)
+        assert_equal(pair, topic)
+        assert link.stop() == 0
+    command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "offsets equal" in told.stdout
+
+
+def test_a_compacted_topic_crosses_with_equal_offsets(pair: ClusterPair, tmp_path: Path) -> None:
+    """Given a cleaned log / when copied / then each record has its offset, and holes are holes."""
+    topic = create_topic(pair.source, fresh_name("exact-compact"), configs=COMPACTED)
+    rng = random.Random(7)
+    write_compacted(pair.source.bootstrap, rng, topic, 4)
+    wait_for(
+        "the cleaner",
+        lambda: len(read(pair.source.bootstrap, topic, "read_committed")) < 4_000,
+        120.0,
+    )
+    lag = {"min.compaction.lag.ms": "3600000"}  # the mirror is not cleaned while it is compared
+    config = config_of(
+        tmp_path,
+        pair,
+        topic,
+        config_set=lag,
+        config_exclude=["max.compaction.lag.ms", "segment.bytes"],
+    )
+    with RunningLink(config) as link:
+        wait_level(pair, topic)
+        there = read(pair.source.bootstrap, topic, "read_committed")
+        here = {row[0]: row for row in read(pair.target.bootstrap, topic, "read_uncommitted")}
+        assert [here[row[0]] for row in there] == there  # the cleaner may take more meanwhile
+        assert len(here) < ends(pair.target.bootstrap, {topic: 1})[topic][0]
+        assert link.stop() == 0

@@ -1,0 +1,80 @@
+"""Topics whose offsets have holes, compacted or transactional, and what readers see of them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from support.clusters import fresh_name
+
+EAGER_CLEANER = {
+    "log.retention.ms": "-1",  # some records are of long ago
+    "log.cleaner.backoff.ms": "200",
+    "log.segment.delete.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+    "max.compaction.lag.ms": "1000",
+}
+Seen = tuple[int, bytes | None, bytes | None, int, tuple[Any, ...]]
+
+
+def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
+    """All records of partition 0: offset, key, value, timestamp, headers."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, isolation_level=isolation
+    )
+    try:
+        partition = KafkaPartition(topic, 0)
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        end = consumer.end_offsets([partition])[partition]
+        seen: list[Seen] = []
+        while consumer.position(partition) < end:
+            for rows in consumer.poll(timeout_ms=500).values():
+                seen += [(r.offset, r.key, r.value, r.timestamp, tuple(r.headers)) for r in rows]
+        return seen
+    finally:
+        consumer.close()
+
+
+def transactions(bootstrap: str, topic: str, rng: random.Random, count: int) -> int:
+    """Transactions of 1 to 5 records, a third of them aborted; how many records readers see."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap.split(","),
+        transactional_id=fresh_name("tx"),
+        acks="all",
+        linger_ms=0,
+    )
+    producer.init_transactions()
+    seen = 0
+    for number in range(count):
+        producer.begin_transaction()
+        size = rng.randint(1, 5)
+        for part in range(size):
+            producer.send(topic, key=b"k", value=b"%d-%d" % (number, part), partition=0)
+        producer.flush()
+        if rng.random() < 0.33:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+            seen += size
+    producer.close()
+    return seen
+
+
+def write_compacted(bootstrap: str, rng: random.Random, topic: str, rounds: int) -> None:
+    """Write keys again and again and delete some, so that the cleaner has work."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), linger_ms=5)
+    for number in range(rounds):
+        for _ in range(2_000):
+            value = None if rng.random() < 0.1 else b"%d" % number + bytes(200)
+            producer.send(topic, key=b"k%d" % rng.randrange(500), value=value, partition=0)
+    producer.flush()
+    producer.close()
