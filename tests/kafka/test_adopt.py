@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.links import RunningLink, ends, wait_for, write_config
 from support.records import Sample, encode, write_batches
@@ -15,9 +17,13 @@ from support.records import Sample, encode, write_batches
 from heliostat.cli.main import run
 from heliostat.clusters.plain_records import Placed, PlainReader, write_records
 from heliostat.config import load_config
+from heliostat.errors import Refused
 from heliostat.interchange.adopt_offsets import FlowName, encode_key, encode_value, offsets_topic
+from heliostat.link.adoption import adopt
+from heliostat.link.adoption_plan import peer_of
 from heliostat.link.state import LinkState
 from heliostat.names import Alias, PartitionId, TopicName, TopicPartition
+from heliostat.topics.values import MirrorRecord
 
 pytestmark = pytest.mark.kafka
 
@@ -85,6 +91,21 @@ class Left:
         place = TopicPartition(TopicName(self.mirror), PartitionId(0))
         with PlainReader(self.target, committed=True) as reader:
             return [r.value for r in reader.read(place, *reader.bounds([place])[place])]
+
+    def remembered(self) -> dict[TopicName, MirrorRecord]:
+        """The link's mirrors, as its state has them."""
+        config = load_config(self.config)
+        (link,) = config.links
+        with closing(LinkState(link, config.clusters[link.target])) as state:
+            return state.read().mirrors
+
+    def of_another_link(self) -> Path:
+        """The same configuration in a file of its own, but for the link's name."""
+        config = yaml.safe_load(self.config.read_text())
+        config["links"][0]["name"] = fresh_name("rival")
+        path = self.config.with_name("rival.yaml")
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def runs_until(self, count: int) -> None:
         with RunningLink(self.config) as link:
@@ -163,10 +184,7 @@ def test_what_does_not_fit_is_refused_and_stays(
     found = found_by(capsys)
     assert found["verdict"] == "refused"
     assert "none of the source's" in found["reason"]
-    link = load_config(left.config)
-    state = LinkState(link.links[0], link.clusters[link.links[0].target])
-    assert state.read().mirrors == {}
-    state.close()
+    assert left.remembered() == {}
 
 
 def test_what_is_looked_for_in_vain_is_named(
@@ -192,3 +210,53 @@ def test_a_link_that_runs_is_not_taken_over_under_its_feet(
         assert left.adopt("--yes") == 1
         assert "driven by another instance" in capsys.readouterr().err
     assert left.at_target() == values(range(10))
+
+
+def test_mirrors_that_another_link_has_are_refused_until_it_lets_go(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a link that took over / when another one would, too / then only once it is free."""
+    left = Left(cluster_pair, tmp_path, at_source=60)
+    left.write_target(range(30))
+    left.commit(20)
+    rival = ["adopt", "-c", str(left.of_another_link()), "--alias", left.alias]
+    assert run([*rival, "--yes"]) == 0
+    capsys.readouterr()
+
+    name = yaml.safe_load(left.config.with_name("rival.yaml").read_text())["links"][0]["name"]
+    for words in (["--dry-run"], ["--yes"]):
+        assert left.adopt(*words, "--json") == 1
+        (topic,) = json.loads(capsys.readouterr().out)["topics"]
+        assert f"mirror of link {name}" in topic["refused"]
+        assert topic["partitions"] == []
+    assert left.remembered() == {}
+
+    assert run([*rival, "--back", "--yes"]) == 0
+    capsys.readouterr()
+    assert left.adopt("--yes", "--json") == 0
+    assert found_by(capsys)["verdict"] == "exact"
+    left.runs_until(60)
+    assert left.at_target() == values(range(60))
+    assert run([*rival, "--yes", "--json"]) == 1  # and it is as well kept from the other one
+    assert "is a mirror of link" in capsys.readouterr().out
+
+
+def test_of_two_takeovers_at_the_same_time_one_at_least_lets_go(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a plan that is agreed to / when another link takes over meanwhile / then it is its."""
+    left = Left(cluster_pair, tmp_path, at_source=40)
+    left.write_target(range(30))
+    left.commit(20)
+    rival = left.of_another_link()
+    config = load_config(left.config)
+
+    def meanwhile(_: object) -> bool:
+        return run(["adopt", "-c", str(rival), "--alias", left.alias, "--yes"]) == 0
+
+    with pytest.raises(Refused, match="another link took over at the same time"):
+        adopt(config, config.links[0], peer_of(config.links[0], alias=left.alias), meanwhile)
+    assert left.remembered() == {}
+    assert run(["adopt", "-c", str(rival), "--alias", left.alias, "--back", "--yes"]) == 0
+    capsys.readouterr()
+    assert left.adopt("--yes") == 0

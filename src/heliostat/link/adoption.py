@@ -3,6 +3,7 @@
     look      positions that it has committed, both logs of each partition, the seam     reads only
     check     its workers are gone, the target's ends stand still, the link is ours
     write     offset map, then where partitions begin, then whose mirrors they are
+    look      whether another link has said the same of one of them meanwhile: then it lets go
 
 Nothing is written to the mirrors themselves. What is written last makes them the link's, so that a
 takeover that is interrupted can be done again from its beginning.
@@ -34,8 +35,9 @@ from heliostat.link.adoption_sides import (
     positions,
     refuse_live_workers,
 )
-from heliostat.link.state import LinkState, Starts
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.link.rivals import Claims, Rivals
+from heliostat.link.state import LinkState, Starts, state_topic
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import OffsetMap, Row, RowKey, Stamp
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
@@ -79,7 +81,8 @@ def adopt(
     Raises
     ------
     Refused
-        As `plan_adoption`; or the link runs; or something was written to a mirror meanwhile.
+        As `plan_adoption`; or the link runs; or something was written to a mirror meanwhile, or
+        another link took it over.
     ConnectionLost, BrokerError
         A cluster does not answer; it can be done again.
     """
@@ -93,6 +96,7 @@ def adopt(
             _refuse_moved(sides.target, plan.adopted)
             ownership.hold(OWN_LASTS_S)
             _write(state, plan.adopted, Stamp(first_generation(ownership.claim_number), 0))
+            _let_go(state, plan.adopted, _rivals(sides, (t.record.target for t in plan.adopted)))
         return plan
 
 
@@ -134,6 +138,7 @@ def _looked(
     )
     time.sleep(STILL_S)
     again = log_ends(sides.target, [info for _, info in candidates.values()])
+    theirs = _rivals(sides, (info.name for _, info in candidates.values()))
     with (
         PlainReader(sides.source_access, committed=False) as source,
         PlainReader(sides.source_access, committed=True) as stable,
@@ -143,7 +148,8 @@ def _looked(
         for name, (info, mirror) in sorted(candidates.items()):
             record = _record(sides, info, mirror)
             own = [TopicPartition(mirror.name, p.partition) for p in mirror.partitions]
-            reason = _topic_refusal(info, mirror) or _moving(own, ends, again)
+            reason = _claimed(theirs.get(mirror.name)) or _topic_refusal(info, mirror)
+            reason = reason or _moving(own, ends, again)
             if reason:
                 yield TopicAdoption(record, (), reason)
                 continue
@@ -166,6 +172,21 @@ def _record(sides: Sides, source: TopicInfo, mirror: TopicInfo) -> MirrorRecord:
         source_cluster=sides.source_id,
         start="earliest",  # of partitions that MirrorMaker 2 has not begun
         initial_partitions=len(source.partitions),
+    )
+
+
+def _rivals(sides: Sides, targets: Iterable[TopicName]) -> Claims:
+    """Those of some target topics that are other links' mirrors."""
+    target = sides.config.clusters[sides.link.target]
+    return Rivals(sides.name, target, sides.target).claims(set(targets))
+
+
+def _claimed(by: LinkName | None) -> str:
+    if by is None:
+        return ""
+    return (
+        f"it is a mirror of link {by}, which lets go of it with `heliostat adopt {by} --back`; "
+        f"one that is no more, when {state_topic(by)} is deleted at the target"
     )
 
 
@@ -291,6 +312,22 @@ def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> N
         state.offsets.put(rows)
     state.put_starts({topic.record.source: _starts(topic) for topic in adopted})
     state.put_mirrors({topic.record.source: topic.record for topic in adopted})
+
+
+def _let_go(state: LinkState, topics: Iterable[TopicAdoption], theirs: Claims) -> None:
+    """Leave mirrors to a link that took them over at the same time; it may do so as well.
+
+    What the offset map says of them stays: it is true whoever has them.
+    """
+    lost = [topic.record for topic in topics if topic.record.target in theirs]
+    if not lost:
+        return
+    state.drop_mirrors([record.source for record in lost])
+    named = ", ".join(f"{record.target} (link {theirs[record.target]})" for record in lost)
+    raise Refused(
+        f"another link took over at the same time: {named}",
+        hint="all else was taken over; see with --dry-run which link has them now, or try again",
+    )
 
 
 def _rows(

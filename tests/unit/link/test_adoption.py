@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import Mock
 from uuid import UUID
 
+import pytest
+
 from heliostat.config import LinkConfig
+from heliostat.errors import Refused
 from heliostat.interchange.adopt_seam import NoSeam, Seam
-from heliostat.link.adoption import ROW_BREAKS, _moving, _rows, _starts
+from heliostat.link.adoption import ROW_BREAKS, _let_go, _moving, _rows, _starts
 from heliostat.link.adoption_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
 from heliostat.link.state import Starts
 from heliostat.names import (
@@ -134,3 +139,15 @@ def test_names_are_those_of_dedicated_mode_unless_they_are_given() -> None:
     assert (peer.offsets_topic, peer.group) == ("connect-offsets", "connect")
     assert (peer.flow.connector, peer.flow.alias) == ("copy", "S")
     assert peer_of(LINK, workers_run_on=True).group is None
+
+
+def test_what_another_link_took_over_at_the_same_time_is_left_to_it() -> None:
+    """Given both have said so / when we look once more / then it is not ours, and that is told."""
+    other = replace(RECORD, source=TopicName("kept"), target=TopicName("A.kept"))
+    topics = [TopicAdoption(each, ()) for each in (RECORD, other)]
+    state = Mock()
+    _let_go(state, topics, {})
+    state.drop_mirrors.assert_not_called()
+    with pytest.raises(Refused, match=r"A\.orders \(link theirs\)"):
+        _let_go(state, topics, {MIRROR: LinkName("theirs")})
+    state.drop_mirrors.assert_called_once_with([ORDERS])
