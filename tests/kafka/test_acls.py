@@ -8,19 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from kafka.protocol.producer import InitProducerIdRequest
-from support.clusters import HEAP_MB, create_topic, until
+from support.clusters import HEAP_MB, ClusterPair, create_topic, until
 from support.group_sides import wait_for_coordinators
+from support.left import Left, values
 from support.links import RunningLink, wait_for, wait_level, write_config
 from support.records import Sample, encode, odd_records, split, write_batches
 
 from heliostat.access import ClusterAccess
+from heliostat.cli.main import run
 from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset, NewTopic
 from heliostat.clusters.admin.caller import Caller
@@ -31,6 +34,7 @@ from heliostat.clusters.wire.primitives import request_header
 from heliostat.config import load_config
 from heliostat.errors import BrokerError
 from heliostat.link.acls import ClusterGrants, link_grants
+from heliostat.link.adoption_plan import peer_of
 from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import (
     Cluster,
@@ -103,6 +107,12 @@ def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
     }
     groups = {"sync": True, "include": [GROUP], "interval_s": 0.5}
     path = write_config(folder, "x:1", "y:1", topics=topics, groups=groups, **FOR_OTHERS)
+    _secure(path, source, target)
+    return path
+
+
+def _secure(path: Path, source: Cluster, target: Cluster) -> None:
+    """Let a configuration's links connect as the two users."""
     config = yaml.safe_load(path.read_text())
     for alias, cluster, user in (("east", source, READER), ("west", target, WRITER)):
         found = _access(cluster, user)
@@ -116,7 +126,6 @@ def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
             },
         }
     path.write_text(yaml.safe_dump(config))
-    return path
 
 
 def _heliostat(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -169,9 +178,13 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
     status = _heliostat(least.config, "status")
     assert f"east.{SOLO}" in status.stdout, status.stderr
     for cluster in (source, target):
-        log = (cluster.brokers[0].folder / "broker.log").read_text()
-        denied = [line for line in log.splitlines() if "is Denied" in line]
+        denied = _denied(cluster)
         assert not denied, denied[:5]
+
+
+def _denied(cluster: Cluster) -> list[str]:
+    log = (cluster.brokers[0].folder / "broker.log").read_text()
+    return [line for line in log.splitlines() if "is Denied" in line]
 
 
 def _published(cluster: Cluster) -> int | None:
@@ -357,4 +370,95 @@ def test_without_the_right_to_markers_holes_are_mapped_and_it_is_said(least: Lea
         (ResourceKind.CLUSTER, Operation.CLUSTER_ACTION)
     }
     least.target.accounts.allow(rules)
-    until(lambda: says not in _heliostat(exact, "plan").stdout, "the right", 60)
+    try:
+        until(lambda: says not in _heliostat(exact, "plan").stdout, "the right", 60)
+    finally:
+        least.target.accounts.take_back(rules)
+
+
+@contextmanager
+def _allowed(least: Least, config: Path, alias: str) -> Iterator[list[AclRule]]:
+    """The rights of a link with a takeover, and what of them is for the takeover; gone after."""
+    loaded = load_config(config)
+    (link,) = loaded.links
+    sides = link_grants(loaded, link, peer=peer_of(link, alias=alias))
+    own = [side.rules for side in link_grants(loaded, link)]
+    assert sides[0].rules == own[0]
+    clusters = (least.source, least.target)
+    for cluster, side in zip(clusters, sides, strict=True):
+        cluster.accounts.allow(side.rules)
+    try:
+        yield [rule for rule in sides[1].rules if rule not in own[1]]
+    finally:
+        for cluster, side, kept in zip(clusters, sides, least.sides, strict=True):
+            cluster.accounts.take_back([rule for rule in side.rules if rule not in kept.rules])
+
+
+def test_a_takeover_needs_no_more_rights_than_are_printed(
+    least: Least, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given these rights only / when mirrors change hands both ways / then; and each is needed."""
+    left = Left(ClusterPair(least.source, least.target), tmp_path, at_source=50)
+    left.write_target(range(30))
+    left.commit(20)
+    wait_for_coordinators(least.target.bootstrap)
+    rival = left.of_another_link()  # its rights are not looked at: it connects as the broker does
+    _secure(left.config, least.source, least.target)
+    before = {cluster: _denied(cluster) for cluster in (least.source, least.target)}
+    with _allowed(least, left.config, left.alias) as rules:
+        until(lambda: left.adopt("--dry-run") == 0, "the rights to hold", 30)
+        before = {cluster: _denied(cluster) for cluster in before}
+        assert left.adopt("--yes") == 0
+        left.runs_until(50)
+        assert left.at_target() == values(range(50))
+        assert left.adopt("--back", "--yes") == 0
+        assert left.committed()[-1][1] == 49
+        for cluster, denied in before.items():
+            assert _denied(cluster) == denied
+
+        missing = partial(_without, least.target, capsys)
+        reads, writes, states, members = rules
+        for rule in (reads, members):
+            with missing(rule, lambda: left.adopt("--dry-run") != 0) as told:
+                assert rule.name in told
+            until(lambda: left.adopt("--dry-run") == 0, f"{rule} to be back", 30)
+
+        # What other links have is only seen with the right to read their states.
+        others = ["adopt", "-c", str(rival), "--alias", left.alias, "--yes"]
+        assert run(others) == 0
+        capsys.readouterr()
+        assert left.adopt("--dry-run") == 1
+        assert "is a mirror of link" in capsys.readouterr().out
+        with missing(states, lambda: left.adopt("--dry-run") == 0):
+            pass
+        assert run([*others, "--back"]) == 0
+
+        until(lambda: left.adopt("--yes") == 0, "the takeover to be possible again", 30)
+        access = _access(least.target, WRITER)
+        with missing(writes, lambda: _is_refused(access, writes)):
+            assert left.adopt("--back", "--yes") != 0
+        assert left.remembered().keys() == {left.topic}
+
+
+@contextmanager
+def _without(
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    rule: AclRule,
+    is_missed: Callable[[], bool],
+) -> Iterator[str]:
+    """Take a right away until that is noticed; which error was told then."""
+    assert cluster.accounts.take_back([rule]) == 1
+    try:
+        said = [""]
+
+        def is_noticed() -> bool:
+            capsys.readouterr()
+            found = is_missed()
+            said[0] = capsys.readouterr().err
+            return found
+
+        until(is_noticed, f"{rule} to be missed", 30)
+        yield said[0]
+    finally:
+        cluster.accounts.allow([rule])

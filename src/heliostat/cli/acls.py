@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from heliostat.cli.options import config_option, json_option
+from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
 from heliostat.link.acls import ClusterGrants, link_grants
+from heliostat.link.adoption_plan import peer_of
 from heliostat.link.operations import links_of
 
 
@@ -21,28 +22,47 @@ from heliostat.link.operations import links_of
     metavar="User:NAME",
     help="Who connects, to both clusters; the configured user names by default.",
 )
+@click.option(
+    "--adopt", "adopts", is_flag=True, help="Also what `heliostat adopt` needs, and adopt --back."
+)
+@peer_options
 @json_option
 def acls_command(
-    link_name: str | None, config_file: Path, principal: str | None, as_json: bool
+    link_name: str | None,
+    config_file: Path,
+    principal: str | None,
+    *,
+    adopts: bool,
+    alias: str | None,
+    offsets_topic: str | None,
+    group: str | None,
+    workers_run_on: bool,
+    as_json: bool,
 ) -> None:
     r"""Print the rights that a link needs at its source and at its target, and nothing more.
 
     Asks no cluster. `admin.properties` stands for an administrator's credentials; leave the option
-    out where none are needed.
+    out where none are needed. With --adopt name the MirrorMaker 2 as for `heliostat adopt`.
 
     \b
     Examples:
       heliostat acls summit-to-usdf -c heliostat.yaml
       heliostat acls summit-to-usdf --principal User:mirror --json | jq '.[].sides[].acls'
+      heliostat acls summit-to-usdf --adopt --alias S
     """
     if principal is not None and ":" not in principal:
         raise click.BadParameter(
             "has a type in front, such as User:mirror", param_hint="--principal"
         )
+    if not adopts and (workers_run_on or {alias, offsets_topic, group} != {None}):
+        raise click.UsageError("names of a MirrorMaker 2 go with --adopt")
     config = load_config(config_file)
-    found = {
-        link.name: link_grants(config, link, principal) for link in links_of(config, link_name)
-    }
+    found: dict[str, tuple[ClusterGrants, ClusterGrants]] = {}
+    for link in links_of(config, link_name):
+        peer = peer_of(
+            link, alias=alias, topic=offsets_topic, group=group, workers_run_on=workers_run_on
+        )
+        found[link.name] = link_grants(config, link, principal, peer if adopts else None)
     if as_json:
         answer = [
             {"link": name, "sides": [side.to_json() for side in sides]}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from heliostat.cli.options import config_option, json_option
+from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
 from heliostat.errors import ConfigError
 from heliostat.link.adoption import adopt, plan_adoption
@@ -24,25 +24,12 @@ EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--back", is_flag=True, help="The other way: let MirrorMaker 2 go on.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
-@click.option("--alias", help="The source's alias in MirrorMaker 2; the link's source by default.")
 @click.option(
     "--connector",
     metavar="NAME",
     help="Name of the source connector; MirrorSourceConnector by default, as in dedicated mode.",
 )
-@click.option(
-    "--offsets-topic",
-    metavar="TOPIC",
-    help="Connect's offset.storage.topic; mm2-offsets.<alias>.internal by default.",
-)
-@click.option(
-    "--group", metavar="NAME", help="Connect's group.id; <alias>-mm2 by default. At the target."
-)
-@click.option(
-    "--workers-run-on",
-    is_flag=True,
-    help="The Connect workers run on, with the source connector stopped.",
-)
+@peer_options
 @json_option
 @click.pass_context
 def adopt_command(

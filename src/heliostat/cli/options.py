@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 config_option = click.option(
     "--config",
@@ -17,3 +21,30 @@ config_option = click.option(
 )
 link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+
+
+def peer_options(command: _Command) -> _Command:
+    """Which MirrorMaker 2 mirrors are taken over from: `peer_of`."""
+    for option in reversed(_PEER_OPTIONS):
+        command = option(command)
+    return command
+
+
+_PEER_OPTIONS = (
+    click.option(
+        "--alias", help="The source's alias in MirrorMaker 2; the link's source by default."
+    ),
+    click.option(
+        "--offsets-topic",
+        metavar="TOPIC",
+        help="Connect's offset.storage.topic; mm2-offsets.<alias>.internal by default.",
+    ),
+    click.option(
+        "--group", metavar="NAME", help="Connect's group.id; <alias>-mm2 by default. At the target."
+    ),
+    click.option(
+        "--workers-run-on",
+        is_flag=True,
+        help="The Connect workers run on, with the source connector stopped.",
+    ),
+)

@@ -22,6 +22,7 @@ from heliostat.clusters.acl import (
 )
 from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
 from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
+from heliostat.link.adoption_plan import Peer
 from heliostat.names import TopicName
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.reach import Reach, reach_of
@@ -87,6 +88,18 @@ TARGET_GROUP: Mapping[Operation, str] = MappingProxyType(
 )
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
+)
+POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.READ: "read what MirrorMaker 2 has committed (adopt)",
+        Operation.WRITE: "tell it where to go on (adopt --back)",
+    }
+)
+STATE_OF_LINKS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "see which mirrors other links have, so that none is taken from them (adopt)"}
+)
+WORKERS_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "see that MirrorMaker 2's workers are gone (adopt)"}
 )
 TARGET_CLUSTER: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE_CONFIGS: "read producer.id.expiration.ms of the brokers"}
@@ -181,7 +194,7 @@ class ClusterGrants:
 
 
 def link_grants(
-    config: Config, link: LinkConfig, principal: str | None = None
+    config: Config, link: LinkConfig, principal: str | None = None, peer: Peer | None = None
 ) -> tuple[ClusterGrants, ClusterGrants]:
     """What a link needs at its source and at its target; asks no cluster.
 
@@ -189,6 +202,9 @@ def link_grants(
     ----------
     principal
         Who connects, to both; by default the user name of each cluster's configuration.
+    peer
+        The MirrorMaker 2 that the link is to take over from, and may hand back to; None where
+        there is none.
     """
     reaches = reach_of(link.topics.include)
     mirrors = [_mirrored(link, each) for each in reaches]
@@ -212,6 +228,7 @@ def link_grants(
         wanted = source if side == "source" else target
         if not _is_held(name, operations, wanted):
             wanted.append((topic, Reach(name), operations))
+    target += _adoption(peer)
     return (
         _side(config, "source", link, principal, source),
         _side(config, "target", link, principal, target),
@@ -232,6 +249,16 @@ def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation
     if syncs.emit:
         other = link.target if syncs.location == "source" else link.source
         yield syncs.location, policy.offset_syncs_topic(other), OFFSET_SYNCS_TOPIC
+
+
+def _adoption(peer: Peer | None) -> Iterator[_Wanted]:
+    """What a takeover asks of the target beside the link's rights; of the source it needs none."""
+    if peer is None:
+        return
+    yield ResourceKind.TOPIC, Reach(peer.offsets_topic), POSITIONS_TOPIC
+    yield ResourceKind.TOPIC, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_OF_LINKS
+    if peer.group is not None:
+        yield ResourceKind.GROUP, Reach(peer.group), WORKERS_GROUP
 
 
 def _is_held(name: str, operations: Mapping[Operation, str], wanted: Iterable[_Wanted]) -> bool:
@@ -276,6 +303,8 @@ def _side(
             notes.extend(_notes(reach, link))
         elif kind is ResourceKind.GROUP and not reach.exact:
             notes.append(f"all groups that begin with {reach.name} are allowed")
+        elif operations == POSITIONS_TOPIC:
+            notes.append(f"Write on {reach.name} is for `adopt --back` alone")
     if link.heartbeats.are_mirrored:
         notes.append("heartbeats topics from clusters further up need these rights as well")
     if principal is None and user is None:

@@ -27,6 +27,7 @@ WORKERS_GONE_WITHIN_S = 30.0
 OWNER_GONE_WITHIN_S = 30.0
 """A link that was killed is its owner's for as long as its last round may send."""
 LOOK_EVERY_S = 0.5
+GROUP_AUTHORIZATION_FAILED = 30
 OWN_LASTS_S = 30.0
 """Writing takes less; it is looked before whether the link is still ours."""
 
@@ -108,17 +109,19 @@ def refuse_live_workers(sides: Sides, peer: Peer) -> None:
 def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
     """Who is in a group; nobody where it is not known.
 
-    Groups are listed first: a cluster that has none yet can't tell a coordinator.
+    A group that we have no right to see is not listed, and only asked for is it refused. Other
+    errors of one that is not listed mean that it is not there: a cluster that has no groups yet
+    can't tell a coordinator.
     """
     listing = target.list_groups()
-    if group not in listing.groups:
-        for error in listing.failed.values():
-            raise error  # it may be there
-        return ()
     found = target.describe_members([group])[group]
-    if isinstance(found, BrokerError):
+    if not isinstance(found, BrokerError):
+        return tuple(f"{each.client_id} at {each.host}" for each in found)
+    if group in listing.groups or found.kafka_code == GROUP_AUTHORIZATION_FAILED:
         raise found
-    return tuple(f"{each.client_id} at {each.host}" for each in found)
+    for error in listing.failed.values():
+        raise error  # it may be there
+    return ()
 
 
 def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:

@@ -15,6 +15,7 @@ from heliostat.cli.acls import acls_command
 from heliostat.clusters.acl import PatternKind, ResourceKind
 from heliostat.config import Config
 from heliostat.link.acls import MIRROR_TOPIC, SOURCE_TOPIC, link_grants
+from heliostat.link.adoption_plan import peer_of
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -167,3 +168,38 @@ def test_the_configured_user_is_the_principal() -> None:
     assert {rule.principal for rule in source.rules} == {"User:mirror"}
     assert {rule.principal for rule in target.rules} == {"User:heliostat"}
     assert not source.notes
+
+
+def test_a_takeover_has_rights_of_its_own_at_the_target(tmp_path: Path) -> None:
+    parsed = Config.model_validate(written({"include": ["a"], "naming": {"prefix": "east."}}))
+    (link,) = parsed.links
+
+    def more(**names: Any) -> set[tuple[str, str, str]]:
+        plain = link_grants(parsed, link)
+        sides = link_grants(parsed, link, peer=peer_of(link, **names))
+        assert sides[0] == plain[0]
+        assert any("adopt --back` alone" in note for note in sides[1].notes)
+        return {
+            (rule.kind.name, rule.name, rule.operation.name)
+            for rule in set(sides[1].rules) - set(plain[1].rules)
+        }
+
+    states = ("TOPIC", "heliostat.", "READ")
+    topic = "mm2-offsets.S.internal"
+    positions = {("TOPIC", topic, "READ"), ("TOPIC", topic, "WRITE")}
+    assert more(alias="S") == {*positions, states, ("GROUP", "S-mm2", "DESCRIBE")}
+    assert more(alias="S", workers_run_on=True) == {*positions, states}
+    assert more(topic="o", group="g") == {
+        ("TOPIC", "o", "READ"),
+        ("TOPIC", "o", "WRITE"),
+        states,
+        ("GROUP", "g", "DESCRIBE"),
+    }
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(written({"include": ["a"]})))
+    said = CliRunner().invoke(acls_command, ["-c", str(path), "--adopt", "--offsets-topic", "o"])
+    assert "--operation Read --operation Write --topic 'o'" in said.stdout
+    assert "--operation Describe --group 'east-mm2'" in said.stdout
+    alone = CliRunner().invoke(acls_command, ["-c", str(path), "--alias", "S"])
+    assert alone.exit_code == 2
+    assert "--adopt" in alone.output
