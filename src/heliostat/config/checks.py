@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
-from heliostat.config.model import Config, LinkConfig
+from heliostat.config.model import RESERVED_BEGINNINGS, Config, LinkConfig
 from heliostat.config.patterns import compile_pattern, is_plain_name
 from heliostat.errors import ConfigError
 from heliostat.names import ClusterId
@@ -80,10 +80,17 @@ def _addresses(cluster: Any) -> set[str]:
 
 
 def target_problems(config: Config) -> Iterator[str]:
-    """Two links that write into the same target topic, as far as the file alone makes it sure.
+    """Target topics that can't be, or that two links write, as far as the file alone makes it sure.
 
     The exact check over the topics that exist is `heliostat.topics.naming.shared_targets`.
     """
+    for index, link in enumerate(config.links):
+        rule = _rule(link)
+        if rule.startswith(RESERVED_BEGINNINGS):
+            yield (
+                f"links[{index}].topics.naming: mirrors would be called {rule}, and names that "
+                f"begin so are never mirrored (got {link.topics.name_format()!r})"
+            )
     for (i, one), (j, other) in combinations(enumerate(config.links), 2):
         if one.target != other.target:
             continue
@@ -109,11 +116,16 @@ def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[
             )
 
 
+def _rule(link: LinkConfig) -> str:
+    """The naming, the source's alias filled in."""
+    return link.topics.name_format().replace("${source}", link.source)
+
+
 def _named_targets(link: LinkConfig) -> dict[str, str]:
     """Target name → source name of the topics that the link names without a regex."""
     excluded = [compile_pattern(entry) for entry in link.topics.exclude]
     names = (entry for entry in link.topics.include if is_plain_name(entry))
-    rule = link.topics.name_format().replace("${source}", link.source)
+    rule = _rule(link)
     return {
         rule.replace("${topic}", name): name
         for name in names

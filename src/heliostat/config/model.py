@@ -24,6 +24,8 @@ from heliostat.config.security import SecurityConfig
 from heliostat.names import Alias, LinkName
 
 STATE_TOPIC_PREFIX = "heliostat."
+RESERVED_BEGINNINGS = (STATE_TOPIC_PREFIX, "__")
+"""Names of state topics and of the brokers' own begin so; mirrors must not look like them."""
 BUILT_IN_EXCLUDE: tuple[str, ...] = (
     r"__.*",  # the brokers' own topics
     r"heliostat\..*",  # our state topics
@@ -111,15 +113,25 @@ def _check_format(text: str) -> str:
             raise ValueError(f"unknown variable ${{{name}}}, known are {known}")
     if "topic" not in names:
         raise ValueError("without ${topic} every source topic would get the same name")
-    return _check_name_part(_VARIABLE.sub("", text)) and text
+    _check_characters(_VARIABLE.sub("", text))
+    _check_beginning(text[: text.index("${")])  # what follows a name or an alias begins no name
+    return text
 
 
-def _check_name_part(text: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z0-9._-]+", text or "-"):
+def _check_prefix(text: str) -> str:
+    _check_characters(text)
+    return _check_beginning(text)
+
+
+def _check_characters(text: str) -> None:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]*", text):
         raise ValueError("a topic name has only the characters a-z A-Z 0-9 . _ -")
-    if text.startswith((STATE_TOPIC_PREFIX, "__")):
+
+
+def _check_beginning(text: str) -> str:
+    if text.startswith(RESERVED_BEGINNINGS):
         raise ValueError("names that begin so are never mirrored")
-    return text or "-"
+    return text
 
 
 def _check_pins(pins: dict[str, str]) -> dict[str, str]:
@@ -187,7 +199,7 @@ class SparkConfig(Frozen):
 class PrefixNaming(Frozen):
     """Target name = prefix + source name."""
 
-    prefix: Annotated[str, Field(title="Prefix", min_length=1), AfterValidator(_check_name_part)]
+    prefix: Annotated[str, Field(title="Prefix", min_length=1), AfterValidator(_check_prefix)]
     """Put before each source name, such as `summit.`."""
 
 
@@ -195,7 +207,8 @@ class FormatNaming(Frozen):
     """Target name by a format."""
 
     format: Annotated[str, Field(title="Format"), AfterValidator(_check_format)]
-    """Such as `${source}.${topic}`; `source` is the alias of the source cluster."""
+    """Such as `${source}.${topic}` or `${source}__${topic}`; `source` is the alias of the source
+    cluster, so that links from several sources into one target keep their topics apart."""
 
 
 class StartAt(Frozen):

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from heliostat.config import LinkConfig
+from heliostat.config import RESERVED_BEGINNINGS, LinkConfig
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.topics.replication_policy import ReplicationPolicy, policy_of
 
@@ -65,13 +65,19 @@ def naming_of(link: LinkConfig) -> Naming:
 
 
 def name_problem(name: str) -> str | None:
-    """Why Kafka would refuse a topic's name (`Topic.validate`); None when it is fine."""
+    """Why no mirror can have a name; None when it is fine.
+
+    Kafka refuses some (`Topic.validate`); others look like brokers' topics or state topics, which
+    no other link would mirror further.
+    """
     if name in {"", ".", ".."}:
         return f"{name!r} is no name for a topic"
     if len(name) > NAME_CHARACTERS_MAX:
         return f"it has {len(name)} characters, Kafka allows {NAME_CHARACTERS_MAX}"
     if _LEGAL.fullmatch(name) is None:
         return "it has characters other than a-z A-Z 0-9 . _ -"
+    if name.startswith(RESERVED_BEGINNINGS):
+        return f"names that begin with {' or '.join(RESERVED_BEGINNINGS)} are never mirrored"
     return None
 
 

@@ -68,6 +68,20 @@ links:
     assert (two.records.in_flight_max, two.records.compression) == (2, "zstd")
 
 
+def test_two_sources_may_fan_in_under_one_format(tmp_path):
+    config = load(
+        tmp_path,
+        CLUSTERS
+        + """  hilo: {bootstrap: ["127.0.0.1:9292"]}
+defaults: {topics: {include: [a, 'b.*'], naming: {format: "${source}__${topic}"}}}
+links:
+  - {name: one, source: summit, target: usdf}
+  - {name: two, source: hilo, target: usdf}
+""",
+    )
+    assert [link.topics.name_format() for link in config.links] == ["${source}__${topic}"] * 2
+
+
 @pytest.mark.parametrize(
     ("yaml_value", "expected"),
     [
@@ -166,6 +180,26 @@ CASES = {
         (
             "links[0].topics.naming.prefix: a topic name has only the characters a-z A-Z 0-9 . _ - "
             '(got "a/")'
+        ),
+    ),
+    "prefix of the brokers": (
+        LINK.replace("[a]", "[a], naming: {prefix: __x}"),
+        ('links[0].topics.naming.prefix: names that begin so are never mirrored (got "__x")'),
+    ),
+    "format of state topics": (
+        LINK.replace("[a]", "[a], naming: {format: 'heliostat.${source}${topic}'}"),
+        (
+            "links[0].topics.naming.format: names that begin so are never mirrored "
+            '(got "heliostat.${source}${topic}")'
+        ),
+    ),
+    "alias that makes it one of state topics": (
+        LINK.replace("summit", "heliostat")
+        .replace("[a]", "[a], naming: {format: '${source}.${topic}'}")
+        .replace("links", "  heliostat: {bootstrap: ['127.0.0.1:1']}\nlinks"),
+        (
+            "links[0].topics.naming: mirrors would be called heliostat.${topic}, and names that "
+            "begin so are never mirrored (got '${source}.${topic}')"
         ),
     ),
     "two namings": (

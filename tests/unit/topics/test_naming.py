@@ -32,6 +32,10 @@ def link(naming: object) -> LinkConfig:
         ({"prefix": "x."}, "x.a.b"),
         ({"format": "${source}.${topic}"}, "summit.a.b"),
         ({"format": "m-${topic}-copy"}, "m-a.b-copy"),
+        ({"format": "${source}__${topic}"}, "summit__a.b"),
+        ({"format": "${topic}__${source}"}, "a.b__summit"),
+        ({"format": "${topic}heliostat."}, "a.bheliostat."),
+        ({"format": "x${topic}${source}"}, "xa.bsummit"),
     ],
 )
 def test_namings(naming, expected):
@@ -78,9 +82,13 @@ def test_a_naming_collides_only_where_dots_and_underscores_are_all_that_differs(
         ("...", True),
         ("a/b", False),
         ("ä", False),
+        ("__a", False),
+        ("heliostat.a", False),
+        ("_a__", True),
+        ("heliostat-a", True),
     ],
 )
-def test_names_that_kafka_refuses(name, fine):
+def test_names_that_no_mirror_can_have(name, fine):
     assert (name_problem(name) is None) is fine
 
 
@@ -88,6 +96,34 @@ def test_target_topics_of_two_links_are_found():
     a, b, c = (TopicName(n) for n in "abc")
     targets = {LinkName("two"): [b, c], LinkName("one"): [a, b, b], LinkName("three"): [c]}
     assert shared_targets(targets) == {b: ("one", "two"), c: ("three", "two")}
+
+
+@given(st.sets(NAMES, max_size=10), st.sets(NAMES, max_size=10), st.sampled_from(["__", ".", "-"]))
+def test_topics_of_two_sources_meet_only_where_one_alias_begins_with_the_other(
+    north, south, separator
+):
+    """Fan-in: `a` and `a__b` may both make `a__b__c`; then exactly that topic is told."""
+    rule = f"${{source}}{separator}${{topic}}"
+    for aliases in (("north", "south"), ("a", f"a{separator}b")):
+        made = {
+            LinkName(alias): {
+                Naming(rule.replace("${source}", alias)).target_name(TopicName(name))
+                for name in names
+            }
+            for alias, names in zip(aliases, (north, south), strict=True)
+        }
+        one, other = made.values()
+        assert set(shared_targets(made)) == one & other
+        if aliases[0] == "north":
+            assert not one & other
+
+
+def test_the_one_topic_that_two_fan_in_links_would_share_is_told():
+    made = {
+        LinkName(f"from-{alias}"): [Naming(f"{alias}__${{topic}}").target_name(TopicName(name))]
+        for alias, name in (("a", "b__c"), ("a__b", "c"))
+    }
+    assert shared_targets(made) == {"a__b__c": ("from-a", "from-a__b")}
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def test_every_cluster_on_the_way_is_named():
         (PrefixNaming(prefix="summit."), "."),
         (PrefixNaming(prefix="summit-"), "-"),
         (FormatNaming(format="${source}_${topic}"), "_"),
+        (FormatNaming(format="${source}__${topic}"), "__"),
+        (FormatNaming(format="${topic}__${source}"), "."),
         (PrefixNaming(prefix="other-"), "."),
         (PrefixNaming(prefix="summit"), "."),
         (FormatNaming(format="${source}-${topic}-copy"), "."),
