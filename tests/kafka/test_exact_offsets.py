@@ -85,6 +85,10 @@ def test_transactions_cross_with_equal_offsets(
         wait_level(pair, topic)
         assert_equal(pair, topic)
         assert link.stop() == 0
+    assert_verified(config)
+
+
+def assert_verified(config: Path) -> None:
     command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
@@ -116,3 +120,4 @@ def test_a_compacted_topic_crosses_with_equal_offsets(pair: ClusterPair, tmp_pat
         assert [here[row[0]] for row in there] == there  # the cleaner may take more meanwhile
         assert len(here) < ends(pair.target.bootstrap, {topic: 1})[topic][0]
         assert link.stop() == 0
+    assert_verified(config)

@@ -13,6 +13,7 @@ import pytest
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ClientPartition
 from support.clusters import HEAP_MB, create_topic, fresh_name
+from support.holes import read, transactions
 from support.links import RunningLink, wait_for, wait_level, write_config
 from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, encode, odd_records, split, write_batches
 
@@ -65,6 +66,29 @@ def test_each_version_takes_keeps_and_deletes_records(
 def _read(consumer: KafkaConsumer, seen: list[bytes | None]) -> None:
     for records in consumer.poll(timeout_ms=200).values():
         seen += [record.value for record in records]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9])
+def test_holes_are_filled_at_older_targets(
+    clusters: Mapping[str, Cluster], tmp_path: Path, version: str
+) -> None:
+    """Given transactions and `offsets: exact` / when copied there / then offsets are equal."""
+    source, target = clusters[KAFKA_4_3], clusters[version]
+    topic = create_topic(source, fresh_name("filled"))
+    transactions(source.bootstrap, topic, random.Random(8), 20)
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        topics={"include": [topic], "offsets": "exact"},
+    )
+    with RunningLink(config) as link:
+        wait_level(link, source.bootstrap, target.bootstrap, {topic: 1})
+        assert link.stop() == 0
+    there = read(source.bootstrap, topic, "read_committed")
+    assert read(target.bootstrap, topic, "read_uncommitted") == there
+    assert there
 
 
 @pytest.mark.spark
