@@ -1,13 +1,17 @@
 """Messages of format v0 and v1, as brokers older than 0.11 wrote them and 3.x may still hold them.
 
-A message stands alone or wraps compressed ones (KIP-31, KIP-32); aiokafka's codec reads both.
+A message stands alone or wraps compressed ones (KIP-31, KIP-32); aiokafka's codec reads both, but
+for LZ4 in v0, whose frames have a wrong checksum in their headers (KIP-57).
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
+import cramjam
 from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.legacy_records import LegacyRecordBatch
 from typing_extensions import override
@@ -18,7 +22,13 @@ from heliostat.verify.stream_values import Batch, Row
 NO_TIMESTAMP_MS = -1
 """What readers see of v0, which has none (`RecordBatch.NO_TIMESTAMP`)."""
 _CRC_AT, _CRC_FROM = 12, 16
+_ATTRIBUTES_AT, _CODEC_BITS, _LZ4 = 17, 7, 3
+_KEY_AT = 18
+_SIZE_AT, _BEHIND_SIZE = 8, 12
 _NO_MEANING = (-1, -1, -1)
+_FRAME_DESCRIPTOR_AT = 4
+_HAS_BLOCK_CHECKSUMS, _HAS_CONTENT_SIZE = 0x10, 0x08
+_STORED_BIT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +68,45 @@ def old_batch(data: bytes, magic: int) -> OldBatch:
                 record.value,
                 [],
             )
-            for record in LegacyRecordBatch(data, magic)
+            for message in _messages(data, magic)
+            for record in LegacyRecordBatch(message, magic)
         )
-    except (CodecError, ValueError, IndexError, RuntimeError, MemoryError) as error:
+    except (
+        *(CodecError, ValueError, IndexError, RuntimeError, MemoryError),
+        *(struct.error, cramjam.DecompressionError),
+    ) as error:
         raise BatchError(f"messages cannot be decoded: {error}", magic=magic) from error
     last = int.from_bytes(data[:8], "big")
     first = rows[0][0] if rows else last
     return OldBatch(first, last + 1, len(rows), _NO_MEANING, data, rows)
+
+
+def _messages(data: bytes, magic: int) -> Iterator[bytes]:
+    """What the codec can read: the message itself, or those that it wraps."""
+    if magic or data[_ATTRIBUTES_AT] & _CODEC_BITS != _LZ4:
+        yield data
+        return
+    key_bytes = max(0, struct.unpack_from(">i", data, _KEY_AT)[0])
+    inner = b"".join(_lz4_blocks(data[_KEY_AT + 4 + key_bytes + 4 :]))
+    at = 0
+    while at < len(inner):
+        end = at + _BEHIND_SIZE + struct.unpack_from(">I", inner, at + _SIZE_AT)[0]
+        yield inner[at:end]
+        at = end
+
+
+def _lz4_blocks(frame: bytes) -> Iterator[bytes]:
+    """The blocks of a frame, each on its own, whatever the header's checksum."""
+    flags, sizes = frame[_FRAME_DESCRIPTOR_AT : _FRAME_DESCRIPTOR_AT + 2]
+    block_bytes_max = 1 << 8 + 2 * (sizes >> 4 & 7)
+    at = _FRAME_DESCRIPTOR_AT + 3 + (8 if flags & _HAS_CONTENT_SIZE else 0)
+    while size := struct.unpack_from("<I", frame, at)[0]:
+        at += 4
+        block = frame[at : at + (size & ~_STORED_BIT)]
+        at += len(block) + (4 if flags & _HAS_BLOCK_CHECKSUMS else 0)
+        if size & _STORED_BIT:
+            yield block
+        else:
+            room = bytearray(block_bytes_max)
+            made = cramjam.lz4.decompress_block_into(block, room, output_len=block_bytes_max)
+            yield bytes(room[:made])
