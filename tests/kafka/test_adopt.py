@@ -11,6 +11,7 @@ import yaml
 from support.clusters import ClusterPair
 from support.left import Left, values
 from support.links import RunningLink, wait_for
+from support.records import GZIP, LZ4, SNAPPY, ZSTD
 
 from heliostat.cli.main import run
 from heliostat.config import load_config
@@ -50,6 +51,20 @@ def test_a_mirror_goes_on_where_it_ends_and_back(
     capsys.readouterr()
     assert run(["plan", "-c", str(left.config)]) == 1
     assert "not by this link" in capsys.readouterr().out  # it is MirrorMaker 2's again
+
+
+def test_what_producers_compressed_is_compared(
+    cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given batches of every codec at the source / when taken over / then compared all the same."""
+    left = Left(cluster_pair, tmp_path, at_source=10)
+    for number, codec in enumerate((GZIP, SNAPPY, LZ4, ZSTD), 1):
+        left.write_source(range(10 * number, 10 * number + 10), codec)
+    left.write_target(range(45))
+    left.commit(30)
+    assert left.adopt("--yes", "--json") == 0
+    found = found_by(capsys)
+    assert (found["verdict"], found["seam"]) == ("exact", 45)
 
 
 def test_doubled_records_are_mapped_and_both_directions_follow_the_map(

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.links import RunningLink, ends, wait_for, write_config
-from support.records import Sample, encode, write_batches
+from support.records import NONE, Sample, encode, write_batches
 
 from heliostat.cli.main import run
 from heliostat.clusters.plain_records import Placed, PlainReader, write_records
@@ -55,8 +55,8 @@ class Left:
             topics={"include": [self.topic], "naming": {"prefix": f"{self.alias}."}},
         )
 
-    def write_source(self, numbers: Sequence[int]) -> None:
-        write_batches(self.source, self.topic, [encode([sample(n) for n in numbers])])
+    def write_source(self, numbers: Sequence[int], codec: int = NONE) -> None:
+        write_batches(self.source, self.topic, [encode([sample(n) for n in numbers], codec)])
 
     def write_target(self, numbers: Sequence[int]) -> None:
         write_batches(self.target, self.mirror, [encode([sample(n)]) for n in numbers])

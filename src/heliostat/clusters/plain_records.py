@@ -16,6 +16,7 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError
 
 from heliostat.access import Reachable, access_of
+from heliostat.clusters.client_codecs import lend_codecs
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.refusals import translated
 from heliostat.errors import ConnectionLost
@@ -66,6 +67,7 @@ class PlainReader:
     """
 
     def __init__(self, cluster: Reachable, *, committed: bool) -> None:
+        lend_codecs()
         self._access = access_of(cluster)
         with self._errors("reach the cluster"):
             self._consumer: Any = KafkaConsumer(
