@@ -12,9 +12,10 @@ from support.mirror_jvm import MirrorJvm
 from support.records import write_transaction
 
 from heliostat.clusters.admin import CommittedOffset
-from heliostat.errors import LinkTakenOver
+from heliostat.errors import BrokerError, LinkTakenOver
 from heliostat.groups.values import Reason
 from heliostat.invariants import group_offset_may_be_published
+from heliostat.link import group_operations
 from heliostat.names import GroupId, Offset
 from heliostat.records.offset_map import Break
 
@@ -274,6 +275,12 @@ def test_groups_of_the_new_protocol(sides: Sides) -> None:
         sides.commit(group, 60)
         sync.run()
         assert sides.row(group).reason is Reason.ACTIVE_AT_TARGET
+        here = sides.target.list_groups()
+        (member,) = group_operations._members(sides.target, here, GroupId(group))[GroupId(group)]
+        assert member.client_id.startswith(f"consumer-{group}")
+        assert member.host == "/127.0.0.1"
+        wrong = sides.target.describe_members([GroupId(group)])[GroupId(group)]
+        assert isinstance(wrong, BrokerError)  # so it is asked by its kind
         reader.close(35)
         assert sides.at_target(group).offset == 35  # type: ignore[union-attr] # it committed
         sync.run()

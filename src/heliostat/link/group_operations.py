@@ -25,6 +25,9 @@ from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status_reader import StatusReader
 from heliostat.names import GroupId, LinkName, TopicPartition
 
+CONSUMER = "consumer"
+"""The kind of groups of KIP-848."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
@@ -192,8 +195,10 @@ def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, in
 def _members(
     target: ClusterAdmin, here: GroupListing, group: GroupId
 ) -> dict[GroupId, tuple[GroupMember, ...]]:
-    """Who is in a group; nothing of one that is not there, or that tells only newer clients."""
+    """Who is in a group; nothing of one that is not there, or does not tell."""
     if group not in here.groups:
         return {}
-    answer = target.describe_members([group])[group]
+    is_new = here.groups[group].kind == CONSUMER
+    ask = target.describe_consumer_members if is_new else target.describe_members
+    answer = ask([group])[group]
     return {} if isinstance(answer, BrokerError) else {group: answer}

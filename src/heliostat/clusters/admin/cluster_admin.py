@@ -220,8 +220,14 @@ class ClusterAdmin:
     def describe_members(
         self, groups: Iterable[GroupId]
     ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        """Who is in groups; those of KIP-848 answer `GROUP_ID_NOT_FOUND`."""
+        """Who is in classic groups; those of KIP-848 answer `GROUP_ID_NOT_FOUND`."""
         return group_calls.describe_members(self._caller, self._coordinators, groups)
+
+    def describe_consumer_members(
+        self, groups: Iterable[GroupId]
+    ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
+        """Who is in groups of KIP-848; classic ones answer `GROUP_ID_NOT_FOUND`."""
+        return group_calls.describe_consumer_members(self._caller, self._coordinators, groups)
 
     def committed_offsets(
         self, groups: Iterable[GroupId]

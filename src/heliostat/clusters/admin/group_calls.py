@@ -14,9 +14,11 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from heliostat.clusters.admin import schemas
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.group_answers import (
     FETCHED_FROM,
@@ -53,6 +55,20 @@ FetchedOffsets = Mapping[TopicPartition, CommittedOffset | BrokerError]
 CommitAnswers = Mapping[TopicPartition, BrokerError | None]
 _Answer = TypeVar("_Answer")
 _Answers = dict[GroupId, _Answer | BrokerError]
+
+
+class ConsumerGroupDescribeRequest(  # type: ignore[call-arg]  # untyped
+    ApiMessage,  # type: ignore[misc]  # as above
+    load_json=schemas,
+):
+    """Who is in groups of KIP-848."""
+
+
+class ConsumerGroupDescribeResponse(  # type: ignore[call-arg]  # untyped
+    ApiMessage,  # type: ignore[misc]  # as above
+    load_json=schemas,
+):
+    """Its answer, which kafka-python finds by the request's key."""
 
 
 class Coordinators:
@@ -186,6 +202,24 @@ def describe_members(
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
         request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
+        return {
+            GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
+            or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
+            for row in caller.send(request, broker).groups
+        }
+
+    return coordinators.ask_each(groups, ask)
+
+
+def describe_consumer_members(
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
+    """Who is in groups of KIP-848; classic groups answer `GROUP_ID_NOT_FOUND` here."""
+
+    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
+        request = ConsumerGroupDescribeRequest(
+            group_ids=list(some), include_authorized_operations=False
+        )
         return {
             GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
             or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)

@@ -1,0 +1,1 @@
+"""Messages that kafka-python does not have, as its classes read them (KIP-848)."""
