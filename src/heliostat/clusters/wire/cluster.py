@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -22,6 +21,8 @@ from kafka.protocol.metadata import (
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
+from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
 from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
 from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, Endpoint, Offset, PartitionId, TopicId, TopicName
@@ -37,7 +38,6 @@ DEBUG_REPLICA = -2
 `ReplicaManager.fetchOffset` treats it as neither a consumer nor a follower.
 """
 METADATA_VERSION_MAX = 12
-LIST_OFFSETS_VERSION_MAX = 7
 DELETE_RECORDS_VERSION_MAX = 2
 SOFTWARE_NAME = "heliostat"
 
@@ -138,9 +138,11 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        request = _list_offsets(partitions, timestamp, replica_id)
-        answer = self._ask(broker, request, ListOffsetsResponse, LIST_OFFSETS_VERSION_MAX)
-        return _listed(answer)
+        request = LogEndsRequest(list(partitions), timestamp, replica_id)
+        found: dict[Partition, Offset | BrokerError] = self._ask(
+            broker, request, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
+        )
+        return found
 
     def list_ranges(
         self, broker: BrokerId, partitions: Sequence[Partition], *, replica_id: int = CONSUMER
@@ -152,11 +154,11 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        requests = [_list_offsets(partitions, at, replica_id) for at in (EARLIEST, LATEST)]
+        requests = [LogEndsRequest(partitions, at, replica_id) for at in (EARLIEST, LATEST)]
         starts, ends = self._exchange(
-            self._known(broker), requests, ListOffsetsResponse, LIST_OFFSETS_VERSION_MAX
+            self._known(broker), requests, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
         )
-        return _listed(starts), _listed(ends)
+        return starts, ends
 
     def delete_records(self, broker: BrokerId, partition: Partition, before: Offset) -> None:
         """Lift the log start of a partition that `broker` leads to `before` (KIP-107).
@@ -330,39 +332,6 @@ class WireCluster:
         )
         connection.send([header, request.encode(version=version)])
         return correlation_id
-
-
-def _list_offsets(partitions: Iterable[Partition], timestamp: int, replica_id: int) -> Any:
-    kind = ListOffsetsRequest.ListOffsetsTopic
-    grouped: dict[TopicName, list[Any]] = {}
-    for item in partitions:
-        grouped.setdefault(item.topic, []).append(
-            kind.ListOffsetsPartition(
-                partition_index=item.partition, current_leader_epoch=-1, timestamp=timestamp
-            )
-        )
-    return ListOffsetsRequest(
-        replica_id=replica_id,
-        isolation_level=0,
-        topics=[kind(name=name, partitions=items) for name, items in grouped.items()],
-    )
-
-
-def _listed(answer: Any) -> dict[Partition, Offset | BrokerError]:
-    found: dict[Partition, Offset | BrokerError] = {}
-    for topic in answer.topics:
-        for item in topic.partitions:
-            partition = Partition(TopicName(topic.name), PartitionId(item.partition_index))
-            found[partition] = (
-                BrokerError(
-                    "offsets can't be listed",
-                    kafka_code=item.error_code,
-                    partition=str(partition),
-                )
-                if item.error_code
-                else Offset(item.offset)
-            )
-    return found
 
 
 def _topic_id(value: Any) -> TopicId | None:
