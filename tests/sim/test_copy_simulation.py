@@ -81,6 +81,7 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
         ),
         control_topic="c",
         progress_topic="p",
+        rates=world.random.choice([(), ((0, 9.0),), ((0, 9.0), (1, 0.3))]),
         settings=CopySettings(
             join_below_bytes=400,
             join_bytes_max=2000,

@@ -64,6 +64,7 @@ class Runner:
 
 Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int]]
 Copied = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, int, int], ...]]
+Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ class LaneSet:
         What is known of partitions' offset maps, see `LaneSpec.maps` and `maps_from`.
     copied
         From which leader epochs partitions were copied, see `LaneSpec.copied`.
+    rates
+        How much is copied of partitions, see `LaneSpec.rates`.
     """
 
     def __init__(
@@ -137,6 +140,7 @@ class LaneSet:
         first_generation: int,
         maps: Maps = lambda _: ((), 0),
         copied: Copied = lambda _: (),
+        rates: Rates = lambda _: (),
     ) -> None:
         self._template = template
         self._runner = runner
@@ -150,6 +154,7 @@ class LaneSet:
         self._next_generation = first_generation
         self._maps = maps
         self._copied = copied
+        self._rates = rates
         self._switch_at_s: float | None = None
         self._stopping = False
 
@@ -323,6 +328,7 @@ class LaneSet:
             maps=maps,
             maps_from=maps_from,
             copied=self._copied(lane.partitions),
+            rates=self._rates(lane.partitions),
             round_s=lasts_s,
             begin_at_ms=begins_ms,
             expires_at_ms=begins_ms + int(lasts_s * 1000),

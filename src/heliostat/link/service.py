@@ -150,6 +150,7 @@ class LinkService:
             first_generation=first_generation(self._ownership.claim_number),
             maps=self._state.offsets.tails,
             copied=lambda specs: () if self._gaps is None else self._gaps.copied(specs),
+            rates=self.board.rates,
         )
         turn = Turn(
             link=self.link,

@@ -5,16 +5,17 @@ The driver's own view and `heliostat status` from any other machine read the sam
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.link.state import DRIVER_KEY
 from heliostat.names import LaneId, LinkName, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState, RoundReport
 from heliostat.records.progress import Progress, decode_progress
 
 LANE_PREFIX = "lane/"
@@ -24,6 +25,10 @@ OVERRULES_FOR_S = 60.0
 """Longer than rounds overlap, and than a partition is left unnamed."""
 STARTING_UNSEEN_S = 5.0
 """A new round finds its positions within a second; until then the last figures are shown."""
+RATE_S = 30.0
+"""What lanes are told of a partition's rate is an average over about so long."""
+RATE_MIN = 0.1
+"""Records a second; of those below nothing is told."""
 BACKLOG_S = 60.0
 """A minute: about how long a packing of lanes stays as it is."""
 RECORD_BYTES_GUESS = 500
@@ -120,6 +125,15 @@ class _Row:
     """When a newer round began to look where it stands; 0: it knows."""
     counted: dict[_Round, tuple[int, int]] = field(default_factory=dict)
     """Records and bytes heard so far of the newest two rounds."""
+    rate: float = 0.0
+    """Records a second, as of `rated_ms`."""
+    rated_ms: int = 0
+
+    def count(self, records: int, at_ms: int) -> None:
+        """Take so many more records into the rate."""
+        passed_s = max(0.0, (at_ms - self.rated_ms) / 1000)
+        self.rate = self.rate * math.exp(-passed_s / RATE_S) + records / RATE_S
+        self.rated_ms = max(self.rated_ms, at_ms)
 
 
 @dataclass(slots=True)
@@ -219,6 +233,20 @@ class StatusBoard:
                         loads[partition] += sent / max(1.0, lane.seconds)
             return loads
 
+    def rates(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, float], ...]:
+        """Of these partitions by their places: records a second, as last reported."""
+        with self._lock:
+            newest_ms = max((lane.newest.at_ms for lane in self._lanes.values()), default=0)
+            found: list[tuple[int, float]] = []
+            for place, spec in enumerate(specs):
+                row = self._rows.get(spec.source)
+                if row is None or row.rate < RATE_MIN:
+                    continue
+                rate = row.rate * math.exp(-max(0, newest_ms - row.rated_ms) / 1000 / RATE_S)
+                if rate >= RATE_MIN:
+                    found.append((place, round(rate, 2)))
+            return tuple(found)
+
     def positions(self) -> dict[TopicPartition, int]:
         """Source offsets below which all is at the target, or is a hole, as last reported."""
         with self._lock:
@@ -288,6 +316,7 @@ class StatusBoard:
             del row.counted[min(row.counted)]
         if its_round >= row.round or _is_old(row.at_ms, at_ms):
             _replace(row, lane.newest.report.lane, its_round, item, at_ms)
+        row.count(max(0, item.records - records), at_ms)
         return max(0, item.records - records), max(0, item.bytes - size)
 
     def _drop_rows_before(self, lane: LaneId, its_round: _Round) -> None:

@@ -17,12 +17,15 @@ from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans, watches_for
+from heliostat.records.group_wants import GroupWants
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import (
+    Queued,
+    ask_source_ends,
     copies_of,
     delete_throw_away,
-    find_source_ends,
+    fetch_lost,
     source_parted,
 )
 from heliostat.records.map_writer import MapWriter
@@ -108,14 +111,15 @@ class Copier:
         self._told_all = False
         self._look_at_s = self._source_ends_at_s = 0.0
         self._fetch_turn: dict[Line, int] = {}
+        self._group_wants = GroupWants()
         self._fetch_at_s: dict[Line, float] = {}
         self._sendable: dict[Line, dict[int, PartitionCopy]] = {}
         self._append_line: dict[int, Line] = {}
-        self._queued: dict[int, PartitionCopy] = {}
-        """Partitions with batches that are not acknowledged yet."""
+        self._queued = Queued()
         self._to_check: list[int] = []
         self._map_writer = MapWriter(self.partitions, network, is_held=bool(lane.waits_for))
-        self._holds_old = self._takes_over = bool(lane.waits_for)
+        self._holds_old = self._looks_first = bool(lane.waits_for)
+        self._takes_over = set(range(len(self.partitions))) if lane.waits_for else set()
 
     def run(self, hooks: Hooks) -> RoundReport:
         """Copy until the deadline or until superseded; then wait for what is under way.
@@ -214,8 +218,14 @@ class Copier:
         self._look_at_s = 0.0
         if not self._watches_max:  # the first time both clusters were connected to
             self._watches_max = watches_for(self._clock.monotonic_s() - began_s)
-        led, settings = self._source_leader, self._lane.settings
-        self._plans = make_plans(self.partitions, led, self._plans, settings, self._watches_max)
+        self._plans = make_plans(
+            self.partitions,
+            self._source_leader,
+            self._plans,
+            self._lane.settings,
+            watches_max=self._watches_max,
+            rates=dict(self._lane.rates),
+        )
         self._network.expect(lines_of(self._plans))
         self._plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
         self._sendable = {}
@@ -237,7 +247,10 @@ class Copier:
             and now_s >= item.not_before_s
             and item.index in self._target_leader
         ]
+        if self._looks_first:
+            seekers = self._busy_first(seekers)
         if seekers:
+            self._group_wants.forget()
             ranges = self._network.target_ranges(seekers)
             tails = self._tails(ranges)
             maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
@@ -262,26 +275,36 @@ class Copier:
             self.partitions[index].ends_at(end, now_s, self._clock.wall_ms())
             self._mark_sendable(self.partitions[index])
 
+    def _busy_first(self, seekers: list[int]) -> list[int]:
+        """Of a round's first look: busy ones go on at once, and the others right after them."""
+        self._looks_first = False
+        plans = self._plan_of
+        busy = [index for index in seekers if index in plans and plans[index].is_busy(index)]
+        self._look_at_s = 0.0
+        return busy or seekers
+
     def _tails(self, ranges: Mapping[int, LogRange | Problem]) -> Mapping[int, Tail]:
         """Who wrote last; not asked where a round takes over from one that knew.
 
         Markers bear no sequence: behind them it is asked in any case.
         """
-        takes_over, self._takes_over = self._takes_over, False
-        ends = {i: item for i, item in ranges.items() if isinstance(item, LogRange)}
-        asked = {i for i in ends if not takes_over or self.partitions[i].spec.fills}
-        return self._network.target_tails(
-            {i: ends[i].end for i in asked if ends[i].end > ends[i].start}
-        )
+        ends = {
+            index: target.end
+            for index, target in ranges.items()
+            if isinstance(target, LogRange)
+            and target.end > target.start
+            and (index not in self._takes_over or self.partitions[index].spec.fills)
+        }
+        self._takes_over.difference_update(ranges)
+        return self._network.target_tails(ends) if ends else {}
 
     def _find_source_ends(self, now_s: float, now_ms: int) -> None:
         """Ask where the source stands: for a refused offset at once, for broken ones at times."""
-        ranged = [item.index for item in self.partitions if item.needs_source_range]
+        ranged = [item for item in self.partitions if item.needs_source_range]
         if now_s >= self._source_ends_at_s + SOURCE_ENDS_EVERY_S:
             self._source_ends_at_s = now_s
-            ranged = [item.index for item in self.partitions if item.phase is not Phase.COPY]
-        if ranged and find_source_ends(self.partitions, ranged, self._network, now_s, now_ms):
-            self._leaders_stale = True
+            ranged = [item for item in self.partitions if item.phase is not Phase.COPY]
+        self._leaders_stale |= ask_source_ends(self._network, ranged, now_s, now_ms)
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -350,26 +373,16 @@ class Copier:
                 if now_s < self._fetch_at_s.get(line, 0.0) or not self._network.can_fetch(*line):
                     continue
                 if has_room is None:
-                    has_room = self._has_room()
+                    has_room = self._queued.bytes() < self._lane.settings.lane_queued_bytes_max
                 if has_room and self._fetch(broker, channel, items, now_s):
                     sent_any = True
         return sent_any
-
-    def _has_room(self) -> bool:
-        """Whether more may be fetched; sums up what waits for its acknowledgement."""
-        done = [index for index, item in self._queued.items() if not item.queued_bytes]
-        for index in done:
-            del self._queued[index]
-        queued = sum(item.queued_bytes for item in self._queued.values())
-        return queued < self._lane.settings.lane_queued_bytes_max
 
     def _fetch(
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
     ) -> bool:
         if channel.traffic is Traffic.SPARSE:
-            wants = [item.want(now_s) or item.want_nothing() for item in items]
-            if not any(want.bytes_max for want in wants):
-                wants = []
+            wants = self._group_wants.of(items, now_s)
             pace = self._plans[broker].pace
             at_s = pace.began(channel, now_s, self._clock.wall_ms())
             self._fetch_at_s[broker, channel] = at_s
@@ -400,6 +413,7 @@ class Copier:
         for event in events:
             if isinstance(event, FetchLost | AppendLost) or getattr(event, "error", False):
                 self._look_at_s = 0.0
+                self._group_wants.forget()
             match event:
                 case Fetched():
                     self._take_fetched(event, now_s, now_ms)
@@ -411,7 +425,8 @@ class Copier:
                 case Appended():
                     self._take_appended(event, now_s, now_ms)
                 case FetchLost():
-                    self._take_fetch_lost(event, now_s, now_ms)
+                    fetch_lost(self.partitions, event, now_s, now_ms)
+                    self._leaders_stale = True
                 case MapWritten() | MapLost():
                     for item in self._map_writer.take(event, now_s, now_ms):
                         self._mark_sendable(item)
@@ -421,18 +436,10 @@ class Copier:
                         item.append_lost(send.batch, event.reason, now_s, now_ms)
                     self._leaders_stale = True
 
-    def _take_fetch_lost(self, event: FetchLost, now_s: float, now_ms: int) -> None:
-        for want in event.wants:
-            item = self.partitions[want.index]
-            if want.attempt == item.attempt and want.bytes_max:
-                item.fetching = None
-                if item.phase is not Phase.STOPPED:
-                    item.fetch_failed(13, event.reason, now_s, now_ms)
-        self._leaders_stale = True
-
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
         want = event.want
         item = self.partitions[want.index]
+        self._group_wants.heard(want.index)
         if item.fetching is want:
             item.fetching = None
         if (
@@ -470,12 +477,13 @@ class Copier:
             lag = item.source_end - item.fetch_offset
             plan.judge(item.index, lag, event.end - event.start, want.bytes_max)
         if item.queue:
-            self._queued[item.index] = item
+            self._queued.add(item)
             self._mark_sendable(item)
 
     def _take_appended(self, event: Appended, now_s: float, now_ms: int) -> None:
         send = event.send
         item = self.partitions[send.index]
+        self._group_wants.heard(send.index)
         if event.error:
             item.append_failed(
                 send.batch, event.error, event.message, now_s, now_ms, refused=event.refused

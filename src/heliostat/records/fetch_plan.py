@@ -1,16 +1,18 @@
 """Which partitions of one source broker are fetched how: busy, watched in groups, or as a backlog.
 
 A fetch that waits at the broker for thousands of partitions makes every append there look through
-all of them, and an incremental fetch session costs more still (design, section 5). So few busy
-partitions wait together, the many sparse ones are watched in small groups, each by a fetch that
-waits on a connection of its own and goes out anew at a pace that costs the broker little, and those
-that are far behind have connections of their own, so that live ones don't wait behind their bytes.
-A group in which nothing happens costs nearly nothing; a record in it comes within milliseconds
-(docs/adr/0009).
+all of them, and an incremental fetch session costs more still (design, section 5). So a few
+partitions wait together; of many, those are watched in groups, each by a fetch that waits on a
+connection of its own and goes out anew at a pace that costs the broker little. Sparse partitions
+are watched in many small groups: one in which nothing happens costs nearly nothing, and a record in
+it comes within milliseconds. Busy ones are in a few groups of their own: each answer brings records
+of many of them, and those that are far behind have connections of their own, so that live ones
+don't wait behind their bytes (docs/adr/0009, 0010).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from heliostat.names import BrokerId
@@ -19,13 +21,14 @@ from heliostat.records.network import DIALS_AT_ONCE, LIVE, Channel, Traffic
 from heliostat.records.partition_copy import PartitionCopy
 
 REGROUP_EVERY_S = 1.0
-SMOOTHING = 0.5
-"""Weight of the last second in a partition's rate."""
-STAYS_RATIO = 1.5
-"""A partition stays among the busy unless another one is so much busier: until its group is watched
-anew, which may take a second, nobody looks at one that has just left them."""
-RATE_MIN = 0.2
-"""Answers with records a second below which a partition is sparse."""
+RATE_MEMORY_S = 10.0
+"""Over about so long a rate is an average."""
+BUSY_FROM, BUSY_TO = 0.5, 0.2
+"""Answers with records a second from which on a partition is busy, and below which it is no more. A
+record of a sparse one costs an answer of its group; a busy one costs a look at it every 15 ms or
+so, which is as much at some 0.5 records a second."""
+BUSY_GROUPS = 4
+"""Of one broker and lane, at most: the fewer, the more records an answer brings."""
 _FORGOTTEN_BELOW = 0.01
 WATCHED_MAX = 64
 """Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
@@ -70,36 +73,51 @@ class FetchPlan:
     ----------
     items
         All of them.
-    live_max
-        How many are busy at most.
+    together_max
+        So many need no groups: they wait together.
     backlog_slots
         Connections over which those far behind are spread.
     watches_max
-        Groups at most.
+        Groups of sparse partitions at most.
+    rates
+        Records a second by index, as known from rounds before.
     """
 
     def __init__(
         self,
         items: Sequence[PartitionCopy],
         *,
-        live_max: int,
+        together_max: int,
         backlog_slots: int,
         watches_max: int = WATCHES_MAX,
+        rates: Mapping[int, float] | None = None,
     ) -> None:
         self.pace = WatchPace()
-        self._live_max = live_max
+        self._together_max = together_max
         self.items = list(items)
         self._items = {item.index: item for item in items}
-        group = max(WATCHED_MAX, -(-len(items) // watches_max))
+        size = max(WATCHED_MAX, -(-len(items) // watches_max))
+        sparse = -(-len(items) // size)
+        busy = min(BUSY_GROUPS, sparse)
         self._watch = {
-            item.index: Channel(Traffic.SPARSE, place // group) for place, item in enumerate(items)
+            item.index: Channel(Traffic.SPARSE, place // size) for place, item in enumerate(items)
+        }
+        # Neighbours are mostly of one topic, and alike: each to another group.
+        self._busy_watch = {
+            item.index: Channel(Traffic.SPARSE, sparse + place % busy)
+            for place, item in enumerate(items)
         }
         self._slots = backlog_slots
         self._behind: set[int] = set()
-        self._live: set[int] = set(self._items if len(items) <= live_max else ())
+        self._are_few = len(items) <= together_max
+        known = rates or {}
+        self._rates = {index: known[index] for index in self._items if index in known}
+        self._busy = {index for index, rate in self._rates.items() if rate >= BUSY_FROM}
+        self._leaving: set[int] = set()
+        """Were busy until lately: their sparse group's fetch was perhaps sent without them."""
         self._hits: dict[int, int] = {}
-        self._rates: dict[int, float] = {}
-        self._regroup_at_s = 0.0
+        self._learned_s = RATE_MEMORY_S if self._rates else 0.0
+        self._regroup_at_s: float | None = None
         self._groups: dict[Channel, list[PartitionCopy]] = {}
         self._is_stale = True
 
@@ -113,14 +131,22 @@ class FetchPlan:
 
     @property
     def channels(self) -> set[Channel]:
-        """Those that are in use, and the one of busy partitions, which are found soon."""
-        return {LIVE, *self.groups}
+        """Those that are in use, and the ones of busy partitions, which are found soon."""
+        if self._are_few:
+            return {LIVE, *self.groups}
+        return {*self._busy_watch.values(), *self.groups}
 
     def channel_of(self, index: int) -> Channel:
         """Where a partition is fetched now."""
         if index in self._behind:
             return Channel(Traffic.BACKLOG, index % self._slots)
-        return LIVE if index in self._live else self._watch[index]
+        if self._are_few:
+            return LIVE
+        return self._busy_watch[index] if index in self._busy else self._watch[index]
+
+    def is_busy(self, index: int) -> bool:
+        """Whether records of it are expected at any moment."""
+        return index in self._busy
 
     def watched(self, channel: Channel, now_s: float) -> float:
         """A group was answered; when it may be watched anew."""
@@ -148,40 +174,43 @@ class FetchPlan:
 
     def regroup(self, now_s: float) -> None:
         """Decide anew, if a second has passed, who is busy."""
+        if self._regroup_at_s is None:
+            self._regroup_at_s = now_s
         passed_s = now_s - self._regroup_at_s
         if passed_s < REGROUP_EVERY_S:
             return
         self._regroup_at_s = now_s
+        self._learn(passed_s)
+        are_few = len(self._items) - len(self._behind) <= self._together_max
+        busy = {
+            index
+            for index, rate in self._rates.items()
+            if rate >= (BUSY_TO if index in self._busy else BUSY_FROM)
+        }
+        leaving = self._busy - busy
+        if (are_few, busy, leaving) != (self._are_few, self._busy, self._leaving):
+            self._are_few, self._busy, self._leaving = are_few, busy, leaving
+            self._is_stale = True
+
+    def _learn(self, passed_s: float) -> None:
+        """Rates by what was seen; at first the average of all that was."""
+        self._learned_s += passed_s
+        weight = max(passed_s / self._learned_s, 1.0 - math.exp(-passed_s / RATE_MEMORY_S))
         for index in {*self._rates, *self._hits}:
-            now = self._hits.get(index, 0) / min(passed_s, 10.0)
-            before = self._rates.get(index, now)
-            rate = SMOOTHING * now + (1 - SMOOTHING) * before
+            before = self._rates.get(index, 0.0)
+            rate = before + weight * (self._hits.get(index, 0) / passed_s - before)
             if rate < _FORGOTTEN_BELOW:
                 self._rates.pop(index, None)
             else:
                 self._rates[index] = rate
         self._hits.clear()
-        if len(self._items) - len(self._behind) <= self._live_max:
-            live = set(self._items)
-        else:
-            live = self._busiest()
-        if live != self._live:
-            self._live = live
-            self._is_stale = True
-
-    def _busiest(self) -> set[int]:
-        rated = [
-            (rate * (STAYS_RATIO if index in self._live else 1.0), index)
-            for index, rate in self._rates.items()
-            if rate >= RATE_MIN and index not in self._behind
-        ]
-        rated.sort(reverse=True)
-        return {index for _, index in rated[: self._live_max]}
 
     def _grouped(self) -> dict[Channel, list[PartitionCopy]]:
         groups: dict[Channel, list[PartitionCopy]] = {}
         for index, item in self._items.items():
             groups.setdefault(self.channel_of(index), []).append(item)
+            if index in self._leaving and index not in self._behind and not self._are_few:
+                groups.setdefault(self._busy_watch[index], []).append(item)
         return groups
 
 
@@ -202,7 +231,9 @@ def make_plans(
     leaders: Mapping[int, BrokerId],
     before: Mapping[BrokerId, FetchPlan],
     settings: CopySettings,
+    *,
     watches_max: int = WATCHES_MAX,
+    rates: Mapping[int, float] | None = None,
 ) -> dict[BrokerId, FetchPlan]:
     """A plan for each source broker; one of those `before` where it leads the same partitions."""
     led: dict[BrokerId, list[PartitionCopy]] = {}
@@ -216,9 +247,10 @@ def make_plans(
         if known is None or known.items != items:
             known = FetchPlan(
                 items,
-                live_max=settings.live_partitions_max,
+                together_max=settings.live_partitions_max,
                 backlog_slots=settings.backlog_connections,
                 watches_max=watches_max,
+                rates=rates,
             )
         plans[broker] = known
     return plans

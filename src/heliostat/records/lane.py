@@ -91,7 +91,7 @@ class CopySettings:
     report_interval_s: float = 1.0
     control_interval_s: float = 0.25
     live_partitions_max: int = 64
-    """Of one broker and lane, that wait together: 0.6 ms of the broker's time a fetch."""
+    """A lane with no more at a broker has them all wait together: 0.6 ms of its time a fetch."""
     backlog_connections: int = 1
     """To each broker, for partitions far behind; several fill a long line."""
 
@@ -124,6 +124,8 @@ class LaneSpec:
     """Offset of the offsets topic from which on rows are not in `maps`."""
     copied: tuple[tuple[int, int, int], ...] = ()
     """By index of the partition: source offset behind a copied batch, and its leader epoch."""
+    rates: tuple[tuple[int, float], ...] = ()
+    """By index of the partition: records a second, of those that are not nearly silent."""
     begin_at_ms: int = 0
     """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
     waits_for: tuple[str, ...] = ()

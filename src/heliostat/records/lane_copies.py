@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.lane import LaneSpec, PartitionState
-from heliostat.records.network import LogRange, Network
+from heliostat.records.network import FetchLost, LogRange, Network
 from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_standing import truncated_text
+from heliostat.records.partition_standing import Phase, truncated_text
+
+NETWORK_EXCEPTION = 13
 
 
 def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
@@ -29,6 +31,52 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
     for index, offset, epoch in lane.copied:
         found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
     return found
+
+
+class Queued:
+    """Partitions of a lane with batches that are not acknowledged yet."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, PartitionCopy] = {}
+
+    def add(self, item: PartitionCopy) -> None:
+        """Something of it was put into its queue."""
+        self._items[item.index] = item
+
+    def bytes(self) -> int:
+        """Sum of what waits for its acknowledgement."""
+        for index in [index for index, item in self._items.items() if not item.queued_bytes]:
+            del self._items[index]
+        return sum(item.queued_bytes for item in self._items.values())
+
+
+def ask_source_ends(
+    network: Network, items: Sequence[PartitionCopy], now_s: float, now_ms: int
+) -> bool:
+    """Ask where the source of these stands; whether somebody else may lead one of them now."""
+    if not items:
+        return False
+    by_index = {item.index: item for item in items}
+    is_stale = False
+    for index, source in network.source_ranges(list(by_index)).items():
+        item = by_index[index]
+        if not isinstance(source, Exception):
+            source_stands(item, source, now_ms)
+        elif item.needs_source_range:
+            item.needs_source_range = False
+            item.no_leader(source, now_s, now_ms)
+            is_stale = True
+    return is_stale
+
+
+def fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, now_ms: int) -> None:
+    """A fetch will not be answered: those that waited for it try again."""
+    for want in lost.wants:
+        item = items[want.index]
+        if want.attempt == item.attempt and want.bytes_max:
+            item.fetching = None
+            if item.phase is not Phase.STOPPED:
+                item.fetch_failed(NETWORK_EXCEPTION, lost.reason, now_s, now_ms)
 
 
 def source_parted(item: PartitionCopy, parted: tuple[int, int], now_ms: int) -> None:
@@ -56,26 +104,6 @@ def delete_throw_away(
             else:
                 item.find_end_failed(problem, now_s, now_ms)
     return lifted
-
-
-def find_source_ends(
-    partitions: Sequence[PartitionCopy],
-    indexes: Sequence[int],
-    network: Network,
-    now_s: float,
-    now_ms: int,
-) -> bool:
-    """Ask where the source stands; whether somebody else may lead by now."""
-    is_stale = False
-    for index, source in network.source_ranges(indexes).items():
-        item = partitions[index]
-        if not isinstance(source, Exception):
-            source_stands(item, source, now_ms)
-        elif item.needs_source_range:
-            item.needs_source_range = False
-            item.no_leader(source, now_s, now_ms)
-            is_stale = True
-    return is_stale
 
 
 def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:

@@ -231,17 +231,19 @@ class WatchLine(FetchLine):
     @override
     def send(self, wants: Sequence[Want]) -> None:
         """Send one fetch; see `FetchLine.send`."""
-        if len(wants) != len(self._sent) or any(
-            new.index != old.index for new, old in zip(wants, self._sent, strict=True)
-        ):
+        if len(wants) != len(self._sent):
             self._prepare(wants)
         else:
-            for place, (new, old) in enumerate(zip(wants, self._sent, strict=True)):
-                if (new.offset, new.bytes_max, new.last_epoch) != (
-                    old.offset,
-                    old.bytes_max,
-                    old.last_epoch,
-                ):
+            # Most are the very same objects, see `GroupWants`.
+            changed = [
+                (place, new, old)
+                for place, (new, old) in enumerate(zip(wants, self._sent, strict=True))
+                if new is not old
+            ]
+            if any(new.index != old.index for _, new, old in changed):
+                self._prepare(wants)
+            else:
+                for place, new, _ in changed:
                     at = self._offsets_at[place]
                     fetch.aim(self._body, at, new.offset, new.bytes_max, new.last_epoch)
         self._sent = list(wants)
