@@ -171,7 +171,9 @@ class Copier:
         """Where the lane stands; between the first report and the last only what has news."""
         lane = self._lane
         news = [item for item in self.partitions if item.has_news()]
-        told, self._told_all = (news if self._told_all and not ended_by else self.partitions), True
+        # A round that ends in its time is followed by one that names all, and needs the processor.
+        is_news = self._told_all and ended_by != "plan"
+        told, self._told_all = (news if is_news else self.partitions), True
         return RoundReport(
             lane.lane,
             lane.generation,

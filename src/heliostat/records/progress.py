@@ -1,6 +1,7 @@
 """What a lane writes to the progress topic: only what changed, so that thousands of rows are cheap.
 
-A round's first and last report hold every partition. Those between hold the partitions that changed
+A round's first report holds every partition, and its last one where a newer plan ends it. Others
+hold the partitions that changed
 since they were last written, and a slice of all others: whoever begins to read knows every
 partition after `REFRESH_S`. A report of many rows is several records, and each can be read alone.
 """

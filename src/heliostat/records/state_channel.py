@@ -276,7 +276,7 @@ class _ChannelThread:
             return False
         report = reports[-1]
         rows = [row for each in reports for row in each.partitions]
-        is_whole = self._is_first or bool(report.ended_by)
+        is_whole = self._is_first or report.ended_by == "plan"
         self._is_first = False
         pause = _no_pause if report.ended_by else _pause
         chosen = self._thinning.choose(rows, self._now_s(), whole=is_whole, pause=pause)
