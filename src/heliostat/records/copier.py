@@ -242,9 +242,11 @@ class Copier:
 
     def _find_positions(self, now_s: float) -> None:
         now_ms = self._clock.wall_ms()
+        # The few of thousands that are not just being copied.
+        needy = [x for x in self.partitions if x.phase is not Phase.COPY or x.needs_source_range]
         seekers = [
             item.index
-            for item in self.partitions
+            for item in needy
             if item.must_find_end
             and now_s >= item.not_before_s
             and item.index in self._target_leader
@@ -265,9 +267,9 @@ class Copier:
                 elif isinstance(target, LogRange):
                     item.begin_at(target, tails.get(index), problem[index], now_ms)
                     self._mark_sendable(item)
-        for item in delete_throw_away(self.partitions, self._network, now_s, now_ms):
+        for item in delete_throw_away(needy, self._network, now_s, now_ms):
             self._mark_sendable(item)
-        self._find_source_ends(now_s, now_ms)
+        self._find_source_ends(needy, now_s, now_ms)
 
     def _look_behind_markers(self, now_s: float) -> None:
         """Where the target ends now, for partitions that can't go on without knowing it."""
@@ -278,12 +280,10 @@ class Copier:
             self._mark_sendable(self.partitions[index])
 
     def _busy_first(self, seekers: list[int]) -> list[int]:
-        """Of a round's first look: busy ones go on at once, and the others right after them."""
+        """Of a round's first look: busy ones go on at once, the others right after them."""
         self._looks_first = False
-        plans = self._plan_of
-        busy = [index for index in seekers if index in plans and plans[index].is_busy(index)]
-        self._look_at_s = 0.0
-        return busy or seekers
+        self._look_at_s, plans = 0.0, self._plan_of
+        return [i for i in seekers if i in plans and plans[i].is_busy(i)] or seekers
 
     def _tails(self, ranges: Mapping[int, LogRange | Problem]) -> Mapping[int, Tail]:
         """Who wrote last; not asked where a round takes over from one that knew.
@@ -300,12 +300,12 @@ class Copier:
         self._takes_over.difference_update(ranges)
         return self._network.target_tails(ends) if ends else {}
 
-    def _find_source_ends(self, now_s: float, now_ms: int) -> None:
+    def _find_source_ends(self, needy: list[PartitionCopy], now_s: float, now_ms: int) -> None:
         """Ask where the source stands: for a refused offset at once, for broken ones at times."""
-        ranged = [item for item in self.partitions if item.needs_source_range]
+        ranged = [item for item in needy if item.needs_source_range]
         if now_s >= self._source_ends_at_s + SOURCE_ENDS_EVERY_S:
             self._source_ends_at_s = now_s
-            ranged = [item for item in self.partitions if item.phase is not Phase.COPY]
+            ranged = [item for item in needy if item.phase is not Phase.COPY]
         self._leaders_stale |= ask_source_ends(self._network, ranged, now_s, now_ms)
 
     # -- sending -------------------------------------------------------------------------------

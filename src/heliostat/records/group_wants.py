@@ -7,7 +7,7 @@ more: an answer to it is told by its attempt and offset, and dropped (`Copier`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from heliostat.records.network import Want
 from heliostat.records.partition_copy import PartitionCopy
@@ -23,25 +23,19 @@ class GroupWants:
         self._wants: dict[int, Want] = {}
         self._anew_at_s = 0.0
 
-    def of(self, items: Iterable[PartitionCopy], now_s: float) -> list[Want]:
+    def of(self, items: Sequence[PartitionCopy], now_s: float) -> list[Want]:
         """What to ask for a group, a want each; nothing where no partition of it wants anything."""
         if now_s >= self._anew_at_s:
             self._anew_at_s = now_s + ANEW_EVERY_S
             self._wants.clear()
         known = self._wants
-        found: list[Want] = []
-        is_any = False
-        for item in items:
-            want = known.get(item.index)
-            if want is None:
-                want = item.want(now_s)
-                if want is None:
-                    found.append(item.want_nothing())
-                    continue
-                known[item.index] = want
-            is_any = True
-            found.append(want)
-        return found if is_any else []
+        found = [known.get(item.index) for item in items]
+        for place, item in enumerate(items):
+            if found[place] is None and (want := item.want(now_s)) is not None:
+                found[place] = known[item.index] = want
+        if not any(found):
+            return []
+        return [want or item.want_nothing() for want, item in zip(found, items, strict=True)]
 
     def heard(self, index: int) -> None:
         """Something came of a partition: it may want something else."""
