@@ -11,7 +11,7 @@ import pytest
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.link import lane_set
-from heliostat.link.lane_set import HAND_OVER_S, Announcement, LaneSet, Runner
+from heliostat.link.lane_set import HAND_OVER_S, STAGGER, Announcement, LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
@@ -136,6 +136,15 @@ def test_a_moved_partition_is_never_in_two_rounds(lanes: LaneSet, rounds: Rounds
         wait(lambda: len(rounds.working) == 3)
     assert rounds.overlaps == 0
     assert all(lane.generation > 7 for lane in rounds.started)
+
+
+def test_lanes_change_rounds_at_different_moments(lanes: LaneSet, rounds: Rounds) -> None:
+    """Given two lanes of one plan / when they run / then the second's first round is shorter."""
+    lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1),)})
+    wait(lambda: {lane.lane for lane in rounds.started if lane.round_number == 1} == {0, 1})
+    lasts = {(lane.lane, lane.round_number): lane.round_s for lane in rounds.started}
+    assert lasts[LaneId(0), 0] - lasts[LaneId(1), 0] == pytest.approx(ROUND_S * STAGGER)
+    assert lasts[LaneId(0), 1] == lasts[LaneId(1), 1] == ROUND_S
 
 
 def test_an_unchanged_lane_is_left_at_work(lanes: LaneSet, rounds: Rounds) -> None:

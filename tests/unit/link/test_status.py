@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 from heliostat.cli.view import plain_line
 from heliostat.link.status import SILENT_AFTER_S, StatusBoard
@@ -57,6 +59,21 @@ def test_a_new_round_begins_its_counters_anew_without_a_negative_rate() -> None:
     status = board.status(NOW_MS)
     assert status.bytes_per_s == 100.0
     assert status.is_in_sync
+
+
+def test_lanes_are_told_rates_that_outlast_a_round() -> None:
+    """Given 10 records a second over four rounds / when asked / then about that many."""
+    board = StatusBoard(LinkName("l"))
+    for second in range(120):
+        item = row(10 * (second % 30), 900, state=PartitionState.COPYING)
+        hear(board, NOW_MS + second * 1000, item, round_number=second // 30)
+    partition = TopicPartition(TopicName("t"), PartitionId(0))
+    specs: list[Any] = [SimpleNamespace(source=partition)]
+    [(place, rate)] = board.rates(specs)
+    assert place == 0
+    assert 8.0 < rate < 11.0
+    specs[0] = SimpleNamespace(source=TopicPartition(TopicName("other"), PartitionId(0)))
+    assert board.rates(specs) == ()
 
 
 def test_a_stopped_partition_is_a_problem_with_its_reason() -> None:
