@@ -26,6 +26,7 @@ from heliostat.records.lane_copies import (
     copies_of,
     delete_throw_away,
     fetch_lost,
+    look_behind_markers,
     source_parted,
 )
 from heliostat.records.map_writer import MapWriter
@@ -54,8 +55,7 @@ from heliostat.records.partition_standing import Phase
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
-LEADERS_EVERY_S = 0.5
-"""Metadata is asked for at most so often while a partition lacks a leader."""
+LEADERS_EVERY_S = 0.5  # metadata is asked for at most so often while a partition lacks a leader
 LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
 """Partitions in need are looked for at most so often, and at once after trouble: looking through
@@ -64,11 +64,9 @@ IDLE_WAIT_S = 0.05  # longest wait for answers: retries and the deadline are see
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
 tenth of a core on a lane's waiting fetches."""
-PREPARED_S_MAX = 15.0
-"""No round is given out so long before it begins: more is a clock that differs."""
+PREPARED_S_MAX = 15.0  # no round is given out so early: more is a clock that differs
 PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the clock
-SOURCE_ENDS_EVERY_S = 5.0
-"""Lag must be visible while a partition is broken: its source end is asked for so often."""
+SOURCE_ENDS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
 FIRST_REPORT_S = 0.2
 """A round's first report names all partitions: not while what waited for the change is copied."""
 Line = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
@@ -155,8 +153,7 @@ class Copier:
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self.partitions))
             self._find_positions(now_s)
-        if self._to_check:
-            self._look_behind_markers(now_s)
+        self._look_behind_markers(now_s)
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
         fetched = self._send_fetches(now_s)
@@ -272,12 +269,10 @@ class Copier:
         self._find_source_ends(needy, now_s, now_ms)
 
     def _look_behind_markers(self, now_s: float) -> None:
-        """Where the target ends now, for partitions that can't go on without knowing it."""
         asked, self._to_check = self._to_check, []
-        for index, target in self._network.target_ranges(asked).items():
-            end = None if isinstance(target, Exception) else target.end
-            self.partitions[index].ends_at(end, now_s, self._clock.wall_ms())
-            self._mark_sendable(self.partitions[index])
+        now_ms = self._clock.wall_ms()
+        for item in look_behind_markers(self.partitions, asked, self._network, now_s, now_ms):
+            self._mark_sendable(item)
 
     def _busy_first(self, seekers: list[int]) -> list[int]:
         """Of a round's first look: busy ones go on at once, the others right after them."""
@@ -286,10 +281,7 @@ class Copier:
         return [i for i in seekers if i in plans and plans[i].is_busy(i)] or seekers
 
     def _tails(self, ranges: Mapping[int, LogRange | Problem]) -> Mapping[int, Tail]:
-        """Who wrote last; not asked where a round takes over from one that knew.
-
-        Markers bear no sequence: behind them it is asked in any case.
-        """
+        """Who wrote last; not asked where a round takes over, unless markers may come late."""
         ends = {
             index: target.end
             for index, target in ranges.items()

@@ -69,6 +69,20 @@ def ask_source_ends(
     return is_stale
 
 
+def look_behind_markers(
+    items: Sequence[PartitionCopy],
+    indexes: Sequence[int],
+    network: Network,
+    now_s: float,
+    now_ms: int,
+) -> list[PartitionCopy]:
+    """Tell partitions that can't go on without it where the target ends now; answers them."""
+    for index, target in network.target_ranges(indexes).items() if indexes else ():
+        end = None if isinstance(target, Exception) else target.end
+        items[index].ends_at(end, now_s, now_ms)
+    return [items[index] for index in indexes]
+
+
 def fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, now_ms: int) -> None:
     """A fetch will not be answered: those that waited for it try again."""
     for want in lost.wants:
