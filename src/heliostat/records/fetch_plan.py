@@ -7,7 +7,7 @@ connection of its own and goes out anew at a pace that costs the broker little. 
 are watched in many small groups: one in which nothing happens costs nearly nothing, and a record in
 it comes within milliseconds. Busy ones are in a few groups of their own: each answer brings records
 of many of them, and those that are far behind have connections of their own, so that live ones
-don't wait behind their bytes (docs/adr/0009, 0010).
+don't wait behind their bytes (docs/adr/0009, 0011).
 """
 
 from __future__ import annotations
