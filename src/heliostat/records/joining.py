@@ -44,6 +44,7 @@ from heliostat.records.reencode import (
     Problem,
     encode_records,
     join_plain,
+    join_thinned,
 )
 from heliostat.records.varints import INT64_MIN
 
@@ -162,6 +163,7 @@ def join_run(  # noqa: PLR0917 - a run is all of these
     while run.trouble is None:
         before = run.batches
         run.join_plain()
+        run.join_thinned()
         run.join_one()
         if run.batches == before and not (before and run.passed(pass_over)):
             break
@@ -199,8 +201,17 @@ class _Target:
         self._distance: int | None = None
         """Source offset of a record less its number here, as `places` last said."""
 
-    def add(self, source: SourceRecords, start: int, stop: int, base_offset: int) -> Problem:
-        """Encode records behind those that are there."""
+    def add(
+        self,
+        source: SourceRecords,
+        start: int,
+        stop: int,
+        base_offset: int,
+        *,
+        is_whole: bool = False,
+    ) -> Problem:
+        """Encode records behind those that are there; all of them must be, if `is_whole`."""
+        before = self.fields.copy()
         append_time = source.log_append_time
         body = np.frombuffer(source.body, np.uint8) if len(source.body) else np.empty(0, np.uint8)
         there = int(self.fields[RECORDS])
@@ -222,6 +233,9 @@ class _Target:
             )
         )
         taken = int(self.fields[RECORDS]) - there
+        if problem is Problem.NONE and is_whole and taken != source.count:
+            self.fields[:] = before  # a record claims to stand behind its batch
+            return Problem.OFFSET
         if problem is Problem.NONE and taken:
             if source.is_sparse:
                 self._note_places(there, base_offset + deltas[:taken])
@@ -316,6 +330,33 @@ class _OpenRun(_Target):
         if self.fields[RECORDS] > there:
             self.note_place(there, self._base_offset)
 
+    def join_thinned(self) -> None:
+        """Join uncompressed batches from which compaction has taken records, or some before them.
+
+        A batch of 128 of which 16 are left took 50 us in `join_one`, and takes 1 us here.
+        """
+        at, there = self.end, int(self.fields[RECORDS])
+        if self._limits.dense or self._end - at <= HEADER_BYTES:
+            return
+        offset, *_, last, _, _, count = _FIELDS.unpack_from(self._data, at)
+        if count == last + 1 and offset == self.next_offset:
+            return
+        sources = np.empty(JOIN_RECORDS_MAX, np.int64)
+        next_offset = join_thinned(
+            self._data,
+            self._end,
+            self.next_offset,
+            self._limits.below_bytes,
+            self._refused_bits,
+            self.room,
+            self.fields,
+            sources,
+        )
+        taken = int(self.fields[RECORDS])
+        self._base_offset = next_offset - taken
+        if taken > there:
+            self._note_places(there, sources[there:taken])
+
     def join_one(self) -> None:
         """Join one batch that `join_plain` left, or say what is wrong with it, or neither."""
         at, there = self.end, int(self.fields[RECORDS])
@@ -349,7 +390,7 @@ class _OpenRun(_Target):
             body = decompress(codec, view[at + HEADER_BYTES : end], room)
             append_time = latest if bits & LOG_APPEND_TIME_BIT else None
             source = SourceRecords(body, count, timestamp, append_time, is_sparse)
-            problem = self.add(source, 0, last + 1, offset)
+            problem = self.add(source, 0, last + 1, offset, is_whole=True)
             if problem in (Problem.FAR_APART, Problem.NO_ROOM):
                 return
             if problem is not Problem.NONE:

@@ -25,7 +25,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -256,7 +256,8 @@ def encode_breaks(breaks: Iterable[Break], *, is_filled: bool = False) -> bytes:
     written is the target's, and by how much more the source moves on.
     """
     head = bytes([ROW_FORMAT_FILLED if is_filled else ROW_FORMAT])
-    steps = np.diff(np.array([(0, 0), *breaks], np.int64), axis=0)
+    places = np.fromiter(chain.from_iterable(breaks), np.int64).reshape(-1, 2)
+    steps = np.diff(places, axis=0, prepend=0)
     more: np.ndarray = steps[:, 1] - steps[:, 0]
     numbers = np.stack([steps[:, 0], more << 1 ^ more >> 63], axis=1)
     return head + encode_uvarints(numbers.ravel().view(np.uint64))

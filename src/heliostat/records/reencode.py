@@ -275,3 +275,75 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
             return
         batch[BATCHES] += 1
         batch[AT] = batch_end
+
+
+@_compiled(_INT(BYTES, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
+def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
+    data: Any,
+    end: int,
+    next_offset: int,
+    below_bytes: int,
+    refused_bits: int,
+    out: Any,
+    batch: Any,
+    sources: Any,
+) -> Any:
+    """As `join_plain`, for batches with holes in them or before them, as compaction leaves them.
+
+    `next_offset` is the source offset behind what is there; the new one is answered. The source
+    offset of record n goes to `sources[n]` (int64), which has room for all that are wanted. A hole
+    before a batch is believed if the batch behind it does not claim to lie before its end: base
+    offsets are outside of a batch's checksum.
+    """
+    while True:
+        at, there = batch[AT], batch[RECORDS]
+        if end - at <= HEADER_BYTES:
+            return next_offset
+        length = _read_number(data, at + 8, 4)
+        if length <= LENGTH_MIN or length >= below_bytes - LENGTH_ENDS_AT:
+            return next_offset
+        batch_end = at + LENGTH_ENDS_AT + length
+        if batch_end > end or data[at + MAGIC_AT] != MAGIC:
+            return next_offset
+        offset, last = _read_number(data, at, 8), _read_number(data, at + 23, 4)
+        bits, count = _read_number(data, at + CRC_FROM, 2), _read_number(data, at + 57, 4)
+        behind = offset + last + 1
+        if (
+            bits & refused_bits
+            or bits & ~_KNOWN_BITS
+            or offset < next_offset
+            or count < 1
+            or count > last + 1
+            or count > len(sources) - there
+            or (end - batch_end >= HEADER_BYTES and _read_number(data, batch_end, 8) < behind)
+        ):
+            return next_offset
+        stored = np.uint32(_read_number(data, at + 17, 4) & 0xFFFFFFFF)
+        if crc32c_compiled(data, at + CRC_FROM, batch_end) != stored:
+            return next_offset
+        filled, base, latest = batch[FILLED], batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP]
+        problem = encode_records(
+            data,
+            at + HEADER_BYTES,
+            batch_end,
+            count,
+            _read_number(data, at + 27, 8),
+            _read_number(data, at + 35, 8),
+            bits & LOG_APPEND_TIME_BIT != 0,
+            0,
+            last + 1,
+            out,
+            batch,
+            sources[there:],
+        )
+        if problem != 0:
+            return next_offset
+        if batch[RECORDS] - there != count:  # one claims to stand behind its batch
+            batch[FILLED], batch[RECORDS] = filled, there
+            batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = base, latest
+            return next_offset
+        for place in range(there, batch[RECORDS]):
+            sources[place] += offset
+        next_offset = behind
+        batch[BATCHES] += 1
+        batch[AT] = batch_end

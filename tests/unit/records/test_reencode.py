@@ -62,23 +62,35 @@ byte_soup = st.lists(
 
 
 @settings(max_examples=400)
-@given(byte_soup, st.integers(1, 4), st.integers(0, 2**63 - 1), st.booleans())
-def test_records_that_are_anything_are_encoded_or_refused(body, count, timestamp, is_appended):
+@given(
+    byte_soup,
+    st.integers(1, 4),
+    st.integers(0, 2**63 - 1),
+    st.booleans(),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+def test_records_that_are_anything_are_encoded_or_refused(  # noqa: PLR0917 - as drawn
+    body, count, timestamp, is_appended, hole, thinned
+):
     """Their CRC fits, so that nothing but the loop itself sees what is wrong with them."""
     sound = ref.StoredBatch(0, (ref.Record(5, None, b"v", ()),)).encode()
     odd = ref.changed(
         sound[:61] + body,
         length=49 + len(body),
         records_count=count,
-        last_offset_delta=count - 1,
-        base_offset=1,
+        last_offset_delta=count - 1 + thinned,
+        base_offset=1 + hole,
         base_timestamp=timestamp,
         attributes=ref.LOG_APPEND_TIME if is_appended else 0,
     )
     answer = bytearray(sound + odd)
     outcome = carry(answer, 0, len(answer), Place.same(0), SETTINGS)
-    assert outcome.next_offset in (1, 1 + count)
-    assert (outcome.stop is None) == (outcome.next_offset == 1 + count)
+    behind = 1 + hole + count + thinned
+    assert outcome.next_offset in (1, behind)
+    assert (outcome.stop is None) == (outcome.next_offset == behind)
+    taken = sum(batch.records for batch in outcome.batches)
+    assert taken == (1 if outcome.stop else 1 + count)
 
 
 if IS_CHECKED:
