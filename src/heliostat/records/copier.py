@@ -58,8 +58,7 @@ APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 LEADERS_EVERY_S = 0.5  # metadata is asked for at most so often while a partition lacks a leader
 LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
-"""Partitions in need are looked for at most so often, and at once after trouble: looking through
-all of them on every turn would cost more than the copying of a few."""
+"""Partitions in need are looked for so often at most, on every turn it would cost too much."""
 IDLE_WAIT_S = 0.05  # longest wait for answers: retries and the deadline are seen in time
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
@@ -153,7 +152,8 @@ class Copier:
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self.partitions))
             self._find_positions(now_s)
-        self._look_behind_markers(now_s)
+        if self._to_check:
+            self._look_behind_markers(now_s)
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
         fetched = self._send_fetches(now_s)

@@ -148,8 +148,8 @@ class Filling:
         batch.fills = fills[1:]
         return first, False
 
-    def is_certain(self, batch: CarriedBatch) -> bool:
-        """Markers were acknowledged; of several one answer does not say how many landed."""
+    def acknowledged(self, batch: CarriedBatch) -> bool:
+        """Take an answer; whether it says how many landed: of several it does not."""
         is_certain = self._is_fenced and len(batch.fills) == 1
         self.is_sending, self._is_fenced = False, True
         self.check_end = None if is_certain else batch.fills.stop

@@ -77,7 +77,7 @@ def look_behind_markers(
     now_ms: int,
 ) -> list[PartitionCopy]:
     """Tell partitions that can't go on without it where the target ends now; answers them."""
-    for index, target in network.target_ranges(indexes).items() if indexes else ():
+    for index, target in network.target_ranges(indexes).items():
         end = None if isinstance(target, Exception) else target.end
         items[index].ends_at(end, now_s, now_ms)
     return [items[index] for index in indexes]

@@ -348,7 +348,7 @@ class PartitionCopy(PartitionStanding):
         """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
         was_current = self._answered(batch)
         if batch.fills:
-            if was_current and self.filling.is_certain(batch):
+            if was_current and self.filling.acknowledged(batch):
                 self._filled(now_ms)
             return was_current
         expected = batch.source_offset if self.map.fills else batch.base_offset

@@ -69,16 +69,16 @@ def test_the_first_of_an_attempt_goes_alone_and_its_end_is_looked_at() -> None:
     (queued,) = filling.behind(6, NOW_MS)
     first, is_all = filling.next_of(queued)
     assert (first.fills, is_all, filling.is_busy) == (range(3, 4), False, True)
-    assert not filling.is_certain(first)
+    assert not filling.acknowledged(first)
     assert filling.check_end == 4
     filling.check_end = None
     rest, is_all = filling.next_of(queued)
     assert (rest.fills, is_all) == (range(4, 6), True)
-    assert not filling.is_certain(rest)  # of several, an answer does not say how many landed
+    assert not filling.acknowledged(rest)  # of several, an answer does not say how many landed
     filling.check_end = None
     (queued,) = filling.behind(7, NOW_MS)
     assert filling.next_of(queued) == (queued, True)
-    assert filling.is_certain(queued)
+    assert filling.acknowledged(queued)
 
 
 def test_epochs_rise_with_each_attempt_and_leap_when_refused() -> None:

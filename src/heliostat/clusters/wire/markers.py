@@ -45,10 +45,7 @@ class Markers:
 
 
 def encode_markers(producer_id: int, wanted: Sequence[Markers]) -> bytes:
-    """Body of a request; each partition gets its markers one behind the other.
-
-    With nothing wanted it asks only whether we may: the right is looked at first.
-    """
+    """Body of a request; each partition gets its markers one behind the other."""
     entries: list[bytes] = []
     for number in range(max((each.count for each in wanted), default=0)):
         left = [each for each in wanted if each.count > number]
