@@ -12,24 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
-from support.holes import COMPACTED, EAGER_CLEANER, read, transactions, write_compacted
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.holes import COMPACTED, eager_pair, read, transactions, write_compacted
 from support.links import RunningLink, ends, wait_for, write_config
 from support.records import encode, odd_records, write_batches
-
-from heliostat.sandbox import ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[ClusterPair]:
-    specs = [
-        ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
-    ]
-    source, target = start_many(specs)
-    with source, target:
-        yield ClusterPair(source, target)
+    yield from eager_pair()
 
 
 def config_of(folder: Path, pair: ClusterPair, topic: str, **more: Any) -> Path:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
-from support.holes import COMPACTED, EAGER_CLEANER, read, transactions, write_compacted
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.holes import COMPACTED, eager_pair, read, transactions, write_compacted
 from support.links import RunningLink, ends, wait_for, write_config
 from support.records import encode, odd_records, write_batches
 
@@ -21,19 +21,14 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.link.offset_maps import read_maps
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.offset_map import OffsetMap
-from heliostat.sandbox import Cluster, ClusterSpec, start_many
+from heliostat.sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[ClusterPair]:
-    specs = [
-        ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
-    ]
-    source, target = start_many(specs)
-    with source, target:
-        yield ClusterPair(source, target)
+    yield from eager_pair()
 
 
 def map_of(target: Cluster, topic: TopicName) -> OffsetMap:

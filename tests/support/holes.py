@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
-from support.clusters import fresh_name
+from support.clusters import HEAP_MB, ClusterPair, fresh_name
+
+from heliostat.sandbox import ClusterSpec, start_many
 
 EAGER_CLEANER = {
     "log.retention.ms": "-1",  # some records are of long ago
@@ -23,6 +26,16 @@ COMPACTED = {
     "max.compaction.lag.ms": "1000",
 }
 Seen = tuple[int, bytes | None, bytes | None, int, tuple[Any, ...]]
+
+
+def eager_pair() -> Iterator[ClusterPair]:
+    """Two clusters whose cleaners are in a hurry; for a fixture."""
+    specs = [
+        ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
+    ]
+    source, target = start_many(specs)
+    with source, target:
+        yield ClusterPair(source, target)
 
 
 def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
