@@ -179,12 +179,14 @@ def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
 
 
 def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WITHIN_S) -> Any:
-    """Wait until `condition()` is true; fails with what was seen last."""
-    deadline_s = time.monotonic() + within_s
+    """Wait until `condition()` is true; fails with what was seen last, prints what took long."""
+    began_s = time.monotonic()
     seen: Any = None
-    while time.monotonic() < deadline_s:
+    while (passed_s := time.monotonic() - began_s) < within_s:
         seen = condition()
         if seen:
+            if passed_s > 1.0:
+                print(f"{what}: {passed_s:.1f} s")
             return seen
         time.sleep(0.1)  # between two looks at a condition with a deadline
     raise AssertionError(f"{what}: not within {within_s} s; last seen {seen!r}")

@@ -104,7 +104,8 @@ class Turn:
     gaps
         What is done where records are missing.
     reports
-        What lanes said last of each partition.
+        What rounds of the lanes' newest plans said last of each partition: others may not know
+        what was decided since, and would seem to contradict it.
     """
 
     link: LinkConfig

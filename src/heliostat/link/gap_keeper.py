@@ -131,7 +131,7 @@ class GapKeeper:
         """Take decisions and reports since the last turn; look whether the source was truncated."""
         self._keep_ledger()
         source_ids = {name: record.source_id for name, record in memory.mirrors.items()}
-        lost = self._book.take([r for r in reports if self._is_fresh(r)], source_ids)
+        lost = self._book.take(self._fresh(reports), source_ids)
         if lost:
             self._record_lost(lost, memory)
         self._look_at_epochs([n for n, r in memory.mirrors.items() if _is_same(memory, r)])
@@ -176,11 +176,20 @@ class GapKeeper:
             self._events.warn(f"{TopicPartition(row.mirror, row.partition)}: {row.text}")
         self._ledger.record(rows)
 
-    def _is_fresh(self, report: PartitionReport) -> bool:
-        """Whether a report is of a state begun after its topic was last settled."""
+    def _fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
+        """Those of a state begun after its topic was last settled, and all of that carried out."""
+        pending = {row.source for row in self._pending()}
+        return [r for r in reports if r.source not in pending and self._is_after(r)]
+
+    def _is_after(self, report: PartitionReport) -> bool:
         partition = report.source
         settled_ms = (self._settled_ms.get(key, -1) for key in (partition, partition.topic))
         return report.since_ms > max(settled_ms)
+
+    def _pending(self) -> list[GapRow]:
+        """Rows whose mirrors are still to be emptied, before the lanes hear of the jump."""
+        rows = self._ledger.rows.values()
+        return [row for row in rows if not row.is_done and row.jump is not None]
 
     # -- whole topics --------------------------------------------------------------------------
 
@@ -202,10 +211,9 @@ class GapKeeper:
         """
         stopped = [
             report
-            for report in reports
+            for report in self._fresh(reports)
             if report.state.is_stopped
             and report.code in CAUSE_OF_CODE
-            and self._is_fresh(report)
             and report.source.topic in memory.mirrors
         ]
         settled: dict[TopicName, MirrorRecord | None] = {}
@@ -319,11 +327,7 @@ class GapKeeper:
 
     def _empty_targets(self) -> None:
         """Delete records where rows say so and it is not done; also what another driver began."""
-        pending = {
-            TopicPartition(row.mirror, row.partition): row
-            for row in self._ledger.rows.values()
-            if not row.is_done and row.jump is not None
-        }
+        pending = {TopicPartition(row.mirror, row.partition): row for row in self._pending()}
         if not pending:
             return
         answers = self._target.delete_records(

@@ -356,7 +356,9 @@ class LaneSet:
             health.rounds += 1
             health.ended_ms = self._clock.wall_ms()
             if error is None:
-                health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
+                # A successor prepared for a round that fails ends at once, and proves nothing.
+                if item.spec.generation == lane.generation:
+                    health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
             else:
                 health.failures_in_a_row += 1
                 health.last_error = _essence(str(error))

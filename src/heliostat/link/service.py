@@ -163,7 +163,7 @@ class LinkService:
             claimed=self._claimed,
             rivals=Rivals(LinkName(self.link.name), self._target_config, target).claims,
             gaps=self._begin_gaps(source, target),
-            reports=self.board.reports,
+            reports=lambda: self.board.reports_of(lanes.generations),
         )
         others = [
             self._loop(

@@ -5,7 +5,6 @@ The driver's own view and `heliostat status` from any other machine read the sam
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.link.state import DRIVER_KEY
+from heliostat.link.status_rows import (
+    NO_ROUND,
+    Round,
+    Row,
+    age_of_missing_s,
+    is_old,
+    missing_records,
+)
 from heliostat.names import LaneId, LinkName, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState, RoundReport
@@ -21,14 +28,10 @@ from heliostat.records.progress import Progress, decode_progress
 LANE_PREFIX = "lane/"
 WINDOW_S = 5.0
 """Rates are averages over about so long."""
-OVERRULES_FOR_S = 60.0
-"""Longer than rounds overlap, and than a partition is left unnamed."""
 STARTING_UNSEEN_S = 5.0
 """A new round finds its positions within a second; until then the last figures are shown."""
-RATE_S = 30.0
-"""What lanes are told of a partition's rate is an average over about so long."""
 RATE_MIN = 0.1
-"""Records a second; of those below nothing is told."""
+"""Records a second; lanes are told nothing of partitions with less."""
 BACKLOG_S = 60.0
 """A minute: about how long a packing of lanes stays as it is."""
 RECORD_BYTES_GUESS = 500
@@ -37,9 +40,6 @@ MOVED_WITHIN_S = 5.0
 """What a lane copied that there is no more is another's by then; else it is copied no more."""
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are old news."""
-_Round = tuple[int, int]
-"""Generation and number of a round: later ones are larger, over all lanes of a link."""
-NO_ROUND: _Round = (-1, -1)
 
 
 @dataclass(slots=True)
@@ -114,37 +114,14 @@ class LinkStatus:
 
 
 @dataclass(slots=True)
-class _Row:
-    """What was last heard of a partition."""
-
-    lane: LaneId
-    round: _Round
-    at_ms: int
-    report: PartitionReport
-    starting_ms: int = 0
-    """When a newer round began to look where it stands; 0: it knows."""
-    counted: dict[_Round, tuple[int, int]] = field(default_factory=dict)
-    """Records and bytes heard so far of the newest two rounds."""
-    rate: float = 0.0
-    """Records a second, as of `rated_ms`."""
-    rated_ms: int = 0
-
-    def count(self, records: int, at_ms: int) -> None:
-        """Take so many more records into the rate."""
-        passed_s = max(0.0, (at_ms - self.rated_ms) / 1000)
-        self.rate = self.rate * math.exp(-passed_s / RATE_S) + records / RATE_S
-        self.rated_ms = max(self.rated_ms, at_ms)
-
-
-@dataclass(slots=True)
 class _Lane:
     """What was last heard of a lane."""
 
     newest: Progress
-    whole: _Round = NO_ROUND
+    whole: Round = NO_ROUND
     """The newest round of which all partitions were heard."""
     first_ms: int = 0
-    latency: dict[_Round, list[int]] = field(default_factory=dict)
+    latency: dict[Round, list[int]] = field(default_factory=dict)
     """Counts heard so far of the newest two rounds."""
     recent: deque[tuple[int, dict[TopicPartition, tuple[int, int]], list[int]]] = field(
         default_factory=deque
@@ -152,7 +129,7 @@ class _Lane:
     """What came within `WINDOW_S`: when, records and bytes by partition, latency counts."""
 
     @property
-    def round(self) -> _Round:
+    def round(self) -> Round:
         return _round_of(self.newest.report)
 
     @property
@@ -177,7 +154,7 @@ class StatusBoard:
         self._link = link
         self._lock = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
-        self._rows: dict[TopicPartition, _Row] = {}
+        self._rows: dict[TopicPartition, Row] = {}
         self._gone: dict[LaneId, int] = {}
         """Since when there is no such lane (wall ms); its partitions are heard of by others."""
         self._driver: dict[str, Any] = {}
@@ -216,6 +193,15 @@ class StatusBoard:
         with self._lock:
             return [row.report for row in self._rows.values()]
 
+    def reports_of(self, generations: Mapping[LaneId, int]) -> list[PartitionReport]:
+        """What rounds of these plans said; older ones may not know what was decided since."""
+        with self._lock:
+            return [
+                row.report
+                for row in self._rows.values()
+                if row.told[0] == generations.get(row.lane)
+            ]
+
     def load(self) -> dict[TopicPartition, float]:
         """Load by source partition, for packing lanes, in bytes a second.
 
@@ -226,7 +212,7 @@ class StatusBoard:
             for partition, row in self._rows.items():
                 item = row.report
                 record_bytes = item.bytes / item.records if item.records else RECORD_BYTES_GUESS
-                loads[partition] = _lag_records(item) * record_bytes / BACKLOG_S
+                loads[partition] = missing_records(item) * record_bytes / BACKLOG_S
             for lane in self._lanes.values():
                 for partition, (_, sent) in _sums(lane).items():
                     if partition in loads:
@@ -242,7 +228,7 @@ class StatusBoard:
                 row = self._rows.get(spec.source)
                 if row is None or row.rate < RATE_MIN:
                     continue
-                rate = row.rate * math.exp(-max(0, newest_ms - row.rated_ms) / 1000 / RATE_S)
+                rate = row.rate_now(newest_ms)
                 if rate >= RATE_MIN:
                     found.append((place, round(rate, 2)))
             return tuple(found)
@@ -282,7 +268,7 @@ class StatusBoard:
         lane = self._lanes.get(report.lane)
         if lane is None:
             lane = self._lanes[report.lane] = _Lane(progress, first_ms=progress.at_ms)
-        is_newest = its_round >= lane.round or _is_old(lane.newest.at_ms, progress.at_ms)
+        is_newest = its_round >= lane.round or is_old(lane.newest.at_ms, progress.at_ms)
         if is_newest:
             lane.newest = progress
         copied: dict[TopicPartition, tuple[int, int]] = {}
@@ -298,13 +284,13 @@ class StatusBoard:
                 self._drop_rows_before(report.lane, its_round)
 
     def _hear_partition(
-        self, lane: _Lane, its_round: _Round, item: PartitionReport, at_ms: int
+        self, lane: _Lane, its_round: Round, item: PartitionReport, at_ms: int
     ) -> tuple[int, int]:
         """Take one row; records and bytes that are new in it."""
         row = self._rows.get(item.source)
         if row is None:
             if its_round >= lane.whole:  # otherwise it is no longer of this lane
-                row = _Row(lane.newest.report.lane, its_round, at_ms, item)
+                row = Row(lane.newest.report.lane, its_round, at_ms, item, its_round)
                 row.counted[its_round] = (item.records, item.bytes)
                 self._rows[item.source] = row
             return 0, 0
@@ -314,12 +300,12 @@ class StatusBoard:
         row.counted[its_round] = (item.records, item.bytes)
         if len(row.counted) > 2:
             del row.counted[min(row.counted)]
-        if its_round >= row.round or _is_old(row.at_ms, at_ms):
-            _replace(row, lane.newest.report.lane, its_round, item, at_ms)
+        if its_round >= row.round or is_old(row.at_ms, at_ms):
+            row.replace(lane.newest.report.lane, its_round, item, at_ms)
         row.count(max(0, item.records - records), at_ms)
         return max(0, item.records - records), max(0, item.bytes - size)
 
-    def _drop_rows_before(self, lane: LaneId, its_round: _Round) -> None:
+    def _drop_rows_before(self, lane: LaneId, its_round: Round) -> None:
         """Forget partitions that a lane had before its plan changed."""
         self._rows = {
             key: row
@@ -330,6 +316,7 @@ class StatusBoard:
     # -- telling -------------------------------------------------------------------------------
 
     def _status(self, now_ms: int) -> LinkStatus:
+        state = self._state(now_ms)
         topics: dict[TopicName, TopicStatus] = {}
         problems: list[Problem] = []
         states: Counter[str] = Counter()
@@ -339,7 +326,8 @@ class StatusBoard:
         for lane in self._lanes.values():
             for _, _, counts in lane.recent:
                 latency.merge(counts)
-            if now_ms - lane.newest.at_ms <= SILENT_AFTER_S * 1000 and lane.seconds > 0:
+            is_speaking = now_ms - lane.newest.at_ms <= SILENT_AFTER_S * 1000
+            if is_speaking and lane.seconds > 0 and state != "stopped":
                 for partition, (records, size) in _sums(lane).items():
                     topic = topics.get(partition.topic)
                     if topic is not None:
@@ -352,7 +340,7 @@ class StatusBoard:
         return LinkStatus(
             link=self._link,
             at_ms=now_ms,
-            state=self._state(now_ms),
+            state=state,
             topics=rows,
             partitions=sum(row.partitions for row in rows),
             records_per_s=sum(row.records_per_s for row in rows),
@@ -388,27 +376,11 @@ def _heartbeat_age_s(driver: Mapping[str, Any], now_ms: int) -> float | None:
     return None if beat_ms is None else max(0.0, (now_ms - beat_ms) / 1000)
 
 
-def _round_of(report: RoundReport) -> _Round:
+def _round_of(report: RoundReport) -> Round:
     return report.generation, report.round_number
 
 
-def _is_old(was_ms: int, now_ms: int) -> bool:
-    """Whether what was heard then is too old to overrule anything: generations began anew."""
-    return now_ms - was_ms > OVERRULES_FOR_S * 1000
-
-
-def _replace(row: _Row, lane: LaneId, its_round: _Round, item: PartitionReport, at_ms: int) -> None:
-    """Take a newer word; figures stay while a new round does not know where it stands."""
-    is_starting = item.state is PartitionState.STARTING and item.position < 0
-    if is_starting and row.report.position >= 0:
-        row.starting_ms = row.starting_ms or item.since_ms
-    else:
-        row.starting_ms = 0
-        row.report = item
-    row.lane, row.round, row.at_ms = lane, its_round, at_ms
-
-
-def _new_counts(lane: _Lane, its_round: _Round, report: RoundReport) -> list[int]:
+def _new_counts(lane: _Lane, its_round: Round, report: RoundReport) -> list[int]:
     """Latency counts that were not heard before."""
     was = lane.latency.get(its_round)
     if was is None and lane.latency and its_round < min(lane.latency):
@@ -433,7 +405,7 @@ def _sums(lane: _Lane) -> dict[TopicPartition, tuple[int, int]]:
 
 
 def _add_row(
-    row: _Row,
+    row: Row,
     topics: dict[TopicName, TopicStatus],
     problems: list[Problem],
     states: Counter[str],
@@ -448,11 +420,11 @@ def _add_row(
     topic.partitions += 1
     topic.states[state] = topic.states.get(state, 0) + 1
     states[state] += 1
-    lag = _lag_records(item)
+    lag = missing_records(item)
     topic.lag_records += lag
     topic.open_records += item.open_records
     topic.mapped += item.breaks > 0
-    lag_s = _lag_s(item, lag, now_ms)
+    lag_s = age_of_missing_s(item, lag, now_ms)
     if lag_s is not None:
         topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
     if item.reason:
@@ -467,20 +439,6 @@ def _add_row(
                 item.position,
             )
         )
-
-
-def _lag_records(item: PartitionReport) -> int:
-    if item.position < 0 or item.source_end < 0:
-        return 0
-    return max(0, item.source_end - item.open_records - item.position)
-
-
-def _lag_s(item: PartitionReport, lag_records: int, now_ms: int) -> float | None:
-    """Age of what is missing: of the last copied record, but not older than when it was level."""
-    if lag_records == 0:
-        return 0.0 if item.source_end >= 0 else None
-    seen = max(item.last_timestamp_ms, item.caught_up_ms)
-    return max(0.0, (now_ms - seen) / 1000) if seen >= 0 else None
 
 
 def _lane(lane: _Lane, now_ms: int) -> dict[str, Any]:

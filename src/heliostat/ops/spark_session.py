@@ -40,6 +40,9 @@ CLUSTER_SETTINGS = {
     "spark.network.timeout": "30s",
     "spark.executor.heartbeatInterval": "5s",
     "spark.network.timeoutInterval": "10s",
+    # A standalone driver waits so long (by default 5 s) for the master to say why an executor is
+    # gone; where its worker went with it nobody says, and its lanes stand still meanwhile.
+    "spark.standalone.executorRemoveDelayOnDisconnection": "1s",
     "spark.decommission.enabled": "true",  # a worker that is taken away lets rounds end
     "spark.dynamicAllocation.enabled": "false",  # lanes are not a backlog of tasks
     "spark.excludeOnFailure.enabled": "false",  # a round that failed says nothing of its executor

@@ -51,6 +51,16 @@ def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:
     assert not status.is_in_sync
 
 
+def test_a_link_that_has_just_stopped_has_no_rate() -> None:
+    """Given reports of a moment ago / when the driver has stopped since / then rates are zero."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
+    hear(board, NOW_MS, row(600, 600, size=51_000, state=PartitionState.COPYING))
+    board.hear("driver", {"state": "stopped", "at_ms": NOW_MS})
+    status = board.status(NOW_MS)
+    assert (status.state, status.records_per_s, status.bytes_per_s) == ("stopped", 0.0, 0.0)
+
+
 def test_a_new_round_begins_its_counters_anew_without_a_negative_rate() -> None:
     """Given a report of the next round / when asked / then no rate is below zero."""
     board = StatusBoard(LinkName("l"))

@@ -168,3 +168,17 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
     status = board.status(NOW_MS + 59_000)
     assert (status.partitions, len(status.topics), status.is_in_sync) == (10_000, 1_000, True)
     assert sum(len(record) for _, record in late) < 2_000_000  # whole ones: 35 MB
+
+
+def test_only_rounds_of_the_newest_plan_say_what_counts_for_decisions() -> None:
+    """Given a new plan / until one of its rounds knows where a partition stands / then nothing."""
+    board, starting = StatusBoard(LinkName("l")), PartitionState.STARTING
+    hear(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 3), whole=True)
+    assert [r.position for r in board.reports_of({LaneId(0): 1})] == [150]
+    assert board.reports_of({LaneId(0): 2}) == []
+    hear(board, NOW_MS, [row(1, -1, state=starting)], its_round=(2, 0), whole=True)
+    assert board.reports_of({LaneId(0): 2}) == []
+    hear(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 4))
+    assert board.reports_of({LaneId(0): 2}) == []
+    hear(board, NOW_MS, [row(1, 100)], its_round=(2, 0))
+    assert [r.position for r in board.reports_of({LaneId(0): 2})] == [100]

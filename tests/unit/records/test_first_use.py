@@ -31,6 +31,7 @@ def test_it_is_done_once() -> None:
     before = gc.get_freeze_count()
     kept: list[list[int]] = [[] for _ in range(1000)]
     warm_up()
-    assert gc.get_freeze_count() == before
+    # What was frozen may be freed meanwhile, by any thread; nothing was added.
+    assert gc.get_freeze_count() <= before
     assert len(kept) == 1000
     gc.unfreeze()
