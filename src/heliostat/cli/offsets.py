@@ -193,13 +193,13 @@ def _question(topic: object, partition: object, offset: object) -> Question:
 
 
 def _table(answers: list[Answer]) -> Iterator[str]:
-    rows = [("topic", "partition", "offset", "to topic", "to offset", "")]
+    rows = [("topic", "partition", "offset", "to topic", "to partition", "to offset", "")]
     for one in answers:
         found = "-" if one.to_offset is None else str(one.to_offset)
         why = "exact" if one.why is None else f"{one.why.value}: {one.text}"
-        rows.append(
-            (one.topic, str(one.partition), str(one.offset), one.to_topic or "-", found, why)
-        )
+        to = "-" if one.to_partition is None else str(one.to_partition)
+        asked = one.topic, str(one.partition), str(one.offset)
+        rows.append((*asked, one.to_topic or "-", to, found, why))
     return _aligned(rows)
 
 

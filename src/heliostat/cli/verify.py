@@ -98,7 +98,7 @@ def verify_command(
 
 def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[TopicPair]:
     return [
-        TopicPair(row.topic, row.target)
+        TopicPair(row.topic, row.target, row.slot)
         for row in preview_topics(config, link.name)
         if row.target is not None and (not topics or row.topic in topics)
     ]

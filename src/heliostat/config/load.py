@@ -26,6 +26,7 @@ _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
 _REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: half of each would be neither
 _SECTIONS: dict[str, type[BaseModel]] = {
     "topics": model.TopicsConfig,
+    "fan_in": model.FanInConfig,
     "records": model.RecordsConfig,
     "lanes": model.LanesConfig,
     "gaps": model.GapsConfig,

@@ -76,6 +76,7 @@ FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker answers no more (`fetch.max.byte
 REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of a broker
 IN_FLIGHT_LIMIT = 5  # a broker remembers this many batches of a producer (`ProducerStateEntry`)
 REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
+FAN_IN_LIMIT = 1000  # links of one topic; each takes partitions of it
 FORMAT_VARIABLES = ("topic", "source")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
@@ -261,6 +262,26 @@ def _count_kind(value: Any) -> str:
     return ":auto" if isinstance(value, str) else ":int"
 
 
+class FanInConfig(Frozen):
+    """Share of one link in target topics that several links fill, each from its own source.
+
+    Source partition p is kept in target partition p x `of` + `slot`: each has one writer, equal
+    offsets, and tells which source a record is from. All links of a topic give the same `of` and
+    `slot`s of their own; settings of the topic follow the source of slot 0.
+    """
+
+    slot: Annotated[int, Field(title="Slot", ge=0, lt=FAN_IN_LIMIT)]
+    """Which share is this link's: 0 to `of` - 1."""
+    of: Annotated[int, Field(title="Of", ge=2, le=FAN_IN_LIMIT)]
+    """How many links fill the topics. It can't be changed later: partitions stay where they are."""
+
+
+def _check_slot(share: FanInConfig) -> FanInConfig:
+    if share.slot >= share.of:
+        raise ValueError(f"slot must be below `of`, which is {share.of}")
+    return share
+
+
 class TopicsConfig(Frozen):
     """Which topics, under which names, with which settings."""
 
@@ -271,6 +292,10 @@ class TopicsConfig(Frozen):
     """Names or regular expressions; wins over `include`. Brokers' and state topics always are."""
     naming: Annotated[Naming, Field(title="Naming")] = "same"
     """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
+    fan_in: Annotated[
+        Annotated[FanInConfig, AfterValidator(_check_slot)] | None, Field(title="Fan-in")
+    ] = None
+    """Null: no other link writes into this one's target topics. Else see `fan_in`."""
     offsets: Annotated[Literal["auto", "exact"], Field(title="Offsets")] = "auto"
     """Where a source has holes between offsets (compaction, transactions): `auto` leaves them out
     and keeps a map of offsets; `exact` fills them with transaction markers, which no reader sees,

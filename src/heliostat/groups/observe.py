@@ -95,10 +95,12 @@ def observe_partitions(
         why = wrong[record.source]
         if why is not None:
             found[partition] = why
-        elif partition.partition >= len(here[record.target].partitions):
+        elif (mirror := record.mirror_of(partition.partition)) not in record.own(
+            here[record.target].partitions
+        ):
             found[partition] = "the mirror has no such partition yet"
         else:
-            pairs[partition] = TopicPartition(record.target, partition.partition)
+            pairs[partition] = mirror
     starts = target.list_offsets(dict.fromkeys(pairs.values(), EARLIEST))
     ends = target.list_offsets(dict.fromkeys(pairs.values(), LATEST))
     read = maps() if pairs else MapReader()

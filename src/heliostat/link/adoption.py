@@ -178,7 +178,7 @@ def _record(sides: Sides, source: TopicInfo, mirror: TopicInfo) -> MirrorRecord:
 def _rivals(sides: Sides, targets: Iterable[TopicName]) -> Claims:
     """Those of some target topics that are other links' mirrors."""
     target = sides.config.clusters[sides.link.target]
-    return Rivals(sides.name, target, sides.target).claims(set(targets))
+    return Rivals(sides.link, target, sides.target).claims(set(targets))
 
 
 def _claimed(by: LinkName | None) -> str:

@@ -33,9 +33,20 @@ OWN_LASTS_S = 30.0
 
 
 class Sides:
-    """Both clusters of a link, looked at with its eyes."""
+    """Both clusters of a link, looked at with its eyes.
+
+    Raises
+    ------
+    Refused
+        The link shares its target topics: MirrorMaker 2 keeps the source's partitions.
+    """
 
     def __init__(self, config: Config, link: LinkConfig) -> None:
+        if link.topics.fan_in is not None:
+            raise Refused(
+                f"link {link.name} has topics.fan_in: its mirrors can't be MirrorMaker 2's",
+                hint="take over with a link without fan_in",
+            )
         self.config = config
         self.link = link
         self.source_access: ClusterAccess = config.clusters[link.source].access()

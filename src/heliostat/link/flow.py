@@ -316,7 +316,7 @@ def _specs(
                 source = TopicPartition(mirror.source, partition)
                 specs[source] = PartitionSpec(
                     source=source,
-                    target=TopicPartition(mirror.target, partition),
+                    target=mirror.mirror_of(partition),
                     source_topic_id=mirror.source_id,
                     target_topic_id=mirror.target_id,
                     start=known[partition],

@@ -124,6 +124,8 @@ class Facts:
     """The source topic has no such partition any more: it has fewer than before."""
     is_known_truncated: bool = False
     """The source's leader epochs say that it lost what was copied, though not from where on."""
+    is_shared: bool = False
+    """Other links write into the target topic as well: it can't be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,8 @@ def why_not(facts: Facts, choice: Choice) -> str:
     """Why a choice is not possible; empty if it is."""
     if effect_of(facts, choice) is not None:
         return ""
+    if choice is Choice.RESTART and facts.is_shared and facts.cause in OF_WHOLE_TOPICS:
+        return "the target topic would be deleted, and other links write into it as well (fan-in)"
     if facts.is_gone:
         return "the source has fewer partitions than before, and Kafka takes none away"
     if facts.cause in OF_ONE_RECORD:
@@ -250,6 +254,8 @@ def _restart(facts: Facts) -> Effect | None:
     first, last, count, records = _lost(facts)
     held = facts.target_end - facts.target_start
     if facts.cause in OF_WHOLE_TOPICS:
+        if facts.is_shared:
+            return None
         return Effect(
             Choice.RESTART,
             first,

@@ -70,13 +70,15 @@ def gather(
     target_id = id_text(record.target_id)
     found: list[Facts] = []
     for ask in asks:
-        answers = (
+        of_source = (
             source_starts.get(ask.source, NOT_THERE),
             source_ends.get(ask.source, NOT_THERE),
+        )
+        of_target = (
             target_starts.get(ask.target, NOT_THERE),
             target_ends.get(ask.target, NOT_THERE),
         )
-        offsets = [_offset(answer) for answer in answers]
+        offsets = [_offset(answer) for answer in (*of_source, *of_target)]
         if None in offsets:
             continue
         start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
@@ -97,6 +99,7 @@ def gather(
                 begin=ask.begin,
                 is_gone=ask.source not in source_starts,
                 is_known_truncated=parted is not None,
+                is_shared=record.slot.is_shared,
             )
         )
     return found

@@ -173,7 +173,7 @@ class GapKeeper:
         now_ms = self._clock.wall_ms()
         rows = [lost_row(item, memory.mirrors[item.partition.topic], now_ms) for item in lost]
         for row in rows:
-            self._events.warn(f"{TopicPartition(row.mirror, row.partition)}: {row.text}")
+            self._events.warn(f"{row.target}: {row.text}")
         self._ledger.record(rows)
 
     def _fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
@@ -327,7 +327,7 @@ class GapKeeper:
 
     def _empty_targets(self) -> None:
         """Delete records where rows say so and it is not done; also what another driver began."""
-        pending = {TopicPartition(row.mirror, row.partition): row for row in self._pending()}
+        pending = {row.target: row for row in self._pending()}
         if not pending:
             return
         answers = self._target.delete_records(

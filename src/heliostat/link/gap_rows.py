@@ -43,7 +43,7 @@ class Memory:
         return [
             Ask(
                 TopicPartition(record.source, number),
-                TopicPartition(record.target, number),
+                record.mirror_of(number),
                 begins.get(number, Offset(0)),
                 is_dense,
             )
@@ -83,6 +83,7 @@ def decided_row(
         choice=effect.choice,
         decided_by=decided_by,
         mirror=facts.target.topic,
+        mirror_partition=facts.target.partition,
         source_id=id_text(record.source_id),
         target_id=id_text(record.target_id),
         jump=effect.jump,
@@ -104,6 +105,7 @@ def lost_row(item: Lost, record: MirrorRecord, at_ms: int) -> GapRow:
         choice=Choice.CONTINUE,
         decided_by="the link",
         mirror=item.target.topic,
+        mirror_partition=item.target.partition,
         source_id=id_text(record.source_id),
         target_id=id_text(record.target_id),
         text=f"the target lost offsets that it had acknowledged: source offsets {item.position} "
@@ -127,6 +129,7 @@ def gone_rows(
             choice=Choice.RESTART,
             decided_by="whoever deleted the target topic",
             mirror=record.target,
+            mirror_partition=record.mirror_of(number).partition,
             source_id=id_text(record.source_id),
             target_id=id_text(was.target_id),
             text=f"source offsets {begin} to {now[number] - 1} are no longer at the source; the "

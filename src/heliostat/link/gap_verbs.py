@@ -239,7 +239,7 @@ def _asks(item: Stopped, record: MirrorRecord, stored: Stored, *, is_dense: bool
     return [
         Ask(
             TopicPartition(record.source, number),
-            TopicPartition(record.target, number),
+            record.mirror_of(number),
             begins.get(number, Offset(0)),
             is_dense,
         )

@@ -36,8 +36,8 @@ class GapRow:
         None: not known; below `first`: nothing was lost.
     count
         Records of the source that the mirror will never have; None: not known.
-    mirror
-        The target topic.
+    mirror, mirror_partition
+        The target topic; None: its partition has the number of the source's.
     source_id, target_id
         Ids of the topics, empty before Kafka 2.8; a row holds for these very topics.
     decided_by
@@ -60,6 +60,7 @@ class GapRow:
     mirror: TopicName
     source_id: str = ""
     target_id: str = ""
+    mirror_partition: PartitionId | None = None
     jump: Break | None = None
     is_done: bool = True
     text: str = ""
@@ -68,6 +69,12 @@ class GapRow:
     def source(self) -> TopicPartition:
         """The source's partition."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def target(self) -> TopicPartition:
+        """The mirror's partition."""
+        number = self.mirror_partition
+        return TopicPartition(self.mirror, self.partition if number is None else number)
 
     @property
     def key(self) -> str:
@@ -99,6 +106,7 @@ class GapRow:
             mirror=TopicName(value["mirror"]),
             source_id=value["source_id"],
             target_id=value["target_id"],
+            mirror_partition=value.get("mirror_partition"),
             jump=None if jump is None else Break(*jump),
             is_done=value["is_done"],
             text=value["text"],

@@ -18,7 +18,7 @@ from heliostat.errors import HeliostatError, InterchangeFailed, Verdict
 from heliostat.interchange.checkpoints import Checkpoints, GroupRow
 from heliostat.interchange.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.interchange.offset_syncs import CopiedRange, OffsetSyncs
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import MapReader
 from heliostat.topics.naming import naming_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
@@ -187,13 +187,9 @@ class Interchange:
             info = infos[record.target]
             if info.error is not None or info.topic_id != record.target_id:
                 continue  # gone, or made anew: the topics' own loop tells of it
-            for each in info.partitions:
-                number = PartitionId(each.partition)
-                mirror = TopicPartition(record.target, number)
-                sources[mirror] = (
-                    TopicPartition(record.source, number),
-                    str(record.target_id or ""),
-                )
+            for mirror, number in record.own(info.partitions).items():
+                source = TopicPartition(record.source, number)
+                sources[mirror] = (source, id_text(record.target_id))
         starts = self._target.list_offsets(dict.fromkeys(sources, EARLIEST))
         ends = self._target.list_offsets(dict.fromkeys(sources, LATEST))
         maps = self._maps()

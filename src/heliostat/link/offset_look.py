@@ -56,22 +56,25 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
         for name, record in stored.mirrors.items()
         if wanted is None or name in wanted or record.target in wanted
     }
-    mirrors = Mirrors(names={name: record.target for name, record in records.items()})
+    mirrors = Mirrors(
+        names={name: record.target for name, record in records.items()},
+        slots={name: record.slot for name, record in records.items()},
+    )
     with ClusterAdmin(cluster.access()) as target:
         pairs, ids = _see_target_topics(mirrors, target, records)
         bounds = _bounds(mirrors, target, pairs)
     maps = read_maps(cluster.access(), LinkName(link.name))  # after the ends: covers them (I3)
     for one, (start, end) in bounds.items():
-        record = pairs[one]
+        record, source = pairs[one]
         mirrors.partitions.append(
             MirrorPartition(
-                source=TopicPartition(record.source, one.partition),
+                source=source,
                 target=one,
                 offsets=maps.of(one, ids[one.topic]),
                 start=start,
                 end=end,
-                begin=_begin(stored.starts.get(record.source), record, one.partition),
-                passed=Offset(passed.get(TopicPartition(record.source, one.partition), 0)),
+                begin=_begin(stored.starts.get(record.source), record, source.partition),
+                passed=Offset(passed.get(source, 0)),
             )
         )
     _see_source(mirrors, config, link, records)
@@ -96,14 +99,14 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
 
 def _see_target_topics(
     mirrors: Mirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
-) -> tuple[dict[TopicPartition, MirrorRecord], dict[TopicName, str]]:
-    """Partitions that the target has of each mirror, and the ids of their topics as maps name them.
+) -> tuple[dict[TopicPartition, tuple[MirrorRecord, TopicPartition]], dict[TopicName, str]]:
+    """Partitions that the target has of each mirror, with the source's, and the topics' ids.
 
-    What is missing or was made anew becomes a trouble of its topic.
+    Ids as maps name them. What is missing or was made anew becomes a trouble of its topic.
     """
     infos = admin.describe_topics()
     mirrors.target_topics = frozenset(infos)
-    pairs: dict[TopicPartition, MirrorRecord] = {}
+    pairs: dict[TopicPartition, tuple[MirrorRecord, TopicPartition]] = {}
     ids: dict[TopicName, str] = {}
     for name, record in records.items():
         info = infos.get(record.target)
@@ -114,9 +117,8 @@ def _see_target_topics(
             trouble = Trouble(Why.REMADE, text)
         else:
             ids[record.target] = id_text(info.topic_id)
-            pairs |= {
-                TopicPartition(record.target, row.partition): record for row in info.partitions
-            }
+            own = record.own(info.partitions)
+            pairs |= {one: (record, TopicPartition(name, source)) for one, source in own.items()}
             continue
         mirrors.source_troubles[name] = mirrors.target_troubles[record.target] = trouble
     return pairs, ids

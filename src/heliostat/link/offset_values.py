@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.offset_map import Extent, OffsetMap
+from heliostat.slots import Slot
 
 
 class Side(Enum):
@@ -62,6 +63,8 @@ class Answer:
         None for an exact answer.
     text
         The reason in words, with the offsets that matter.
+    to_partition
+        The partition on the other side: of another number with `topics.fan_in`.
     """
 
     topic: TopicName
@@ -71,6 +74,7 @@ class Answer:
     to_offset: Offset | None
     why: Why | None = None
     text: str = ""
+    to_partition: PartitionId | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -84,6 +88,7 @@ class Answer:
             "partition": self.partition,
             "offset": self.offset,
             "to_topic": self.to_topic,
+            "to_partition": self.to_partition,
             "to_offset": self.to_offset,
             "exact": self.is_exact,
             "why": None if self.why is None else self.why.value,
@@ -164,6 +169,8 @@ class Mirrors:
     """Target partitions that are there, but whose bounds are not known, and why."""
     names: dict[TopicName, TopicName] = field(default_factory=dict)
     """Target topic by source topic."""
+    slots: dict[TopicName, Slot] = field(default_factory=dict)
+    """By source topic, which of the target's partitions are its own; all where it is missing."""
     source_topics: frozenset[TopicName] | None = None
     """All that the source has; None where it did not say."""
     target_topics: frozenset[TopicName] | None = None

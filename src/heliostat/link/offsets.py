@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
@@ -32,6 +33,7 @@ from heliostat.records.offset_map import (
     OffsetMap,
     encode_breaks,
 )
+from heliostat.slots import WHOLE_TOPIC
 
 __all__ = [
     "Answer",
@@ -100,23 +102,7 @@ class OffsetTranslator:
         trouble = self._mirrors.source_troubles.get(topic)
         if one is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.SOURCE, trouble)
-        to = one.offsets.target_of(offset)
-        if offset < one.begin or to < one.start:
-            first = max(one.begin, one.offsets.source_of(one.start))
-            text = f"the mirror has nothing before source offset {first}, target offset {one.start}"
-            return Answer(*name_of(name), offset, one.target.topic, None, Why.BELOW_START, text)
-        position = one.position
-        if offset > position:
-            text = f"landed is what lies before source offset {position}, target offset {one.end}"
-            return Answer(*name_of(name), offset, one.target.topic, None, Why.BEYOND, text)
-        if to > one.end:
-            text = f"no record lies between {one.offsets.source_of(one.end)} and {position}"
-            return Answer(*name_of(name), offset, one.target.topic, one.end, Why.HOLE, text)
-        following = one.offsets.source_of(to)
-        if following != offset:
-            text = f"no record at {offset} was copied; the next is source offset {following}"
-            return Answer(*name_of(name), offset, one.target.topic, to, Why.HOLE, text)
-        return Answer(topic, partition, offset, one.target.topic, to)
+        return replace(_to_target(one, offset), to_partition=one.target.partition)
 
     def to_source(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
         """Which source offset the record at a target offset has, or the one that lands there."""
@@ -128,15 +114,7 @@ class OffsetTranslator:
             trouble = Trouble(Why.SEVERAL_SOURCES, text)
         if one is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.TARGET, trouble)
-        to = one.offsets.source_of(offset)
-        if offset < one.start or to < one.begin:
-            first = max(one.start, one.offsets.target_of(one.begin))
-            text = f"the mirror has nothing before target offset {first}"
-            return Answer(*name_of(name), offset, one.source.topic, None, Why.BELOW_START, text)
-        if offset > one.end:
-            text = f"the target's log ends at {one.end}, source offset {one.position}"
-            return Answer(*name_of(name), offset, one.source.topic, None, Why.BEYOND, text)
-        return Answer(topic, partition, offset, one.source.topic, to)
+        return replace(_to_source(one, offset), to_partition=one.source.partition)
 
     def translate(self, questions: Iterable[Question], asked: Side) -> Iterator[Answer]:
         """Answers in order; `asked` is the side that the questions' offsets are of."""
@@ -189,7 +167,10 @@ class OffsetTranslator:
             known, existing = bool(sources), self._mirrors.target_topics
             target = topic
         if trouble is None and target is not None:
-            untold = self._mirrors.untold.get(TopicPartition(target, partition))
+            at = partition
+            if side is Side.SOURCE:
+                at = self._mirrors.slots.get(topic, WHOLE_TOPIC).target_partition(partition)
+            untold = self._mirrors.untold.get(TopicPartition(target, at))
             if untold is not None:
                 trouble = Trouble(Why.NOT_TOLD, untold)
         if trouble is None and known:
@@ -201,6 +182,40 @@ class OffsetTranslator:
             if side is Side.TARGET:
                 trouble = Trouble(Why.NOT_MIRRORED, f"{topic} is no mirror of the link")
         return Answer(topic, partition, offset, to_topic, None, *trouble)
+
+
+def _to_target(one: MirrorPartition, offset: Offset) -> Answer:
+    name = one.source
+    to = one.offsets.target_of(offset)
+    if offset < one.begin or to < one.start:
+        first = max(one.begin, one.offsets.source_of(one.start))
+        text = f"the mirror has nothing before source offset {first}, target offset {one.start}"
+        return Answer(*name_of(name), offset, one.target.topic, None, Why.BELOW_START, text)
+    position = one.position
+    if offset > position:
+        text = f"landed is what lies before source offset {position}, target offset {one.end}"
+        return Answer(*name_of(name), offset, one.target.topic, None, Why.BEYOND, text)
+    if to > one.end:
+        text = f"no record lies between {one.offsets.source_of(one.end)} and {position}"
+        return Answer(*name_of(name), offset, one.target.topic, one.end, Why.HOLE, text)
+    following = one.offsets.source_of(to)
+    if following != offset:
+        text = f"no record at {offset} was copied; the next is source offset {following}"
+        return Answer(*name_of(name), offset, one.target.topic, to, Why.HOLE, text)
+    return Answer(*name_of(name), offset, one.target.topic, to)
+
+
+def _to_source(one: MirrorPartition, offset: Offset) -> Answer:
+    name = one.target
+    to = one.offsets.source_of(offset)
+    if offset < one.start or to < one.begin:
+        first = max(one.start, one.offsets.target_of(one.begin))
+        text = f"the mirror has nothing before target offset {first}"
+        return Answer(*name_of(name), offset, one.source.topic, None, Why.BELOW_START, text)
+    if offset > one.end:
+        text = f"the target's log ends at {one.end}, source offset {one.position}"
+        return Answer(*name_of(name), offset, one.source.topic, None, Why.BEYOND, text)
+    return Answer(*name_of(name), offset, one.source.topic, to)
 
 
 def name_of(partition: TopicPartition) -> tuple[TopicName, PartitionId]:

@@ -17,6 +17,7 @@ from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import LinkStatus
 from heliostat.link.status_reader import StatusReader
 from heliostat.names import Alias, LinkName, TopicName
+from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.naming import naming_of, shared_targets
 from heliostat.topics.observe import observe
 from heliostat.topics.producer_age import old_backlog_note
@@ -33,6 +34,8 @@ class TopicPreview:
     selected: bool
     why: str
     target: TopicName | None
+    slot: Slot = WHOLE_TOPIC
+    """Which partitions of the target topic are the mirror's."""
 
 
 def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
@@ -65,7 +68,8 @@ def _previews(config: Config, link: LinkConfig) -> Iterator[TopicPreview]:
     for name in _topic_names(config, link.source):
         decision = selection.explain(name)
         target = naming.target_name(name) if decision.selected else None
-        yield TopicPreview(link.name, name, decision.selected, decision.why, target)
+        slot = naming.slot_of(name)
+        yield TopicPreview(link.name, name, decision.selected, decision.why, target, slot)
 
 
 def _topic_names(config: Config, alias: Alias) -> list[TopicName]:
@@ -97,7 +101,7 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             target,
             known,
             claimed=claimed_by_others(config, link),
-            rivals=Rivals(LinkName(link.name), config.clusters[link.target], target_admin).claims,
+            rivals=Rivals(link, config.clusters[link.target], target_admin).claims,
         )
         note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
         unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
@@ -107,7 +111,14 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
 
 def claimed_by_others(config: Config, link: LinkConfig) -> dict[TopicName, LinkName]:
     """Target topics of a link that other links of the file would write as well, and which link."""
-    others = [o for o in config.links if o.target == link.target and o.name != link.name]
+    slot = naming_of(link).slot
+    others = [
+        other
+        for other in config.links
+        if other.target == link.target
+        and other.name != link.name
+        and not slot.is_beside(naming_of(other).slot)
+    ]
     if not others:
         return {}
     targets = {

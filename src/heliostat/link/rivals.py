@@ -15,6 +15,7 @@ from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link.state import link_of_state_topic, mirrors_in
 from heliostat.names import LinkName, TopicName
+from heliostat.topics.naming import naming_of
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
@@ -37,13 +38,16 @@ class Rivals:
         Asks it.
     """
 
-    def __init__(self, link: LinkName, target: ClusterConfig, admin: ClusterAdmin) -> None:
-        self._link = link
+    def __init__(self, link: LinkConfig, target: ClusterConfig, admin: ClusterAdmin) -> None:
+        self._link = link.name
+        self._slot = naming_of(link).slot
         self._target = target
         self._admin = admin
 
     def claims(self, wanted: Collection[TopicName]) -> dict[TopicName, LinkName]:
         """Those of the wanted target topics that are mirrors of other links, and of which.
+
+        One in which each has partitions of its own (`topics.fan_in`) is no claim.
 
         State topics that we have no right to see can't be looked at.
 
@@ -62,7 +66,11 @@ class Rivals:
                 continue
             with closing(KeyedTopic(self._target.access(), topic)) as state:
                 records = mirrors_in(state.read_all()).values()
-            theirs = (record.target for record in records if _holds(record, there))
+            theirs = (
+                record.target
+                for record in records
+                if _holds(record, there) and not record.slot.is_beside(self._slot)
+            )
             found.update((name, link) for name in theirs if name in wanted)
         return found
 

@@ -161,7 +161,7 @@ class LinkService:
             lane_count=self._lane_count,
             events=self._events,
             claimed=self._claimed,
-            rivals=Rivals(LinkName(self.link.name), self._target_config, target).claims,
+            rivals=Rivals(self.link, self._target_config, target).claims,
             gaps=self._begin_gaps(source, target),
             reports=lambda: self.board.reports_of(lanes.generations),
         )

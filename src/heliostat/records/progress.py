@@ -172,7 +172,7 @@ def _names(item: PartitionReport) -> tuple[str, str]:
 
 def _row(item: PartitionReport) -> list[object]:
     row: list[object] = [
-        item.source.partition,
+        _numbers(item),
         item.state.value,
         item.position,
         item.source_end,
@@ -189,6 +189,12 @@ def _row(item: PartitionReport) -> list[object]:
     if is_mapped:
         row += [item.open_records, item.breaks]
     return row
+
+
+def _numbers(item: PartitionReport) -> object:
+    """The partition; both sides' where they differ, as with fan-in."""
+    source, target = item.source.partition, item.target.partition
+    return source if source == target else [source, target]
 
 
 def decode_progress(value: Mapping[str, Any]) -> Progress:
@@ -216,10 +222,10 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
     copied_to, epoch = row[9] if isinstance(row[9], list) else (position, row[9])
     code, reason = row[10:12] or ("", "")
     open_records, breaks = row[12:14] or (0, 0)
-    partition = PartitionId(number)
+    one, other = number if isinstance(number, list) else (number, number)
     return PartitionReport(
-        TopicPartition(source, partition),
-        TopicPartition(target, partition),
+        TopicPartition(source, PartitionId(one)),
+        TopicPartition(target, PartitionId(other)),
         PartitionState(state),
         position,
         source_end,

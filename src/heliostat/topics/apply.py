@@ -192,7 +192,7 @@ def _await_visible(
     deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
     while pending:
         infos = target.describe_topics(pending)
-        seen = {n: i for n, i in infos.items() if _has_leaders(i, wants[n].partitions)}
+        seen = {n: i for n, i in infos.items() if _has_leaders(i, wants[n].target_partitions)}
         ready.update(seen := _answering(target, seen))
         pending -= seen.keys()
         if not pending or clock.monotonic_s() > deadline_s:

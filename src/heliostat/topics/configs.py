@@ -116,14 +116,20 @@ def config_changes(
     wanted: WantedConfigs,
     target: TargetTopic,
     record: MirrorRecord | None,
+    *,
+    leads: bool = True,
 ) -> dict[str, str | None]:
     """What must be set, or unset (None), at an existing mirror.
+
+    Where another link `leads` a topic that both fill, only what our batches need is set.
 
     An override that somebody made at the target alone stays: only what this link has set itself is
     unset once the source no longer has it.
     """
-    follow = config.sync_configs or record is None
+    follow = leads and (config.sync_configs or record is None)
     goal = wanted.all() if follow else {**wanted.pinned, **wanted.forced}
+    if not leads:
+        goal = dict(wanted.forced)
     changes: dict[str, str | None] = {
         key: value for key, value in goal.items() if _value(target.configs, key) != value
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from heliostat.config import RESERVED_BEGINNINGS, LinkConfig
 from heliostat.names import Alias, LinkName, TopicName
+from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.replication_policy import ReplicationPolicy, policy_of
 
 NAME_CHARACTERS_MAX = 249  # `Topic.MAX_NAME_LENGTH`: a log's folder must fit a file name
@@ -27,10 +28,13 @@ class Naming:
     heartbeats
         Where heartbeats topics are mirrored: they are called after their source whatever the rule,
         as MirrorMaker 2's clients look for them so.
+    slot
+        The link's share of its target topics.
     """
 
     rule: str
     heartbeats: tuple[Alias, ReplicationPolicy] | None = None
+    slot: Slot = WHOLE_TOPIC
 
     def target_name(self, source: TopicName) -> TopicName:
         """What a source topic is called at the target."""
@@ -39,6 +43,12 @@ class Naming:
             if policy.is_heartbeats(source):
                 return policy.mirror_name(alias, source)
         return TopicName(self.rule.replace(TOPIC, source))
+
+    def slot_of(self, source: TopicName) -> Slot:
+        """Which partitions of its target topic are this link's; heartbeats share none."""
+        if self.heartbeats is not None and self.heartbeats[1].is_heartbeats(source):
+            return WHOLE_TOPIC
+        return self.slot
 
     def source_name(self, target: TopicName) -> TopicName | None:
         """Which source topic a target name stands for; None when the rule never makes it."""
@@ -61,7 +71,9 @@ def naming_of(link: LinkConfig) -> Naming:
     """The rule of a link."""
     rule = link.topics.name_format().replace("${source}", link.source)
     mirrored = link.heartbeats.are_mirrored
-    return Naming(rule, (link.source, policy_of(link)) if mirrored else None)
+    fan_in = link.topics.fan_in
+    slot = WHOLE_TOPIC if fan_in is None else Slot(fan_in.slot, fan_in.of)
+    return Naming(rule, (link.source, policy_of(link)) if mirrored else None, slot)
 
 
 def name_problem(name: str) -> str | None:

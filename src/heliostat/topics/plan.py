@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from heliostat.config import LinkConfig, StartAt
 from heliostat.names import LinkName, TopicName
+from heliostat.slots import Slot
 from heliostat.topics.configs import (
     MESSAGE_BYTES,
     WantedConfigs,
@@ -61,8 +62,9 @@ def plan_topics(
         draft.refuse[name] = Refusal("unreadable", f"the source: {error.text}", error.hint)
     for name in sorted(source.topics):
         topic, wanted_name = source.topics[name], naming.target_name(name)
+        slot = naming.slot_of(name)
         remembered = known.get(name)
-        record = record_in_force(remembered, target, wanted_name)
+        record = record_in_force(remembered, target, wanted_name, slot)
         there = target.topics.get(wanted_name)
         wanted = wanted_of(topic, there)
         case = Case(
@@ -71,6 +73,7 @@ def plan_topics(
             target=target,
             topic=topic,
             name=wanted_name,
+            slot=slot,
             record=record,
             wanted=wanted,
             clash=clashes.get(name),
@@ -83,9 +86,9 @@ def plan_topics(
         if remembered is not None and record is None:
             draft.notes.append(f"{wanted_name}: its mirror is gone, it is copied anew")
         if there is None:
-            draft.add_new(topic, wanted_name, wanted)
+            draft.add_new(topic, wanted_name, wanted, slot)
         else:
-            draft.add_existing(topic, there, wanted, record)
+            draft.add_existing(topic, there, wanted, record, slot)
     for name, record in sorted(known.items()):
         if name not in source.topics and name not in source.unreadable:
             draft.note_gone(name, record)
@@ -139,7 +142,9 @@ class _Draft:
             notes=tuple(self.notes),
         )
 
-    def add_new(self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs) -> None:
+    def add_new(
+        self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
+    ) -> None:
         """A mirror that is to be created."""
         chosen = self.link.topics.replication_factor
         replicas = chosen or min(topic.replication_factor, self.target.broker_count)
@@ -149,9 +154,10 @@ class _Draft:
                 f"the target has {self.target.broker_count} brokers"
             )
         configs = wanted.of_new_topic(self.target.inherited)
-        self.create.append(CreateTopic(topic.name, name, topic.partitions, replicas, configs))
+        count = slot.target_partitions(topic.partitions)
+        self.create.append(CreateTopic(topic.name, name, count, replicas, configs))
         self._note_unknown(name, wanted)
-        record = self._record(topic, name, wanted)
+        record = self._record(topic, name, wanted, slot)
         self.remember.append(record)
         self.mirrors.append(_mirror(topic, record, int(wanted.forced[MESSAGE_BYTES])))
 
@@ -161,21 +167,24 @@ class _Draft:
         there: TargetTopic,
         wanted: WantedConfigs,
         record: MirrorRecord | None,
+        slot: Slot,
     ) -> None:
-        """A mirror whose topic is there already, made by us or empty."""
-        if there.partitions < topic.partitions:
-            self.grow.append(GrowTopic(topic.name, there.name, there.partitions, topic.partitions))
+        """A mirror whose topic is there already, made by us or empty, or by a link beside ours."""
+        wants = slot.target_partitions(topic.partitions)
+        if there.partitions < wants:
+            self.grow.append(GrowTopic(topic.name, there.name, there.partitions, wants))
             if record is not None:
+                before = there.partitions // slot.of
                 self.notes.append(
                     f"{there.name}: from now on the source may put a key into another partition "
-                    f"than before, as it has {topic.partitions} instead of {there.partitions}"
+                    f"than before, as it has {topic.partitions} instead of {before}"
                 )
-        changes = config_changes(self.link.topics, wanted, there, record)
+        changes = config_changes(self.link.topics, wanted, there, record, leads=slot.leads)
         if changes:
             was = {key: there.configs[key].value for key in changes if key in there.configs}
             self.configure.append(SetConfigs(topic.name, there.name, changes, was))
         self._note_unknown(there.name, wanted)
-        fresh = self._record(topic, there.name, wanted)
+        fresh = self._record(topic, there.name, wanted, slot)
         fresh = replace(fresh, target_id=there.topic_id)
         if record is not None:
             follows = self.link.topics.sync_configs and wanted.is_complete
@@ -190,9 +199,11 @@ class _Draft:
         why = "is no longer selected" if name in self.source.names else "is gone at the source"
         self.notes.append(f"{name} {why}; its mirror {record.target} stays as it is")
 
-    def _record(self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs) -> MirrorRecord:
+    def _record(
+        self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
+    ) -> MirrorRecord:
         start = self.link.topics.start
-        synced = {*wanted.synced, *wanted.pinned}
+        synced = {*wanted.synced, *wanted.pinned} if slot.leads else set()
         return MirrorRecord(
             source=topic.name,
             target=name,
@@ -202,6 +213,7 @@ class _Draft:
             start=str(start.timestamp) if isinstance(start, StartAt) else start,
             initial_partitions=topic.partitions,
             synced_configs=tuple(sorted(synced - _NEVER_UNSET)),
+            slot=slot,
         )
 
     def _note_unknown(self, name: TopicName, wanted: WantedConfigs) -> None:
@@ -226,4 +238,5 @@ def _mirror(topic: SourceTopic, record: MirrorRecord, message_bytes: int) -> Mir
         target_max_message_bytes=message_bytes,
         is_compacted="compact" in ((policy.value if policy else None) or ""),
         is_log_append_time=stamp is not None and stamp.value == "LogAppendTime",
+        slot=record.slot,
     )

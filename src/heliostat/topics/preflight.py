@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from heliostat.config import LinkConfig
 from heliostat.names import LinkName, TopicName
+from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, source_message_bytes
 from heliostat.topics.naming import name_problem
 from heliostat.topics.topic_plan import Refusal
@@ -28,6 +29,8 @@ class Case:
     ----------
     name
         What its mirror is called.
+    slot
+        Which partitions of that topic would be the mirror's.
     clash
         Another source topic whose mirror's name Kafka cannot tell from this one's.
     claimed_by
@@ -39,6 +42,7 @@ class Case:
     target: TargetTopics
     topic: SourceTopic
     name: TopicName
+    slot: Slot
     record: MirrorRecord | None
     wanted: WantedConfigs
     clash: TopicName | None
@@ -54,6 +58,8 @@ class Case:
         there, wanted = self.there, self.wanted
         follows = there is None or self.record is None or self.link.topics.sync_configs
         goal = wanted.all() if follows else {**wanted.pinned, **wanted.forced}
+        if there is not None and not self.slot.leads:
+            goal = dict(wanted.forced)
         if key in goal:
             return goal[key]
         if there is None:
@@ -62,7 +68,7 @@ class Case:
 
 
 def record_in_force(
-    record: MirrorRecord | None, target: TargetTopics, name: TopicName
+    record: MirrorRecord | None, target: TargetTopics, name: TopicName, slot: Slot = WHOLE_TOPIC
 ) -> MirrorRecord | None:
     """What is remembered, unless the mirror it speaks of is gone.
 
@@ -76,7 +82,7 @@ def record_in_force(
         return None
     replaced = None not in {record.target_id, there.topic_id}
     replaced = replaced and record.target_id != there.topic_id
-    return None if replaced and not there.was_written else record
+    return None if replaced and not there.was_written(slot) else record
 
 
 def refusal_of(case: Case) -> Refusal | None:
@@ -88,6 +94,7 @@ def refusal_of(case: Case) -> Refusal | None:
         _two_links,
         _source_changed,
         _renamed,
+        _other_slot,
         _source_recreated,
         _target_unreadable,
         _target_recreated,
@@ -134,7 +141,8 @@ def _two_links(case: Case) -> Refusal | None:
     return Refusal(
         "two_links",
         f"link {case.claimed_by} writes into {case.name} as well",
-        "exclude it in one of the links, or give one of them a naming; a link that is no more lets "
+        "exclude it in one of the links, give one of them a naming, or each a slot of its own "
+        "(topics.fan_in); a link that is no more lets "
         f"go of its mirrors when heliostat.{case.claimed_by}.state is deleted at the target",
     )
 
@@ -158,6 +166,18 @@ def _renamed(case: Case) -> Refusal | None:
         "renamed",
         f"its mirror is {case.record.target}, the naming now says {case.name}",
         "put the naming back, or use a new link for the new names",
+    )
+
+
+def _other_slot(case: Case) -> Refusal | None:
+    if case.record is None or case.record.slot == case.slot:
+        return None
+    was, now = case.record.slot, case.slot
+    return Refusal(
+        "fan_in_changed",
+        f"{case.name} was made with slot {was.number} of {was.of}, topics.fan_in now says "
+        f"{now.number} of {now.of}: partitions would be others",
+        "put topics.fan_in back, or use a new link and another name",
     )
 
 
@@ -191,9 +211,10 @@ def _target_recreated(case: Case) -> Refusal | None:
 
 
 def _target_not_ours(case: Case) -> Refusal | None:
-    if case.record is not None or case.there is None or not case.there.was_written:
+    slot = case.slot
+    if case.record is not None or case.there is None or not case.there.was_written(slot):
         return None
-    if len(case.there.ends) < case.there.partitions:
+    if not case.there.is_told(slot):
         return Refusal(
             "unreadable",
             f"{case.name} exists at the target, and whether records are in it cannot be read",
@@ -207,6 +228,8 @@ def _target_not_ours(case: Case) -> Refusal | None:
 
 
 def _target_partitions(case: Case) -> Refusal | None:
+    if case.slot.is_shared:  # another source may have more; that all share it alike is `two_links`
+        return None
     if case.there is None or case.there.partitions <= case.topic.partitions:
         return None
     return Refusal(

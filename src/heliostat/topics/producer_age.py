@@ -72,7 +72,7 @@ def _positions(
     """Source offsets to go on from; and what to ask the source where nothing is copied yet."""
     mirrors = tuple(mirrors)
     ends = target.list_log_ends(
-        TopicPartition(mirror.target, PartitionId(number))
+        mirror.mirror_of(PartitionId(number))
         for mirror in mirrors
         for number in range(mirror.partitions)
     )
@@ -81,7 +81,7 @@ def _positions(
     for mirror in mirrors:
         for number in range(mirror.partitions):
             partition = TopicPartition(mirror.source, PartitionId(number))
-            end = ends[TopicPartition(mirror.target, PartitionId(number))]
+            end = ends[mirror.mirror_of(PartitionId(number))]
             if not isinstance(end, BrokerError) and end > 0:
                 positions[partition] = end
             elif number >= mirror.initial_partitions or mirror.start == "earliest":

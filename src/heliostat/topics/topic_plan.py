@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from heliostat.names import TopicId, TopicName
+from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.values import MirrorRecord
 
 
@@ -63,7 +64,7 @@ class Mirror:
     source_id, target_id
         None where brokers have no topic ids, or before the target topic is created.
     partitions
-        As many as the source has; the same number on both sides.
+        As many as the source has.
     initial_partitions, start
         The start policy (`earliest`, `latest` or ms since the epoch) holds for partitions below
         `initial_partitions`; later ones are copied from their beginning.
@@ -74,6 +75,8 @@ class Mirror:
     is_log_append_time
         Whether the source stamps records itself, so that their own times are not what its
         consumers see.
+    slot
+        Which partitions of the target topic are the mirror's.
     """
 
     source: TopicName
@@ -86,6 +89,16 @@ class Mirror:
     target_max_message_bytes: int
     is_compacted: bool
     is_log_append_time: bool
+    slot: Slot = WHOLE_TOPIC
+
+    def mirror_of(self, partition: PartitionId) -> TopicPartition:
+        """Where a partition of the source is kept."""
+        return TopicPartition(self.target, self.slot.target_partition(partition))
+
+    @property
+    def target_partitions(self) -> int:
+        """How many partitions the target topic has at least."""
+        return self.slot.target_partitions(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from heliostat.clusters.admin import ConfigEntry
+from heliostat.clusters.admin import ConfigEntry, PartitionInfo
 from heliostat.errors import BrokerError
-from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName
+from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.slots import WHOLE_TOPIC, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,17 @@ class TargetTopic:
     configs: Mapping[str, ConfigEntry]
     ends: Mapping[PartitionId, Offset]
 
-    @property
-    def was_written(self) -> bool:
-        """Whether records are, or were, in it; also when we cannot know."""
-        return len(self.ends) < self.partitions or any(end > 0 for end in self.ends.values())
+    def is_told(self, slot: Slot = WHOLE_TOPIC) -> bool:
+        """Whether the ends of all its partitions, or of a slot's, are known."""
+        return all(number in self.ends for number in self._numbers(slot))
+
+    def was_written(self, slot: Slot = WHOLE_TOPIC) -> bool:
+        """Whether records are, or were, in it or in a slot of it; also when we cannot know."""
+        return not self.is_told(slot) or any(self.ends[n] > 0 for n in self._numbers(slot))
+
+    def _numbers(self, slot: Slot) -> Iterator[PartitionId]:
+        numbers = map(PartitionId, range(self.partitions))
+        return (number for number in numbers if slot.source_partition(number) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,8 @@ class MirrorRecord:
         Partitions that the policy holds for; later ones are copied from their beginning.
     synced_configs
         Settings that this link set at the target, so that it may unset them again.
+    slot
+        Which partitions of the target topic are its own.
     """
 
     source: TopicName
@@ -95,6 +105,16 @@ class MirrorRecord:
     start: str
     initial_partitions: int
     synced_configs: tuple[str, ...] = ()
+    slot: Slot = WHOLE_TOPIC
+
+    def mirror_of(self, partition: PartitionId) -> TopicPartition:
+        """Where a partition of the source is kept."""
+        return TopicPartition(self.target, self.slot.target_partition(partition))
+
+    def own(self, targets: Iterable[PartitionInfo]) -> dict[TopicPartition, PartitionId]:
+        """Partitions of the target topic that are this mirror's, each with the source's."""
+        found = ((each.partition, self.slot.source_partition(each.partition)) for each in targets)
+        return {TopicPartition(self.target, n): source for n, source in found if source is not None}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the state topic."""
@@ -107,6 +127,7 @@ class MirrorRecord:
             "start": self.start,
             "initial_partitions": self.initial_partitions,
             "synced_configs": list(self.synced_configs),
+            **({"slot": [self.slot.number, self.slot.of]} if self.slot.is_shared else {}),
         }
 
     @classmethod
@@ -121,4 +142,5 @@ class MirrorRecord:
             start=str(value["start"]),
             initial_partitions=int(value["initial_partitions"]),
             synced_configs=tuple(value["synced_configs"]),
+            slot=Slot(*value.get("slot", ())),
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from heliostat.errors import Refused
 from heliostat.names import Offset, OffsetRange, PartitionId, TopicName, TopicPartition
+from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds, TopicView
 
@@ -24,6 +25,8 @@ class TopicPair:
 
     source: TopicName
     target: TopicName
+    slot: Slot = WHOLE_TOPIC
+    """Which of the target's partitions are the mirror's; the others are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +183,12 @@ def _plan_topic(
     map_view: MapView,
 ) -> None:
     topic_id = target.topics[pair.target].topic_id
-    ours, theirs = source.topics[pair.source].leaders, target.topics[pair.target].leaders
-    for number in sorted(ours.keys() | theirs.keys()):
-        one, two = _partition(pair.source, number), _partition(pair.target, number)
+    ours = source.topics[pair.source].leaders.keys()
+    there = (pair.slot.source_partition(PartitionId(n)) for n in target.topics[pair.target].leaders)
+    theirs = {number for number in there if number is not None}
+    for number in sorted(ours | theirs):
+        one = _partition(pair.source, number)
+        two = _partition(pair.target, pair.slot.target_partition(PartitionId(number)))
         if number not in theirs:
             held = source.bounds[one].end - source.bounds[one].start
             reason = "the target lacks this partition"

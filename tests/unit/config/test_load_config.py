@@ -82,6 +82,42 @@ links:
     assert [link.topics.name_format() for link in config.links] == ["${source}__${topic}"] * 2
 
 
+def fanned_in(first: str, second: str) -> str:
+    """Two links into one topic, each with these words on its share."""
+    return (
+        CLUSTERS
+        + f"""  hilo: {{bootstrap: ["127.0.0.1:9292"]}}
+defaults: {{topics: {{include: [a]}}}}
+links:
+  - {{name: one, source: summit, target: usdf, topics: {{fan_in: {first}}}}}
+  - {{name: two, source: hilo, target: usdf, topics: {{fan_in: {second}}}}}
+"""
+    )
+
+
+def test_two_sources_may_fill_one_topic_with_a_slot_each(tmp_path):
+    config = load(tmp_path, fanned_in("{slot: 0, of: 2}", "{slot: 1, of: 2}"))
+    shares = [link.topics.fan_in for link in config.links]
+    assert [(share.slot, share.of) for share in shares] == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        ("{slot: 0, of: 2}", "already writes into topic a"),
+        ("{slot: 1, of: 3}", "already writes into topic a"),
+        ("null", "already writes into topic a"),
+        ("{slot: 2, of: 2}", "slot must be below `of`, which is 2"),
+        ("{slot: 1}", "links[1].topics.fan_in.of: must be given"),
+        ("{slt: 1, of: 2}", "did you mean slot?"),
+    ],
+)
+def test_slots_that_are_no_two_shares_of_a_topic(tmp_path, second, problem):
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, fanned_in("{slot: 0, of: 2}", second))
+    assert problem in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("yaml_value", "expected"),
     [

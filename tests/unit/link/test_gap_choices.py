@@ -11,6 +11,7 @@ from heliostat.link.gap_choices import (
     Cause,
     Choice,
     Facts,
+    choices_of,
     effect_of,
     still_holds,
     why_not,
@@ -105,6 +106,15 @@ def test_behind_others_records_nothing_goes_on(cause: Cause) -> None:
     assert restart is not None
     assert restart.recreates
     assert (restart.first, restart.last, restart.count) == (0, 149, 150)  # the source has no more
+
+
+def test_a_topic_that_other_links_fill_too_is_not_deleted() -> None:
+    """Given a fan-in / when its source was made anew / then it can go on behind, not restart."""
+    shared = facts(Cause.SOURCE_RECREATED, is_shared=True)
+    assert choices_of(shared) == (Choice.CONTINUE, Choice.WAIT)
+    assert "other links" in why_not(shared, Choice.RESTART)
+    own = facts(Cause.SOURCE_OVERTOOK, is_shared=True)
+    assert Choice.RESTART in choices_of(own)  # its own partition's records alone are deleted
 
 
 def test_nothing_is_lost_by_a_restart_where_the_source_has_all() -> None:

@@ -47,7 +47,13 @@ def decision(partition: int | None = 0, code: str = "SOURCE_OVERTOOK") -> Decisi
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"last": None, "count": None}, {"jump": None, "is_done": False}]
+    "changes",
+    [
+        {},
+        {"last": None, "count": None},
+        {"jump": None, "is_done": False},
+        {"mirror_partition": PartitionId(7)},
+    ],
 )
 def test_rows_are_read_back_as_written(memory: KeptTopic, changes: dict[str, Any]) -> None:
     written, read = ledger_on(memory), ledger_on(memory)

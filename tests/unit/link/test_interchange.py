@@ -14,8 +14,9 @@ from heliostat.interchange.checkpoints import GroupRow
 from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.link import interchange as module
 from heliostat.link.interchange import Interchange
-from heliostat.names import LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import ClusterId, LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.offset_map import Break, MapReader, OffsetMap
+from heliostat.topics.values import MirrorRecord
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 NOW_MS = 5_000
@@ -100,7 +101,7 @@ def interchange(**settings):
         }
     )
     mirrors = {
-        name: SimpleNamespace(source=name, target=TopicName(f"east.{name}"), target_id=ID)
+        name: MirrorRecord(name, TopicName(f"east.{name}"), None, ID, ClusterId("E"), "earliest", 2)
         for name in (TopicName("t"), TopicName("anew"))
     }
     mirror = TopicPartition(TopicName("east.t"), PartitionId(0))

@@ -225,10 +225,10 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_the_command_answers_one_question(config: list[str], capsys: Any) -> None:
     assert run(["offsets", "translate", *config, "orders", "0", "23"]) == 0
     line = capsys.readouterr().out.splitlines()[-1].split()
-    assert line[:6] == ["orders", "0", "23", "east.orders", "20", "hole:"]
+    assert line[:7] == ["orders", "0", "23", "east.orders", "0", "20", "hole:"]
     assert run(["offsets", "translate", *config, "orders", "0", "99"]) == 1
     assert run(["offsets", "translate", *config, "--to", "source", "east.orders", "0", "20"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[3:5] == ["orders", "25"]
+    assert capsys.readouterr().out.splitlines()[-1].split()[3:6] == ["orders", "0", "25"]
 
 
 def test_the_command_answers_a_file_in_json(config: list[str], tmp_path: Path, capsys: Any) -> None:

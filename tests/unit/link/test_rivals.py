@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -9,12 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from heliostat.config import ClusterConfig
+from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link import rivals
 from heliostat.link.flow import Known, Turn
 from heliostat.link.rivals import Rivals, new_mirrors
 from heliostat.link.state import link_of_state_topic
 from heliostat.names import ClusterId, LinkName, TopicId, TopicName
+from heliostat.slots import Slot
 from heliostat.topics.apply import ApplyReport
 from heliostat.topics.values import MirrorRecord
 
@@ -64,8 +66,14 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Topics:
 
 
 def claims(there: Topics, *wanted: TopicName) -> dict[TopicName, LinkName]:
+    return _rivals(there).claims(wanted)
+
+
+def _rivals(there: Topics, **topics: Any) -> Rivals:
+    ours = {"name": OURS, "source": "a", "target": "b", "topics": {"include": [".*"], **topics}}
     target = ClusterConfig(bootstrap=("127.0.0.1:1",))
-    return Rivals(OURS, target, there).claims(wanted)  # type: ignore[arg-type]  # stand-in
+    link = LinkConfig.model_validate(ours)
+    return Rivals(link, target, there)  # type: ignore[arg-type]  # stand-in
 
 
 def test_another_links_mirror_is_found_and_our_own_is_no_rivals(there: Topics) -> None:
@@ -137,3 +145,12 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     assert turn._let_go(known, applied, {kept, lost}).mirrors == mirrors[:1]
     state.drop_mirrors.assert_called_once_with([lost])
     assert known.mirrors.keys() == {kept}
+
+
+def test_a_link_with_a_slot_of_its_own_is_no_rival(there: Topics) -> None:
+    """Given another link's mirror with slot 1 of 2 / then ours with slot 0 of 2 may join it."""
+    there.state_of(THEIRS, replace(record(), slot=Slot(1, 2)))
+    assert claims(there, TOPIC) == {TOPIC: THEIRS}
+    for slot, of, found in ((0, 2, {}), (1, 2, {TOPIC: THEIRS}), (0, 3, {TOPIC: THEIRS})):
+        ours = _rivals(there, fan_in={"slot": slot, "of": of})
+        assert ours.claims([TOPIC]) == found

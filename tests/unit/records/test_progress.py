@@ -140,3 +140,13 @@ def test_steps_are_small() -> None:
     ):
         pass
     assert len(pauses) >= LANE_PARTITIONS / ROWS_PER_STEP
+
+
+def test_partitions_that_have_another_number_at_the_target_are_told_with_both() -> None:
+    """Given a fan-in / when a report is written / then it is read back with the target's number."""
+    shared = [
+        replace(row(n), target=TopicPartition(TopicName("t"), PartitionId(2 * n + 1)))
+        for n in (0, 1)
+    ]
+    (record,) = encoded(shared)
+    assert decode_progress(json.loads(record)).report.partitions == shared

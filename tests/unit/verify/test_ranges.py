@@ -1,5 +1,6 @@
 """What is compared is fixed before reading; what is not is listed."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from heliostat.errors import Refused
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.slots import Slot
 from heliostat.verify.align import Difference
 from heliostat.verify.ranges import (
     ComparePlan,
@@ -104,6 +106,18 @@ def test_unequal_partition_counts_are_problems_only_with_records() -> None:
     ]
     extra = plan([PAIR], view("x", "a", (0, 1)), view("y", "b", (0, 1), (0, 2)), RangeSpec())
     assert [(one.partition, one.is_problem) for one in extra.not_compared] == [(1, True)]
+
+
+def test_of_a_shared_topic_only_the_links_own_partitions_are_compared() -> None:
+    """Given two sources in one topic / then the other's partitions are neither read nor missed."""
+    pair = replace(PAIR, slot=Slot(1, 2))
+    target = view("y", "b", (0, 50), (0, 7), (0, 60), (0, 8))
+    made = plan([pair], view("x", "a", (0, 7), (0, 9), (0, 1)), target, RangeSpec())
+    assert [(s.source.partition, s.target.partition, s.end) for s in made.stretches] == [
+        (0, 1, 7),
+        (1, 3, 8),
+    ]
+    assert [(n.partition, n.records) for n in made.not_compared] == [(2, 1)]
 
 
 def test_a_topic_is_never_compared_with_itself() -> None:
