@@ -186,7 +186,7 @@ def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WI
         seen = condition()
         if seen:
             if passed_s > 1.0:
-                print(f"{what}: {passed_s:.1f} s")
+                print(f"{what}: {passed_s:.1f} s", file=sys.stderr)
             return seen
         time.sleep(0.1)  # between two looks at a condition with a deadline
     raise AssertionError(f"{what}: not within {within_s} s; last seen {seen!r}")

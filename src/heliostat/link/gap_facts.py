@@ -65,20 +65,17 @@ def gather(
     source_ends = source.list_offsets(dict.fromkeys(sources, LATEST))
     target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST))
     target_ends = target.list_log_ends(targets)
-    known, cause = maps(), CAUSE_OF_CODE[code]
+    known, cause, target_id = maps(), CAUSE_OF_CODE[code], id_text(record.target_id)
     diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
-    target_id = id_text(record.target_id)
     found: list[Facts] = []
     for ask in asks:
-        of_source = (
-            source_starts.get(ask.source, NOT_THERE),
-            source_ends.get(ask.source, NOT_THERE),
+        asked = (
+            (source_starts, ask.source),
+            (source_ends, ask.source),
+            (target_starts, ask.target),
+            (target_ends, ask.target),
         )
-        of_target = (
-            target_starts.get(ask.target, NOT_THERE),
-            target_ends.get(ask.target, NOT_THERE),
-        )
-        offsets = [_offset(answer) for answer in (*of_source, *of_target)]
+        offsets = [_offset(answers.get(which, NOT_THERE)) for answers, which in asked]
         if None in offsets:
             continue
         start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
