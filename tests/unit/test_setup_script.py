@@ -78,7 +78,7 @@ def project(tmp_path: Path) -> Project:
 
 def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project) -> None:
     assert project.run().returncode == 0
-    pip, sync, own, jars = project.calls()
+    pip, sync, own, jars, classes = project.calls()
     assert pip.startswith("python -m pip install")
     assert sync.startswith("uv pip sync")
     assert all("--require-hashes" in call for call in (pip, sync))
@@ -87,6 +87,7 @@ def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project
         f"--no-deps --build-constraints {project.root}/requirements.build.lock -e {project.root}"
     )
     assert jars == "jars"
+    assert classes == "python -m heliostat.records.keep_classes"
     again = project.run()
     assert (again.returncode, again.stdout, again.stderr, project.calls()) == (0, "", "", [])
 
@@ -96,7 +97,7 @@ def test_changed_lock_is_installed(project: Project) -> None:
     project.calls()
     (project.root / "requirements.lock").write_text("a==2\n")
     assert project.run().returncode == 0
-    assert len(project.calls()) == 4
+    assert len(project.calls()) == 5
 
 
 def test_failed_step_is_done_again(project: Project) -> None:

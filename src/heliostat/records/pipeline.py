@@ -21,6 +21,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
     ShippedPackage,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 WORKER_DAEMON = "heliostat.records.warm_workers"
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
+LOG_OPTION = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 AN_EXECUTOR_WITHIN_S = 3.0
 """A round waits so long when all executors are gone, then fails and is told as failed."""
 LOOK_S = 0.1
@@ -87,7 +89,7 @@ class SparkRounds:
             "spark.speculation": "false",  # two attempts of one lane would race for nothing
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
             "spark.task.reaper.enabled": "true",
-            "spark.driver.extraJavaOptions": _java_options(),
+            "spark.driver.extraJavaOptions": f"{driver_java_options()} {LOG_OPTION}",
             **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
             **session_settings(master, conf),
         }
@@ -166,16 +168,6 @@ class SparkRounds:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
         return found
-
-
-def _java_options() -> str:
-    """Of the driver's JVM: it only schedules, Python does the work.
-
-    So collection is serial, and compilation stops at its quick first stage: a session then takes
-    5.6 instead of 10.5 s of processor time to begin (2026-11-21, 2 cores, local[2]).
-    """
-    quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    return f"{quick} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _job_group(lane: LaneSpec) -> str:

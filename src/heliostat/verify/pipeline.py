@@ -19,6 +19,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import TopicName, TopicPartition
+from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     ShippedPackage,
     is_local,
@@ -141,7 +142,11 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
     if not isinstance(spark, str):
         yield spark
         return
-    settings = {"spark.log.level": "ERROR", **session_settings(spark, conf)}
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": driver_java_options(),
+        **session_settings(spark, conf),
+    }
     builder = SparkSession.builder.master(spark).appName("heliostat verify")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -1,0 +1,31 @@
+"""Spark's driver begins with the classes that set-up has kept ready."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from heliostat.ops.driver_jvm import ARCHIVE
+
+pytestmark = pytest.mark.spark
+
+SESSION = """
+import psutil
+from heliostat.records.pipeline import SparkRounds
+rounds = SparkRounds("classes", "local[1]", {}, task_cpus=1.0)
+(jvm,) = [each for each in psutil.Process().children(recursive=True) if each.name() == "java"]
+print([each.path for each in jvm.memory_maps() if each.path.endswith(".jsa")])
+rounds.stop()
+"""
+
+
+def test_a_session_maps_the_archive_and_says_nothing_of_it() -> None:
+    """Given the archive of set-up / when a session begins / then its JVM uses it, in silence."""
+    assert ARCHIVE.is_file(), "scripts/setup makes it"
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert str(ARCHIVE) in done.stdout, done.stdout + done.stderr
+    assert "cds" not in done.stdout + done.stderr
