@@ -23,6 +23,7 @@ from support.proxy import FaultProxy
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
+from heliostat.link.offset_look import read_map_view
 from heliostat.link.operations import link_statuses
 from heliostat.link.state import LinkState, Stored
 from heliostat.link.status import LinkStatus
@@ -103,13 +104,15 @@ class Stage:
         return self.link.text()[-4000:] if self.link is not None else ""
 
     def verify(self, topics: Sequence[TopicName]) -> VerifyReport:
-        """What `heliostat verify --complete` finds."""
+        """What `heliostat verify --complete` finds, offsets compared by the link's map."""
+        config = load_config(self.config)
         return verify_pair(
             self.spark,
             self.source.bootstrap,
             self.target.bootstrap,
             [TopicPair(topic, topic) for topic in topics],
             ranges=RangeSpec(is_complete=True),
+            read_map=lambda: read_map_view(config, config.links[0]),
         )
 
 
