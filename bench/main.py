@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import groups
 import live_main
 import machine
 import peer
@@ -32,7 +33,7 @@ Results = dict[str, dict[str, dict[str, Any]]]
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/compare", description=__doc__)
-    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE}))
+    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE, groups.NAME}))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument("--small", action="store_true", help="a few thousand records: a test")
     parser.add_argument(
@@ -64,7 +65,9 @@ def arguments() -> argparse.Namespace:
         has_holes = given.scenario in SCENARIOS and SCENARIOS[given.scenario].holes
         names = PARTS_WITH_HOLES if has_holes else PART_NAMES
         given.part = [*names, *(WORKERS if given.spark else ())]
-    if given.scenario in LIVE and (given.tune or given.codec or given.secure or given.spark):
+    if given.scenario not in SCENARIOS and (
+        given.tune or given.codec or given.secure or given.spark
+    ):
         parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
     if given.scenario not in LIVE and given.rate:
         parser.error("--rate is for latency, efd and catchup")
@@ -78,6 +81,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
         folder = (given.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
+        if given.scenario == groups.NAME:
+            return groups.run(given, folder)
         return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)
 
 

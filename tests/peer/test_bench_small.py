@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from heliostat.names import PartitionId, TopicName, TopicPartition
+
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
 PARTS = ("mm2_default", "mm2_tuned", "ours", "append_limit")
@@ -33,6 +35,33 @@ def report(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def measure(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(BENCH))
     return importlib.import_module("measure")
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("groups")
+
+
+def test_what_groups_read_again_is_counted_from_how_topics_were_filled(groups: ModuleType) -> None:
+    """Given markers behind each 100 records / then offsets are translated without anybody's map."""
+    dense, holes = (
+        TopicPartition(TopicName(name), PartitionId(1))
+        for name in (groups.DENSE, groups.TRANSACTIONAL)
+    )
+    assert groups.exact_offset(dense, 730) == 730
+    assert [groups.exact_offset(holes, at) for at in (0, 99, 100, 101, 102, 202, 303)] == [
+        *(0, 99, 100, 100, 101, 200, 300)
+    ]
+    wanted = {"one": {dense: 100, holes: 50}, "two": {dense: 7}, "three": {dense: 9}}
+    found = {"one": {dense: 40, holes: 51}, "two": {dense: 7}}
+    assert groups.compared(wanted, found) == {
+        "synced": 3,
+        "missing": 1,
+        "reread_records": 60,
+        "reread_records_max": 60,
+        "skipped_records": 1,
+    }
 
 
 def block(records_per_s: float, cpu_s: float) -> dict[str, Any]:
