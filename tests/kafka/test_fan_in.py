@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import random
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name
+from support.fan_in import FanIn, fan_in_of
 from support.links import RunningLink, ends, wait_for, wait_level
-from support.records import encode, odd_records, split, write_batches, write_transaction
+from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
@@ -29,29 +25,6 @@ ALIASES = ("hilo", "hilo__b")
 RECORDS = 200
 
 
-@dataclass(frozen=True)
-class FanIn:
-    """Two sources, one target, and a file with a link from each."""
-
-    sources: Mapping[str, Cluster]
-    target: Cluster
-    config: Path
-    topic: TopicName
-    """Of this name at both sources, with other records and another number of partitions."""
-
-    def heliostat(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(self.config)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-
-    def write(self, alias: str, rng: random.Random, topic: str, partition: int = 0) -> None:
-        batches = [encode(part) for part in split(odd_records(rng, RECORDS), rng)]
-        write_batches(self.sources[alias].bootstrap, topic, batches, partition=partition)
-
-    def at_target(self) -> set[TopicName]:
-        with ClusterAdmin(self.target.bootstrap) as admin:
-            return {name for name in admin.describe_topics() if self.topic in name}
-
-
 @pytest.fixture
 def fan_in(
     cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster], tmp_path: Path
@@ -59,49 +32,37 @@ def fan_in(
     other = start_cluster("other-source", settings={"log.retention.ms": "-1"})
     sources = dict(zip(ALIASES, (cluster_pair.source, other), strict=True))
     topic = fresh_name("fan-in")
-    clusters = {alias: {"bootstrap": each.bootstrap.split(",")} for alias, each in sources.items()}
-    clusters["base"] = {"bootstrap": cluster_pair.target.bootstrap.split(",")}
-    config = {
-        "clusters": clusters,
-        "spark": {"master": "local[2]"},
-        "defaults": {
-            "topics": {
-                "include": [f".*{topic}.*"],
-                "naming": {"format": FORMAT},
-                "refresh_interval_s": 1,
-            },
-            "lanes": {"round_s": 5},
-        },
-        "links": [
-            {"name": fresh_name("link"), "source": alias, "target": "base"} for alias in ALIASES
-        ],
-    }
-    path = tmp_path / "heliostat.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return FanIn(sources, cluster_pair.target, path, topic)
+    topics = {"include": [f".*{topic}.*"], "naming": {"format": FORMAT}, "refresh_interval_s": 1}
+    return fan_in_of(tmp_path, sources, cluster_pair.target, topic, defaults={"topics": topics})
+
+
+def at_target(fan_in: FanIn) -> set[TopicName]:
+    """Mirrors of the topic."""
+    with ClusterAdmin(fan_in.target.bootstrap) as admin:
+        return {name for name in admin.describe_topics() if fan_in.topic in name}
 
 
 def test_two_sources_keep_their_topics_apart_at_one_target(fan_in: FanIn) -> None:
     """Given one name at two sources / when both are copied / then each has its mirror, verified."""
-    rng, topic, target = random.Random(17), fan_in.topic, fan_in.target.bootstrap
+    topic, target = fan_in.topic, fan_in.target.bootstrap
     one, other = (fan_in.sources[alias] for alias in ALIASES)
     create_topic(one, topic, partitions=2)
     create_topic(other, topic)
-    fan_in.write(ALIASES[0], rng, topic, 0)
-    fan_in.write(ALIASES[0], rng, topic, 1)
-    fan_in.write(ALIASES[1], rng, topic)
+    fan_in.write(ALIASES[0], topic, 0, RECORDS)
+    fan_in.write(ALIASES[0], topic, 1, RECORDS)
+    fan_in.write(ALIASES[1], topic, 0, RECORDS)
     # Both links would write `hilo__b__shared-...`: that one is refused, and nothing else.
     shared = f"shared-{topic}"
     for cluster, name in ((one, f"b__{shared}"), (other, shared)):
         create_topic(cluster, name)
-    fan_in.write(ALIASES[0], rng, f"b__{shared}")
+    fan_in.write(ALIASES[0], f"b__{shared}", 0, RECORDS)
     with RunningLink(fan_in.config) as link:
         wait_level(link, one.bootstrap, target, {topic: 2}, prefix=f"{ALIASES[0]}__")
         wait_level(link, other.bootstrap, target, {topic: 1}, prefix=f"{ALIASES[1]}__")
         late = f"late-{topic}"
         create_topic(other, late)
         write_transaction(other.bootstrap, late, 7, commit=True)
-        fan_in.write(ALIASES[1], rng, topic)
+        fan_in.write(ALIASES[1], topic, 0, RECORDS)
         wait_level(link, other.bootstrap, target, {topic: 1}, prefix=f"{ALIASES[1]}__")
         mirror = f"{ALIASES[1]}__{late}"  # without the marker behind the records
         wait_for("the topic made meanwhile", lambda: ends(target, {mirror: 1}) == {mirror: [7]})
@@ -109,7 +70,7 @@ def test_two_sources_keep_their_topics_apart_at_one_target(fan_in: FanIn) -> Non
         assert all("writes into hilo__b__shared" in reason for reason in refused)
         assert _verified(fan_in, topic, late) == 4 * RECORDS + 7
         assert link.stop() == 0, link.text()[-2000:]
-    assert fan_in.at_target() == {
+    assert at_target(fan_in) == {
         f"{ALIASES[0]}__{topic}",
         f"{ALIASES[1]}__{topic}",
         f"{ALIASES[1]}__{late}",
@@ -131,6 +92,4 @@ def _refused(fan_in: FanIn, shared: str) -> list[str]:
 def _verified(fan_in: FanIn, *topics: str) -> int:
     """Records of these topics that `heliostat verify` finds equal, of both links together."""
     words = [word for topic in topics for word in ("--topic", topic)]
-    done = fan_in.heliostat("verify", "--complete", "--json", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return int(json.loads(done.stdout)["records"])
+    return int(fan_in.said("verify", "--complete", *words)["records"])

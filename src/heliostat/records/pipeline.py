@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 WORKER_DAEMON = "heliostat.records.warm_workers"
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
-LOG_OPTION = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 AN_EXECUTOR_WITHIN_S = 3.0
 """A round waits so long when all executors are gone, then fails and is told as failed."""
 LOOK_S = 0.1
@@ -89,7 +88,7 @@ class SparkRounds:
             "spark.speculation": "false",  # two attempts of one lane would race for nothing
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
             "spark.task.reaper.enabled": "true",
-            "spark.driver.extraJavaOptions": f"{driver_java_options()} {LOG_OPTION}",
+            "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
             **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
             **session_settings(master, conf),
         }
@@ -168,6 +167,11 @@ class SparkRounds:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
         return found
+
+
+def _log_option() -> str:
+    """Asked for at the driver: at an executor this package is in an archive, not a file."""
+    return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _job_group(lane: LaneSpec) -> str:
