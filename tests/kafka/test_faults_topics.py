@@ -15,6 +15,8 @@ from heliostat.clusters.admin import ClusterAdmin
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
+FOUND = ("FOREIGN_TAIL", "APPENDED_ELSEWHERE", "TARGET_REFUSES_SEQUENCE")
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
@@ -59,7 +61,8 @@ def test_foreign_write_into_a_mirror(stage: Stage) -> None:
 
         told = wait_for("a partition that has diverged", diverged)
         assert told.partition == 1
-        assert "another writer" in told.reason
+        # Whether an append or a round that begins meets it first is chance.
+        assert told.code in FOUND, told
         before = ends(stage.target.bootstrap, topic)[hurt.topic]
         trial.wait_copied(1500)  # several rounds on
         after = ends(stage.target.bootstrap, topic)[hurt.topic]
