@@ -54,6 +54,7 @@ def test_preview_names_each_topic_with_the_entry_that_decided(cluster_pair, pair
         "selected": True,
         "why": f"included by {include}",
         "target": f"m.{a}",
+        "slot": {"number": 0, "of": 1},
     }
     assert (rows[b]["selected"], rows[b]["why"]) == (False, f"excluded by {b}")
     assert run(["topics", "-c", str(config)]) == 0
