@@ -92,7 +92,7 @@ def target_problems(config: Config) -> Iterator[str]:
                 f"begin so are never mirrored (got {link.topics.name_format()!r})"
             )
     for (i, one), (j, other) in combinations(enumerate(config.links), 2):
-        if one.target != other.target or _are_beside(one, other):
+        if one.target != other.target or one.topics.slot.is_beside(other.topics.slot):
             continue
         named = _named_targets(one)
         for topic, source in _named_targets(other).items():
@@ -102,12 +102,6 @@ def target_problems(config: Config) -> Iterator[str]:
                     f"into topic {topic} of {one.target} (got {source!r})"
                 )
         yield from _same_selection(f"links[{j}]", one, other)
-
-
-def _are_beside(one: LinkConfig, other: LinkConfig) -> bool:
-    """Whether each has partitions of its own in topics that both fill."""
-    a, b = one.topics.fan_in, other.topics.fan_in
-    return a is not None and b is not None and a.of == b.of and a.slot != b.slot
 
 
 def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from heliostat.config import model
 from heliostat.config.checks import cross_problems, target_problems
+from heliostat.config.fan_in import FanInConfig
 from heliostat.config.model import Config
 from heliostat.config.security import SecurityConfig, is_secret, may_be_shown
 from heliostat.errors import ConfigError
@@ -26,7 +27,7 @@ _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
 _REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: half of each would be neither
 _SECTIONS: dict[str, type[BaseModel]] = {
     "topics": model.TopicsConfig,
-    "fan_in": model.FanInConfig,
+    "fan_in": FanInConfig,
     "records": model.RecordsConfig,
     "lanes": model.LanesConfig,
     "gaps": model.GapsConfig,

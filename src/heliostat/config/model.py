@@ -17,11 +17,13 @@ from pydantic import (
 )
 
 from heliostat.access import ClusterAccess
+from heliostat.config.fan_in import FanInConfig, check_slot
 from heliostat.config.frozen import Frozen
 from heliostat.config.interchange import CheckpointsConfig, HeartbeatsConfig, OffsetSyncsConfig
 from heliostat.config.patterns import compile_pattern
 from heliostat.config.security import SecurityConfig
 from heliostat.names import Alias, LinkName
+from heliostat.slots import WHOLE_TOPIC, Slot
 
 STATE_TOPIC_PREFIX = "heliostat."
 RESERVED_BEGINNINGS = (STATE_TOPIC_PREFIX, "__")
@@ -76,7 +78,6 @@ FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker answers no more (`fetch.max.byte
 REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of a broker
 IN_FLIGHT_LIMIT = 5  # a broker remembers this many batches of a producer (`ProducerStateEntry`)
 REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
-FAN_IN_LIMIT = 1000  # links of one topic; each takes partitions of it
 FORMAT_VARIABLES = ("topic", "source")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
@@ -262,26 +263,6 @@ def _count_kind(value: Any) -> str:
     return ":auto" if isinstance(value, str) else ":int"
 
 
-class FanInConfig(Frozen):
-    """Share of one link in target topics that several links fill, each from its own source.
-
-    Source partition p is kept in target partition p x `of` + `slot`: each has one writer, equal
-    offsets, and tells which source a record is from. All links of a topic give the same `of` and
-    `slot`s of their own; settings of the topic follow the source of slot 0.
-    """
-
-    slot: Annotated[int, Field(title="Slot", ge=0, lt=FAN_IN_LIMIT)]
-    """Which share is this link's: 0 to `of` - 1."""
-    of: Annotated[int, Field(title="Of", ge=2, le=FAN_IN_LIMIT)]
-    """How many links fill the topics. It can't be changed later: partitions stay where they are."""
-
-
-def _check_slot(share: FanInConfig) -> FanInConfig:
-    if share.slot >= share.of:
-        raise ValueError(f"slot must be below `of`, which is {share.of}")
-    return share
-
-
 class TopicsConfig(Frozen):
     """Which topics, under which names, with which settings."""
 
@@ -293,7 +274,7 @@ class TopicsConfig(Frozen):
     naming: Annotated[Naming, Field(title="Naming")] = "same"
     """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
     fan_in: Annotated[
-        Annotated[FanInConfig, AfterValidator(_check_slot)] | None, Field(title="Fan-in")
+        Annotated[FanInConfig, AfterValidator(check_slot)] | None, Field(title="Fan-in")
     ] = None
     """Null: no other link writes into this one's target topics. Else see `fan_in`."""
     offsets: Annotated[Literal["auto", "exact"], Field(title="Offsets")] = "auto"
@@ -319,6 +300,11 @@ class TopicsConfig(Frozen):
     and `min.compaction.lag.ms`, where the target's brokers would give another value."""
     refresh_interval_s: Annotated[float, Field(title="Refresh interval", ge=0.1, le=86_400)] = 10
     """Seconds between looks at new topics, new partitions and changed settings."""
+
+    @property
+    def slot(self) -> Slot:
+        """Which partitions of its target topics are the link's."""
+        return WHOLE_TOPIC if self.fan_in is None else Slot(self.fan_in.slot, self.fan_in.of)
 
     def name_format(self) -> str:
         """The naming as one format with `${topic}` in it."""

@@ -95,9 +95,9 @@ def observe_partitions(
         why = wrong[record.source]
         if why is not None:
             found[partition] = why
-        elif (mirror := record.mirror_of(partition.partition)) not in record.own(
-            here[record.target].partitions
-        ):
+            continue
+        mirror = record.mirror_of(partition.partition)
+        if mirror.partition >= len(here[record.target].partitions):
             found[partition] = "the mirror has no such partition yet"
         else:
             pairs[partition] = mirror

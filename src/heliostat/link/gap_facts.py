@@ -69,13 +69,13 @@ def gather(
     diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
     found: list[Facts] = []
     for ask in asks:
-        asked = (
-            (source_starts, ask.source),
-            (source_ends, ask.source),
-            (target_starts, ask.target),
-            (target_ends, ask.target),
+        answers = (
+            source_starts.get(ask.source, NOT_THERE),
+            source_ends.get(ask.source, NOT_THERE),
+            target_starts.get(ask.target, NOT_THERE),
+            target_ends.get(ask.target, NOT_THERE),
         )
-        offsets = [_offset(answers.get(which, NOT_THERE)) for answers, which in asked]
+        offsets = [_offset(answer) for answer in answers]
         if None in offsets:
             continue
         start, end, there, target_end = (Offset(offset or 0) for offset in offsets)

@@ -111,13 +111,13 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
 
 def claimed_by_others(config: Config, link: LinkConfig) -> dict[TopicName, LinkName]:
     """Target topics of a link that other links of the file would write as well, and which link."""
-    slot = naming_of(link).slot
+    slot = link.topics.slot
     others = [
         other
         for other in config.links
         if other.target == link.target
         and other.name != link.name
-        and not slot.is_beside(naming_of(other).slot)
+        and not slot.is_beside(other.topics.slot)
     ]
     if not others:
         return {}

@@ -15,7 +15,6 @@ from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link.state import link_of_state_topic, mirrors_in
 from heliostat.names import LinkName, TopicName
-from heliostat.topics.naming import naming_of
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
@@ -40,7 +39,7 @@ class Rivals:
 
     def __init__(self, link: LinkConfig, target: ClusterConfig, admin: ClusterAdmin) -> None:
         self._link = link.name
-        self._slot = naming_of(link).slot
+        self._slot = link.topics.slot
         self._target = target
         self._admin = admin
 

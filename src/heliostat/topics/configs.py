@@ -111,6 +111,17 @@ def source_message_bytes(source: SourceTopic) -> int:
     return int(entry.value) if entry is not None and entry.value else MESSAGE_BYTES_DEFAULT
 
 
+def goal_at_mirror(
+    config: TopicsConfig, wanted: WantedConfigs, record: MirrorRecord | None, *, leads: bool
+) -> dict[str, str]:
+    """What a link sees to at a mirror that exists; see `config_changes`."""
+    if not leads:
+        return dict(wanted.forced)
+    if config.sync_configs or record is None:
+        return wanted.all()
+    return {**wanted.pinned, **wanted.forced}
+
+
 def config_changes(
     config: TopicsConfig,
     wanted: WantedConfigs,
@@ -126,14 +137,11 @@ def config_changes(
     An override that somebody made at the target alone stays: only what this link has set itself is
     unset once the source no longer has it.
     """
-    follow = leads and (config.sync_configs or record is None)
-    goal = wanted.all() if follow else {**wanted.pinned, **wanted.forced}
-    if not leads:
-        goal = dict(wanted.forced)
+    goal = goal_at_mirror(config, wanted, record, leads=leads)
     changes: dict[str, str | None] = {
         key: value for key, value in goal.items() if _value(target.configs, key) != value
     }
-    if follow and record is not None and wanted.is_complete:
+    if leads and config.sync_configs and record is not None and wanted.is_complete:
         for key in record.synced_configs:
             entry = target.configs.get(key)
             if key not in goal and entry is not None and entry.is_own:

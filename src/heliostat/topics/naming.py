@@ -71,9 +71,7 @@ def naming_of(link: LinkConfig) -> Naming:
     """The rule of a link."""
     rule = link.topics.name_format().replace("${source}", link.source)
     mirrored = link.heartbeats.are_mirrored
-    fan_in = link.topics.fan_in
-    slot = WHOLE_TOPIC if fan_in is None else Slot(fan_in.slot, fan_in.of)
-    return Naming(rule, (link.source, policy_of(link)) if mirrored else None, slot)
+    return Naming(rule, (link.source, policy_of(link)) if mirrored else None, link.topics.slot)
 
 
 def name_problem(name: str) -> str | None:

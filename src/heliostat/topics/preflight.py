@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from heliostat.config import LinkConfig
 from heliostat.names import LinkName, TopicName
 from heliostat.slots import WHOLE_TOPIC, Slot
-from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, source_message_bytes
+from heliostat.topics.configs import (
+    MESSAGE_BYTES,
+    WantedConfigs,
+    goal_at_mirror,
+    source_message_bytes,
+)
 from heliostat.topics.naming import name_problem
 from heliostat.topics.topic_plan import Refusal
 from heliostat.topics.values import (
@@ -56,10 +61,10 @@ class Case:
     def value(self, key: str) -> str:
         """What a setting of the mirror will be once the plan is done; empty if nobody tells."""
         there, wanted = self.there, self.wanted
-        follows = there is None or self.record is None or self.link.topics.sync_configs
-        goal = wanted.all() if follows else {**wanted.pinned, **wanted.forced}
-        if there is not None and not self.slot.leads:
-            goal = dict(wanted.forced)
+        goal = wanted.all()
+        if there is not None:
+            config, leads = self.link.topics, self.slot.leads
+            goal = goal_at_mirror(config, wanted, self.record, leads=leads)
         if key in goal:
             return goal[key]
         if there is None:
