@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -18,6 +19,7 @@ from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
+from heliostat.records import provisional
 from heliostat.records.copier import Copier
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec, PartitionState
@@ -154,6 +156,64 @@ def run_together(world: World, copiers: list[Copier], turns: int) -> None:
         copier.turn(now_s)
     for network in networks:
         network.cut_all()
+
+
+def prepared(world: World, number: int, starts: list[int]) -> Copier:
+    """A round that takes over from one that may copy on for a while: not begun yet."""
+    begin_at_ms = world.clock.wall_ms() + world.random.choice([-DAY_MS, 0, 50])
+    spec = lane(world, number, 2.0, starts)
+    spec = replace(spec, waits_for=("before",), begin_at_ms=begin_at_ms)
+    copier = Copier(spec, SimNetwork(world, world.random.choice([1, 5])), world.clock)
+    copier._find_leaders(world.clock.monotonic_s())
+    copier._provisional.ask(copier._network, copier._plan_of, world.clock.wall_ms())
+    return copier
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS // 5, 100))
+def test_rounds_prepared_while_others_copy_go_on_exactly(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provisional, "PARTITIONS_MIN", 0)
+    watched = moved = 0
+    for seed in range(first, first + 100):
+        world = make_world(seed + 7_000_000)
+        rng, starts = world.random, [0, 0]
+        copier = Copier(lane(world, 0, 2.0, starts), SimNetwork(world, 1), world.clock)
+        for number in range(1, ROUNDS_MAX):
+            turn_some(world, copier, rng.randrange(40))
+            successor = prepared(world, number, starts)
+            before = [log.end for log in world.target]
+            turn_some(world, copier, rng.choice([0, rng.randrange(40)]))
+            copier._network.cut_all()  # what is on its way may arrive later
+            copier = successor
+            if rng.random() < 0.7:  # else what is old has to wait
+                copier._look_for_predecessors(frozenset())
+            watched += len(copier._provisional._open)
+            turn_some(world, copier, 1)
+            moved += [log.end for log in world.target] != before
+            turn_some(world, copier, rng.randrange(40))
+            check_is_beginning(world, starts, seed)
+            assert not any(item.state.is_stopped for item in copier.partitions), f"seed {seed}"
+            if number > 20 and all(
+                a.end == b.end for a, b in zip(world.source, world.target, strict=True)
+            ):
+                break
+            if number < 20 and rng.random() < 0.5:
+                for log in world.source:
+                    fill(log, rng, log.end + rng.randrange(5), world.clock.wall_ms())
+            world.fault_rate *= 0.97
+        else:
+            raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
+    assert watched > 100
+    assert moved > 100
+
+
+def turn_some(world: World, copier: Copier, turns: int) -> None:
+    for _ in range(turns):
+        now_s = world.clock.monotonic_s()
+        if now_s >= copier._deadline_s:
+            break
+        copier.turn(now_s)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))

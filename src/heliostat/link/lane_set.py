@@ -20,8 +20,13 @@ from heliostat.ops.events import Events
 from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.offset_map import MapTail
 
-PREPARE_S = 2.0
-"""A round is given out so long before it begins: its job starts and its connections open."""
+PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
+"""A round is given out so long before it begins: its job starts and its connections open. Longer,
+up to the other, for lanes with many partitions or whose rounds were ready late, as on a machine
+that is full: with 2,400 partitions 2.8 s were needed (2026-11-22, 2 cores that were all used)."""
+PREPARE_S_PER_PARTITION = 1e-3
+PREPARE_SLACK = 1.5
+"""So many times what it took before."""
 COLD_PREPARE_S = 12.0
 """As long for a lane's second round: the process that runs it has everything to load first, 2 s on
 a quiet machine, which later rounds find loaded."""
@@ -87,6 +92,8 @@ class _Round:
     spec: LaneSpec
     ends_at_s: float
     """By the driver's monotonic clock, as all waiting is: the wall clock may be stepped."""
+    ahead_s: float
+    """How long before its beginning it was given out."""
     is_cancelled: bool = False
 
 
@@ -102,6 +109,8 @@ class _Lane:
     rounds: list[_Round] = field(default_factory=list)
     """Given out and not ended, in order."""
     numbers: int = 0
+    took_s: float = 0.0
+    """About so long it took lately until a round was prepared."""
     staggered: int = 0
     """The generation whose first round was given out."""
     threads: list[threading.Thread] = field(default_factory=list)
@@ -191,7 +200,8 @@ class LaneSet:
             if not changed:
                 return []
             old = [item for number in changed for item in self._rounds(number)]
-            switch_at_s = self._clock.monotonic_s() + SWITCH_S
+            more_s = max(_prepare_s(wanted.get(number, ())) for number in changed) - PREPARE_S
+            switch_at_s = self._clock.monotonic_s() + SWITCH_S + more_s
             for item in old:
                 item.ends_at_s = min(item.ends_at_s, switch_at_s)
             self._switch_at_s = switch_at_s if old else None
@@ -280,7 +290,7 @@ class LaneSet:
             error: Exception | None = None
             try:
                 self._announce_deadline(item.spec.expires_at_ms)
-                self._runner.run(item.spec)
+                self._learn(lane, item, self._runner.run(item.spec))
             except Exception as caught:  # noqa: BLE001  # whatever ends a round is told and retried
                 error = caught
             self._ended(lane, item, error)
@@ -304,7 +314,10 @@ class LaneSet:
             return None
         at_s = lane.health.not_before_s
         if lane.rounds:
-            prepare_s = COLD_PREPARE_S if lane.numbers < ROUNDS_AT_ONCE else PREPARE_S
+            prepare_s = max(_prepare_s(lane.partitions), lane.took_s * PREPARE_SLACK)
+            if lane.numbers < ROUNDS_AT_ONCE:
+                prepare_s = COLD_PREPARE_S
+            prepare_s = min(PREPARE_S_MAX, prepare_s)
             at_s = max(at_s, lane.rounds[-1].ends_at_s - prepare_s)
         return at_s - self._clock.monotonic_s()
 
@@ -344,9 +357,15 @@ class LaneSet:
             waits_for=tuple(item.spec.round_id for item in before),
         )
         lane.numbers += 1
-        item = _Round(spec, begins_s + lasts_s)
+        item = _Round(spec, begins_s + lasts_s, begins_s - now_s)
         lane.rounds.append(item)
         return item
+
+    def _learn(self, lane: _Lane, item: _Round, report: RoundReport) -> None:
+        """How early the lane's rounds are to be prepared; it shrinks step by step."""
+        if report.spare_s is not None and item.spec.round_number >= ROUNDS_AT_ONCE:
+            with self._changed:
+                lane.took_s = max(item.ahead_s - report.spare_s, lane.took_s / PREPARE_SLACK)
 
     def _ended(self, lane: _Lane, item: _Round, error: Exception | None) -> None:
         now_s = self._clock.monotonic_s()
@@ -432,6 +451,11 @@ class LaneSet:
             spec = item.spec
             self._events.warn(f"lane {spec.lane}: the round does not end, its job is cancelled")
             self._runner.cancel(spec)
+
+
+def _prepare_s(partitions: Sequence[PartitionSpec]) -> float:
+    """How long a lane's round takes to be prepared, on a machine with other work beside."""
+    return PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions)
 
 
 def _essence(text: str) -> str:

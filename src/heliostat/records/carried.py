@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from heliostat.records.batch import Codec
 from heliostat.records.crc import Buffer
@@ -119,8 +120,7 @@ class CarryOutcome:
     stop: Stop | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where carrying begins, on both sides."""
 
     source: int

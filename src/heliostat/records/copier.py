@@ -9,7 +9,7 @@ what one fetch returned for a partition is joined; so batches grow by themselves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost, kafka_error
@@ -21,10 +21,13 @@ from heliostat.records.group_wants import GroupWants
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import (
+    Needy,
     Queued,
+    append_lost,
     ask_source_ends,
     copies_of,
     delete_throw_away,
+    ends_to_look_at,
     fetch_lost,
     look_behind_markers,
     source_parted,
@@ -42,9 +45,7 @@ from heliostat.records.network import (
     MapLost,
     MapWritten,
     Network,
-    Problem,
     Send,
-    Tail,
     Traffic,
     Want,
     Watched,
@@ -52,13 +53,14 @@ from heliostat.records.network import (
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_report import report_of
 from heliostat.records.partition_standing import Phase
+from heliostat.records.provisional import ProvisionalPlaces, busy_first
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
 LEADERS_EVERY_S = 0.5  # metadata is asked for at most so often while a partition lacks a leader
 LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
-"""Partitions in need are looked for so often at most, on every turn it would cost too much."""
+"""Partitions in need are looked after so often at most, on every turn it would cost too much."""
 IDLE_WAIT_S = 0.05  # longest wait for answers: retries and the deadline are seen in time
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
@@ -106,7 +108,10 @@ class Copier:
         self._plan_of: dict[int, FetchPlan] = {}
         self._watches_max = 0
         self._told_all = False
+        self._spare_s: float | None = None
+        self._provisional = ProvisionalPlaces(self.partitions, lane.begin_at_ms)
         self._look_at_s = self._source_ends_at_s = 0.0
+        self._needy = Needy(self.partitions)
         self._fetch_turn: dict[Line, int] = {}
         self._group_wants = GroupWants()
         self._fetch_at_s: dict[Line, float] = {}
@@ -126,6 +131,11 @@ class Copier:
         ended_by = "deadline"
         self._find_leaders(self._clock.monotonic_s())
         self._network.open(set(self._target_leader.values()))
+        if self._lane.waits_for:
+            if self._clock.monotonic_s() < self._begin_at_s:
+                now_ms = self._clock.wall_ms()
+                self._provisional.ask(self._network, self._plan_of, now_ms)
+            self._spare_s = self._begin_at_s - self._clock.monotonic_s()
         while may_send(self._clock.monotonic_s(), self._deadline_s):
             switch_at_ms = hooks.switch_at_ms()
             # One that would begin behind the switch makes room for those of the new plan.
@@ -150,8 +160,9 @@ class Copier:
         """One turn: look after partitions in need, send what can be sent, take answers."""
         self._find_leaders(now_s)
         if now_s >= self._look_at_s:
-            self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self.partitions))
-            self._find_positions(now_s)
+            needy = self._needy.now(now_s, at_once=not self._look_at_s)
+            self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(needy))
+            self._find_positions(needy, now_s)
         if self._to_check:
             self._look_behind_markers(now_s)
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
@@ -180,6 +191,7 @@ class Copier:
             ended_by,
             [report_of(item) for item in told],
             self.latency.compact(),
+            self._spare_s,
         )
 
     def _end_by(self, switch_at_ms: int | None) -> None:
@@ -237,10 +249,8 @@ class Copier:
                 item.no_leader(problem, now_s, now_ms)
                 self._leaders_stale = True
 
-    def _find_positions(self, now_s: float) -> None:
+    def _find_positions(self, needy: list[PartitionCopy], now_s: float) -> None:
         now_ms = self._clock.wall_ms()
-        # The few of thousands that are not just being copied.
-        needy = [x for x in self.partitions if x.phase is not Phase.COPY or x.needs_source_range]
         seekers = [
             item.index
             for item in needy
@@ -249,11 +259,13 @@ class Copier:
             and item.index in self._target_leader
         ]
         if self._looks_first:
-            seekers = self._busy_first(seekers)
+            self._looks_first, self._look_at_s = False, 0.0
+            seekers = busy_first(seekers, self._plan_of)
         if seekers:
             self._group_wants.forget()
             ranges = self._network.target_ranges(seekers)
-            tails = self._tails(ranges)
+            ends = ends_to_look_at(ranges, self.partitions, self._takes_over)
+            tails = self._network.target_tails(ends) if ends else {}
             maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
             for index, target in ranges.items():
                 item = self.partitions[index]
@@ -273,24 +285,6 @@ class Copier:
         now_ms = self._clock.wall_ms()
         for item in look_behind_markers(self.partitions, asked, self._network, now_s, now_ms):
             self._mark_sendable(item)
-
-    def _busy_first(self, seekers: list[int]) -> list[int]:
-        """Of a round's first look: busy ones go on at once, the others right after them."""
-        self._looks_first = False
-        self._look_at_s, plans = 0.0, self._plan_of
-        return [i for i in seekers if i in plans and plans[i].is_busy(i)] or seekers
-
-    def _tails(self, ranges: Mapping[int, LogRange | Problem]) -> Mapping[int, Tail]:
-        """Who wrote last; not asked where a round takes over, unless markers may come late."""
-        ends = {
-            index: target.end
-            for index, target in ranges.items()
-            if isinstance(target, LogRange)
-            and target.end > target.start
-            and (index not in self._takes_over or self.partitions[index].spec.fills)
-        }
-        self._takes_over.difference_update(ranges)
-        return self._network.target_tails(ends) if ends else {}
 
     def _find_source_ends(self, needy: list[PartitionCopy], now_s: float, now_ms: int) -> None:
         """Ask where the source stands: for a refused offset at once, for broken ones at times."""
@@ -328,7 +322,9 @@ class Copier:
             while items and self._network.can_append(broker, channel):
                 sends = self._one_batch_of_each(items, now_ms)
                 if not sends or not may_send(self._clock.monotonic_s(), self._deadline_s):
-                    self._give_back(sends, now_s, now_ms)
+                    # It passed while a request was put together: nothing of it was sent.
+                    reason = "the round's deadline passed"
+                    append_lost(self.partitions, AppendLost(sends, reason), now_s, now_ms)
                     break
                 self._network.append(broker, channel, sends)
                 sent_any = True
@@ -350,12 +346,6 @@ class Copier:
             if size >= APPEND_REQUEST_BYTES_MAX:
                 break
         return sends
-
-    def _give_back(self, sends: list[Send], now_s: float, now_ms: int) -> None:
-        """The deadline passed while a request was put together: nothing of it was sent."""
-        for send in sends:
-            item = self.partitions[send.index]
-            item.append_lost(send.batch, "the round's deadline passed", now_s, now_ms)
 
     def _send_fetches(self, now_s: float) -> bool:
         sent_any = False
@@ -425,9 +415,7 @@ class Copier:
                     for item in self._map_writer.take(event, now_s, now_ms):
                         self._mark_sendable(item)
                 case AppendLost():
-                    for send in event.sends:
-                        item = self.partitions[send.index]
-                        item.append_lost(send.batch, event.reason, now_s, now_ms)
+                    append_lost(self.partitions, event, now_s, now_ms)
                     self._leaders_stale = True
 
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
@@ -442,6 +430,10 @@ class Copier:
             or item.phase is not Phase.COPY
             or want.offset != item.fetch_offset  # another channel was quicker
         ):
+            return
+        if self._provisional.must_look(event):
+            item.look_again(now_ms)
+            self._look_at_s = 0.0
             return
         if event.error:
             item.fetch_failed(event.error, "", now_s, now_ms)

@@ -185,3 +185,6 @@ class RoundReport:
     partitions: list[PartitionReport]
     latency_ms: list[int] = field(default_factory=list)
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
+    spare_s: float | None = None
+    """How long before its beginning it was ready, negative where that was late; None: nothing was
+    there to wait for."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from heliostat.names import Offset
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.lane import LaneSpec, PartitionState
-from heliostat.records.network import FetchLost, LogRange, Network
+from heliostat.records.network import AppendLost, FetchLost, LogRange, Network, Problem
 from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_standing import Phase, truncated_text
 
 NETWORK_EXCEPTION = 13
+SEEK_S_PER_PARTITION = 100e-6
+"""A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
 
 
 def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
@@ -33,6 +36,32 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
     return found
 
 
+class Needy:
+    """The few of thousands of partitions that are not just being copied.
+
+    Parameters
+    ----------
+    items
+        All of a lane.
+    """
+
+    def __init__(self, items: Sequence[PartitionCopy]) -> None:
+        self._items = items
+        self._found: list[PartitionCopy] = []
+        self._seek_at_s = 0.0
+
+    def now(self, now_s: float, *, at_once: bool) -> list[PartitionCopy]:
+        """Them; all are looked through at times, or `at_once` when there was trouble."""
+        if at_once or now_s >= self._seek_at_s:
+            self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._items)
+            self._found = [
+                item
+                for item in self._items
+                if item.phase is not Phase.COPY or item.needs_source_range
+            ]
+        return self._found
+
+
 class Queued:
     """Partitions of a lane with batches that are not acknowledged yet."""
 
@@ -48,6 +77,25 @@ class Queued:
         for index in [index for index, item in self._items.items() if not item.queued_bytes]:
             del self._items[index]
         return sum(item.queued_bytes for item in self._items.values())
+
+
+def ends_to_look_at(
+    ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy], takes_over: set[int]
+) -> dict[int, Offset]:
+    """Ends of logs before which somebody else may have appended.
+
+    Not where a round takes over from one before it, which was looked at, unless markers may come
+    late; `takes_over` shrinks by those whose ends were read.
+    """
+    ends = {
+        index: target.end
+        for index, target in ranges.items()
+        if isinstance(target, LogRange)
+        and target.end > target.start
+        and (index not in takes_over or items[index].spec.fills)
+    }
+    takes_over.difference_update(ranges)
+    return ends
 
 
 def ask_source_ends(
@@ -91,6 +139,14 @@ def fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, no
             item.fetching = None
             if item.phase is not Phase.STOPPED:
                 item.fetch_failed(NETWORK_EXCEPTION, lost.reason, now_s, now_ms)
+
+
+def append_lost(
+    items: Sequence[PartitionCopy], lost: AppendLost, now_s: float, now_ms: int
+) -> None:
+    """Appends will not be answered, or could not be sent in time."""
+    for send in lost.sends:
+        items[send.index].append_lost(send.batch, lost.reason, now_s, now_ms)
 
 
 def source_parted(item: PartitionCopy, parted: tuple[int, int], now_ms: int) -> None:

@@ -3,6 +3,9 @@
 `wire_network.WireNetwork` is the real one; the simulation in the tests is the other. A partition is
 named by its index in the lane; a request that can be answered late carries the partition's attempt,
 so that an answer to an abandoned attempt is recognised.
+
+What is made for every record or answer is a named tuple: making frozen dataclasses took a seventh
+of a lane's processor time with 1,200 busy partitions.
 """
 
 from __future__ import annotations
@@ -42,11 +45,10 @@ DIALS_AT_ONCE = 16
 """Connections that are opened side by side."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """Read partition `index` from `offset`."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # tuple's method of that name is not used
     attempt: int
     offset: int
     bytes_max: int
@@ -54,19 +56,17 @@ class Want:
     """Leader epoch of what was read before, see `CopiedEpochs`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Append `batch` to partition `index`; it names the target offset it expects (I1)."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # as above
     attempt: int
     batch: CarriedBatch
     coordinator_epoch: int = -1
     """Of markers, see `filling`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """Answer to a `Want`: batches are `buffer[start:end]`; offsets are -1 beside an error."""
 
     want: Want
@@ -83,8 +83,7 @@ class Fetched:
     """The source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(NamedTuple):
     """A group's fetch was answered; only partitions with news came as `Fetched` before."""
 
     broker: BrokerId
@@ -92,8 +91,7 @@ class Watched:
     """Size of the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Answer to a `Send`."""
 
     send: Send

@@ -7,6 +7,7 @@ come back are the report's sums. See docs/adr/0002 for why not Structured Stream
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -240,6 +241,9 @@ def copy_round(lane: LaneSpec) -> RoundReport:
     )
     try:
         copier = Copier(lane, network, clock)
+        # What thousands of partitions consist of lasts as long as the round: not to be looked
+        # through again and again while it copies.
+        gc.freeze()
         parent = os.getppid()
 
         def is_superseded() -> bool:
@@ -255,5 +259,6 @@ def copy_round(lane: LaneSpec) -> RoundReport:
         state.publish(report)
         return report
     finally:
+        gc.unfreeze()
         state.close()
         network.close()

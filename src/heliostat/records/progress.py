@@ -1,9 +1,11 @@
 """What a lane writes to the progress topic: only what changed, so that thousands of rows are cheap.
 
 A round's first report holds every partition, and its last one where a newer plan ends it. Others
-hold the partitions that changed
-since they were last written, and a slice of all others: whoever begins to read knows every
-partition after `REFRESH_S`. A report of many rows is several records, and each can be read alone.
+hold the partitions that changed since they were last written, and a slice of all others: whoever
+begins to read knows every partition after `REFRESH_S`. Where many move, each is written when it
+has not been for `MOVED_EVERY_S`, but at once if its state changes: a row takes a lane and its
+driver some 50 us of processor time. The round's last report holds all that moved. A report of many
+rows is several records, and each can be read alone.
 """
 
 from __future__ import annotations
@@ -19,6 +21,11 @@ from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
 
 REFRESH_S = 30.0
 """Every partition is written at least so often, changed or not."""
+MOVED_EVERY_S = 5.0
+DUE_SLACK_S = 0.5
+"""Reports come each second, or a little later."""
+MOVED_MAX = 100
+"""So many partitions that moved are written in every report."""
 ROWS_PER_RECORD = 1000
 """Some 80 bytes each: a record stays far below a broker's `message.max.bytes` (1 MiB)."""
 ROWS_PER_STEP = 64
@@ -27,6 +34,9 @@ REASON_CHARACTERS_MAX = 400
 """A thousand reasons still fit into a record."""
 
 _Key = tuple[TopicName, PartitionId]
+_Standing = tuple[object, ...]
+_Moved = tuple[int, ...]
+_UNWRITTEN: tuple[_Standing, _Moved, float] = ((), (), 0.0)
 Pause = Callable[[], None]
 
 
@@ -64,13 +74,22 @@ class Thinning:
     def __init__(self, refresh_s: float = REFRESH_S) -> None:
         self._refresh_s = refresh_s
         self._known: dict[_Key, PartitionReport] = {}
-        self._written: dict[_Key, tuple[Any, ...]] = {}
+        self._written: dict[_Key, tuple[_Standing, _Moved, float]] = {}
+        """What was written last, and when."""
+        self._moved: set[_Key] = set()
+        """Those that stand elsewhere than was written."""
         self._order: list[_Key] = []
         self._next = 0
         self._at_s = 0.0
 
     def choose(
-        self, rows: Sequence[PartitionReport], now_s: float, *, whole: bool, pause: Pause
+        self,
+        rows: Sequence[PartitionReport],
+        now_s: float,
+        *,
+        whole: bool,
+        pause: Pause,
+        is_last: bool = False,
     ) -> list[PartitionReport]:
         """Rows to write now, by topic; they count as written.
 
@@ -82,6 +101,8 @@ class Thinning:
             Every partition known is chosen.
         pause
             Called between steps of `ROWS_PER_STEP`.
+        is_last
+            All that moved are chosen.
         """
         chosen: set[_Key] = set()
         for number, row in enumerate(rows):
@@ -91,13 +112,30 @@ class Thinning:
             if key not in self._known:
                 self._order.append(key)
             self._known[key] = row
-            if self._written.get(key) != (seen := _seen(row)):
-                self._written[key] = seen
+            standing, moved, _ = self._written.get(key, _UNWRITTEN)
+            if standing != _standing(row):
                 chosen.add(key)
+            elif moved != _moved(row):
+                self._moved.add(key)
+        chosen.update(self._due(now_s, every=is_last))
         chosen.update(self._order if whole else self._slice(now_s - self._at_s))
         self._at_s = now_s
         pause()
-        return [self._known[key] for key in sorted(chosen)]
+        keys = sorted(chosen)
+        for place, key in enumerate(keys):
+            row = self._known[key]
+            # As if written a little earlier each, so that those of one report come apart.
+            apart_s = MOVED_EVERY_S * place / len(keys) if whole else 0.0
+            self._written[key] = (_standing(row), _moved(row), now_s - apart_s)
+        self._moved -= chosen
+        return [self._known[key] for key in keys]
+
+    def _due(self, now_s: float, *, every: bool) -> list[_Key]:
+        """Of those that moved: all if they are few, else whose turn it is."""
+        if every or len(self._moved) <= MOVED_MAX:
+            return list(self._moved)
+        before_s = now_s - MOVED_EVERY_S + DUE_SLACK_S
+        return [key for key in self._moved if self._written[key][2] <= before_s]
 
     def _slice(self, past_s: float) -> list[_Key]:
         """The next partitions in line, as many as keep the pace."""
@@ -109,19 +147,14 @@ class Thinning:
         return found
 
 
-def _seen(row: PartitionReport) -> tuple[Any, ...]:
-    """What makes a row worth writing again: not the moment at which it was level, which moves."""
-    return (
-        row.state,
-        row.position,
-        row.source_end,
-        row.bytes,
-        row.since_ms,
-        row.code,
-        row.reason,
-        row.open_records,
-        row.breaks,
-    )
+def _standing(row: PartitionReport) -> _Standing:
+    """What makes a row worth writing at once."""
+    return (row.state, row.since_ms, row.code, row.reason)
+
+
+def _moved(row: PartitionReport) -> _Moved:
+    """What makes it worth writing soon: not the moment at which it was level, which moves."""
+    return (row.position, row.source_end, row.bytes, row.open_records, row.breaks)
 
 
 def encode_progress(

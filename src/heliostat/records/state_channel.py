@@ -279,7 +279,9 @@ class _ChannelThread:
         is_whole = self._is_first or report.ended_by == "plan"
         self._is_first = False
         pause = _no_pause if report.ended_by else _pause
-        chosen = self._thinning.choose(rows, self._now_s(), whole=is_whole, pause=pause)
+        chosen = self._thinning.choose(
+            rows, self._now_s(), whole=is_whole, pause=pause, is_last=bool(report.ended_by)
+        )
         self._unwritten = list(
             encode_progress(
                 report,

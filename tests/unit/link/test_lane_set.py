@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,8 @@ class Rounds:
         self.overlaps = 0
         self.fail_next = False
         self.deadlines: list[int] = []
+        self.ahead_s: list[float] = []
+        self.spare_s: float | None = None
         self.clock = SystemClock()
         self._lock = threading.Lock()
 
@@ -59,7 +62,9 @@ class Rounds:
             self.fail_next = False
             raise RuntimeError("heliostat.errors.X: [X] planted")
         self.started.append(lane)
+        self.ahead_s.append((lane.begin_at_ms - self.clock.wall_ms()) / 1000)
         report = RoundReport(lane.lane, lane.generation, lane.round_number, 0, 0, "plan", [])
+        report.spare_s = self.spare_s
         until_s = time.monotonic() + WAIT_S
         while self.clock.wall_ms() < lane.begin_at_ms:
             assert time.monotonic() < until_s
@@ -193,6 +198,24 @@ def test_the_next_round_is_prepared_before_the_last_one_ends(lanes, rounds) -> N
     assert rounds.overlaps == 0
     first = rounds.started[0]
     wait(lambda: first.round_id not in rounds.told.running)
+
+
+def test_rounds_that_were_ready_late_are_prepared_earlier(lanes, rounds, monkeypatch) -> None:
+    """Given rounds that are ready late / when more follow / then these are given out earlier."""
+    monkeypatch.setattr(lane_set, "PREPARE_S", 0.1)
+    monkeypatch.setattr(lane_set, "COLD_PREPARE_S", 0.1)
+    monkeypatch.setattr(lanes, "_template", replace(lanes._template, round_s=1.0))
+    rounds.spare_s = -0.2
+    lanes.assign({LaneId(0): (spec(0),)})
+    wait(lambda: len(rounds.ahead_s) > 6)
+    assert rounds.ahead_s[6] > rounds.ahead_s[2] + 0.2
+
+
+def test_rounds_of_many_partitions_are_prepared_earlier() -> None:
+    """Given 2,400 partitions / then seconds more than for one, as asking for them takes long."""
+    few, many = lane_set._prepare_s((spec(0),)), lane_set._prepare_s((spec(0),) * 2_400)
+    assert lane_set.PREPARE_S < few < many
+    assert 4 < many < lane_set.PREPARE_S_MAX
 
 
 def test_a_switch_of_plans_waits_for_all_rounds_that_it_ends(lanes, rounds) -> None:

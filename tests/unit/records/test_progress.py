@@ -10,6 +10,7 @@ import pytest
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.progress import (
+    MOVED_EVERY_S,
     REASON_CHARACTERS_MAX,
     REFRESH_S,
     ROWS_PER_RECORD,
@@ -80,6 +81,36 @@ def test_what_changed_is_written_at_once_and_once() -> None:
     moved = row(70, position=6)
     assert moved in thinning.choose([moved], 2.0, whole=False, pause=nothing)
     assert moved not in thinning.choose([moved], 3.0, whole=False, pause=nothing)
+
+
+def test_where_many_move_each_is_written_every_five_seconds_but_trouble_at_once() -> None:
+    """Given 1,000 that move each second / then some 200 are written, none later than after 5 s."""
+    thinning = Thinning(refresh_s=1e9)
+    thinning.choose(rows(1_000), 0.0, whole=True, pause=nothing)
+    written = dict.fromkeys((item.source for item in rows(1_000)), 0)
+    for second in range(1, 31):
+        moved = [replace(item, position=100 + second) for item in rows(1_000)]
+        moved[7] = replace(moved[7], reason=f"trouble {second}")
+        chosen = thinning.choose(moved, float(second), whole=False, pause=nothing)
+        assert moved[7] in chosen
+        assert 0 < len(chosen) <= 310
+        for item in chosen:
+            assert second - written[item.source] <= MOVED_EVERY_S
+            written[item.source] = second
+            assert item.position == 100 + second
+    assert min(written.values()) >= 30 - MOVED_EVERY_S
+
+
+def test_the_last_report_holds_all_that_moved() -> None:
+    """Given 1,000 that moved, most not written yet / when the round ends / then all are."""
+    thinning = Thinning(refresh_s=1e9)
+    thinning.choose(rows(1_000), 0.0, whole=True, pause=nothing)
+    moved = [replace(item, position=101) for item in rows(1_000)]
+    some = thinning.choose(moved, 1.0, whole=False, pause=nothing)
+    rest = thinning.choose([], 1.1, whole=False, pause=nothing, is_last=True)
+    assert len(some) <= 310
+    assert {item.source for item in (*some, *rest)} == {item.source for item in moved}
+    assert all(item.position == 101 for item in rest)
 
 
 def test_partitions_that_were_not_handed_over_are_written_from_memory() -> None:

@@ -5,6 +5,7 @@ Everything here is `(buffer, position) -> (value, position)` or `value -> bytes`
 
 from __future__ import annotations
 
+import functools
 import struct
 
 from heliostat.names import TopicId
@@ -12,6 +13,8 @@ from heliostat.names import TopicId
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
+
+TOPIC_IDS_MAX = 1 << 16
 
 Buffer = bytes | bytearray | memoryview
 
@@ -61,9 +64,15 @@ def read_compact_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
 def read_topic(buffer: Buffer, at: int, *, by_id: bool) -> tuple[str | TopicId, int]:
     """A topic as an answer names it at `at`: by its id (KIP-516), or by its name."""
     if by_id:
-        return TopicId(bytes=bytes(buffer[at : at + 16])), at + 16
+        return _topic_id(bytes(buffer[at : at + 16])), at + 16
     name, at = read_compact_string(buffer, at)
     return name or "", at
+
+
+@functools.lru_cache(maxsize=TOPIC_IDS_MAX)
+def _topic_id(raw: bytes) -> TopicId:
+    """Made once for each: answers name the same ones again and again."""
+    return TopicId(bytes=raw)
 
 
 def skip_tagged_fields(buffer: Buffer, at: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from heliostat.clusters.wire.primitives import (
     Buffer,
@@ -27,14 +27,15 @@ API_KEY = 0
 VERSIONS = (9, 13)
 BY_ID_FROM = 13
 ACKS_ALL = -1
+COPIED_BYTES_MAX = 4096
+"""To copy so little costs less than to hand it to the kernel as a piece of its own."""
 
 _PARTITION_ANSWER = struct.Struct(">ihqqq")  # partition, error, base, append time, log start
 
 Parts = Sequence[bytes | bytearray | memoryview]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducePartition:
+class ProducePartition(NamedTuple):
     """One batch for one partition; `parts` are its bytes in order, `size` their sum."""
 
     topic: str
@@ -44,8 +45,7 @@ class ProducePartition:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducedPartition:
+class ProducedPartition(NamedTuple):
     """A broker's answer for one batch; `log_append_time_ms` is -1 on a CreateTime topic."""
 
     topic: str | TopicId
@@ -61,7 +61,7 @@ class ProducedPartition:
 def encode_produce(
     version: int, partitions: Sequence[ProducePartition], *, timeout_ms: int
 ) -> list[bytes | bytearray | memoryview]:
-    """Body of a produce request as buffers to send in order; batches are not copied."""
+    """Body of a produce request as buffers to send in order; only small batches are copied."""
     out: list[bytes | bytearray | memoryview] = []
     head = bytearray(b"\x00" + struct.pack(">hi", ACKS_ALL, timeout_ms))
     groups: dict[str, list[ProducePartition]] = {}
@@ -79,12 +79,17 @@ def encode_produce(
         head += uvarint(len(group) + 1)
         for item in group:
             head += struct.pack(">i", item.partition) + uvarint(item.size + 1)
-            out.append(bytes(head))
-            out.extend(item.parts)
-            head = bytearray(b"\x00")
+            if item.size <= COPIED_BYTES_MAX:
+                for part in item.parts:
+                    head += part
+            else:
+                out.append(head)
+                out.extend(item.parts)
+                head = bytearray()
+            head += b"\x00"
         head += b"\x00"
     head += b"\x00"
-    out.append(bytes(head))
+    out.append(head)
     return out
 
 

@@ -1,0 +1,93 @@
+"""Where a round watches partitions from that were quiet while it was prepared.
+
+Asking where thousands of the target's logs end takes the better part of a second, during which none
+of them would be copied. So a round asks for those in which little happens while it is prepared, and
+watches them from there as soon as it begins.
+
+I2  What the round before may have copied since is not sent: where an answer holds a record from
+    before the beginning, the partition's end is read again.
+I1  A record that claims to be newer is appended at the end that is known. Where that is not the
+    end any more the target's sequence check refuses it, as it does what lands late at any change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heliostat.errors import BatchError
+from heliostat.records.batch import read_header
+from heliostat.records.fetch_plan import FetchPlan
+from heliostat.records.network import Fetched, LogRange, Network
+from heliostat.records.offset_map import OffsetMap
+from heliostat.records.partition_copy import PartitionCopy
+from heliostat.records.partition_standing import Phase
+
+PARTITIONS_MIN = 256
+"""Of a lane; the ends of fewer are known within milliseconds."""
+
+
+class ProvisionalPlaces:
+    """The places of a lane's quiet partitions as they were shortly before its round began.
+
+    Parameters
+    ----------
+    items
+        The lane's partitions.
+    begin_at_ms
+        When the round begins (wall clock): from then on nobody else copies.
+    """
+
+    def __init__(self, items: Sequence[PartitionCopy], begin_at_ms: int) -> None:
+        self._items = items
+        self._begin_at_ms = begin_at_ms
+        self._open: set[int] = set()
+
+    def ask(self, network: Network, plans: Mapping[int, FetchPlan], now_ms: int) -> None:
+        """Begin with all quiet partitions whose place follows from the target's end alone."""
+        if len(self._items) < PARTITIONS_MIN:
+            return
+        quiet = [
+            item.index
+            for item in self._items
+            if item.index in plans and not plans[item.index].is_busy(item.index) and _is_plain(item)
+        ]
+        maps = network.offset_maps(quiet)
+        if isinstance(maps, Exception):
+            return
+        exact = [index for index in quiet if maps[index].is_identity]
+        for index, found in network.target_ranges(exact).items():
+            item = self._items[index]
+            if isinstance(found, LogRange) and _is_begun(item, found):
+                item.begin_at(found, None, OffsetMap(), now_ms)
+                if item.phase is Phase.COPY:
+                    self._open.add(index)
+
+    def must_look(self, event: Fetched) -> bool:
+        """Whether an answer says what may not be so any more; after news its place is certain."""
+        index = event.want.index
+        is_news = event.end > event.start or event.error or event.parted is not None
+        if index not in self._open or not is_news:
+            return False
+        self._open.remove(index)
+        if event.error or event.parted is not None:
+            return True
+        try:
+            header = read_header(event.buffer, event.start, event.end)
+        except BatchError:
+            return True
+        return header is None or header.max_timestamp < self._begin_at_ms
+
+
+def busy_first(seekers: list[int], plans: Mapping[int, FetchPlan]) -> list[int]:
+    """Whose ends a round reads first: busy ones go on at once, the others right after them."""
+    return [i for i in seekers if i in plans and plans[i].is_busy(i)] or seekers
+
+
+def _is_plain(item: PartitionCopy) -> bool:
+    spec = item.spec
+    return spec.jump is None and not spec.truncated and not spec.fills
+
+
+def _is_begun(item: PartitionCopy, found: LogRange) -> bool:
+    """Whether nothing is to be lifted: its place is its end."""
+    return found.end >= item.spec.start and found.start >= min(item.spec.start, found.end)
