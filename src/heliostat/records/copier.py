@@ -132,9 +132,6 @@ class Copier:
         self._find_leaders(self._clock.monotonic_s())
         self._network.open(set(self._target_leader.values()))
         if self._lane.waits_for:
-            if self._clock.monotonic_s() < self._begin_at_s:
-                now_ms = self._clock.wall_ms()
-                self._provisional.ask(self._network, self._plan_of, now_ms)
             self._spare_s = self._begin_at_s - self._clock.monotonic_s()
         while may_send(self._clock.monotonic_s(), self._deadline_s):
             switch_at_ms = hooks.switch_at_ms()
@@ -146,6 +143,9 @@ class Copier:
             self._end_by(switch_at_ms)
             to_wait_s = self._begin_at_s - self._clock.monotonic_s()
             if to_wait_s > 0:
+                if self._lane.waits_for and self._provisional.is_due(to_wait_s):
+                    self._provisional.ask(self._network, self._plan_of, self._clock.wall_ms())
+                    continue
                 self._clock.sleep(min(to_wait_s, PREPARE_LOOK_S))
                 continue
             if self._holds_old:
