@@ -15,6 +15,7 @@ from reach import Way, offered, way
 from wire import Connection
 
 from heliostat.sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
+from heliostat.sandbox.settings import SMALL_HEAP_MB
 
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
@@ -74,9 +75,17 @@ class Pair:
 
 @contextlib.contextmanager
 def pair_of_clusters(
-    *, storage: Storage = Storage.DISK, heap_mb: int = HEAP_MB, secure: bool = False
+    *,
+    storage: Storage = Storage.DISK,
+    heap_mb: int = HEAP_MB,
+    secure: bool = False,
+    small: bool = False,
 ) -> Iterator[Pair]:
-    """Start both, stop both; `secure` adds listeners for the replicators."""
+    """Start both, stop both; `secure` adds listeners for the replicators.
+
+    Those of a `small` run begin quickly and are slow, see `heliostat.sandbox.settings`.
+    """
+    heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
     names = ("bench-a", "bench-b")
     also = {"security": offered()} if secure else {}
     both = start_many(

@@ -70,7 +70,8 @@ def part(
         variants.append(dataclasses.replace(scenario, backlog_records=0))
     for variant in variants:
         label = name if variant is scenario else f"{name}-without"
-        with pair_of_clusters(storage=variant.storage, heap_mb=variant.heap_mb) as pair:
+        options = {"storage": variant.storage, "heap_mb": variant.heap_mb}
+        with pair_of_clusters(**options, small=variant.small) as pair:
             about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
             for case, block in measured(name, variant, pair, folder / label):
                 yield case, block, about
@@ -138,7 +139,8 @@ def replicator_of(
     settings = {**peer.CANDIDATES, **peer.QUICK}[best] if best else {}
     topics = ",".join(scenario.patterns())
     wanted_mm2 = peer.properties(*pair.ways(), topics, "none", settings)
-    part = live_part(name, peer.command(find_java(), folder, wanted_mm2), folder, signal.SIGKILL)
+    command = peer.command(find_java(), folder, wanted_mm2, quick=scenario.small)
+    part = live_part(name, command, folder, signal.SIGKILL)
     said = {"settings": best, "properties": settings} if best else {}
     return part, f"{peer.ALIAS}.", said
 

@@ -97,7 +97,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     shape = dataclasses.asdict(scenario)
     results: Results = report.earlier(given.json, shape) if given.json else {}
     java = find_java()
-    with pair_of_clusters(secure=given.secure) as pair:
+    with pair_of_clusters(secure=given.secure, small=given.small) as pair:
         about = machine.describe(java, KAFKA_VERSION, pair.logs)
         bench = Bench(scenario=scenario, pair=pair, folder=folder, java=java)
         for codec in scenario.codecs:

@@ -166,7 +166,7 @@ class Bench:
         return self._run(
             name,
             codec,
-            peer.command(self.java, folder, wanted),
+            peer.command(self.java, folder, wanted, quick=self.scenario.small),
             peer.target_topic(topic),
             records_total=total,
             stop=signal.SIGKILL,  # it takes seconds to say goodbye, and all it made is deleted

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing.synchronize import Barrier
 
 import psutil
 import pytest
@@ -31,6 +32,7 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
+from heliostat.records.first_use import warm_up
 from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec
 from heliostat.records.pipeline import copy_round
 from heliostat.sandbox.shapes import GenericShape, Timestamps
@@ -47,6 +49,7 @@ BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
 STOPPED_S = 0.2
+LOADED_S = 90.0
 """Of each turn: long enough that a rival's pause between retries is over."""
 HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
@@ -245,6 +248,12 @@ def rival_lanes(
     ]
 
 
+def load_and_meet(barrier: Barrier) -> None:
+    """Load the code in a rival's process; on a full machine one is ready long before another."""
+    warm_up()
+    barrier.wait(LOADED_S)
+
+
 def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
     """Given three copiers of the same fresh records, stopped in turn / then each record is once."""
     partitions, turns, batches, size = 3, 40, 15, 50
@@ -254,8 +263,11 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
         create_topic(cluster, topic, partitions=partitions)
     now_ms = int(time.time() * 1000)
     batch = encode([Sample(b"k%d" % at, b"v%d" % at * 20, now_ms) for at in range(size)])
-    lanes = rival_lanes(stage, topic, partitions, [30_000, 70_000, 300_000])
-    with multiprocessing.get_context("spawn").Pool(len(lanes)) as pool:
+    fetch_bytes, spawn = [30_000, 70_000, 300_000], multiprocessing.get_context("spawn")
+    barrier = spawn.Barrier(1 + len(fetch_bytes))
+    with spawn.Pool(len(fetch_bytes), load_and_meet, (barrier,)) as pool:
+        barrier.wait(LOADED_S)
+        lanes = rival_lanes(stage, topic, partitions, fetch_bytes)
         pending = pool.map_async(copy_round, lanes, chunksize=1)
         rivals = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
         pending.wait(RIVALS_BEGIN_MS / 1000)

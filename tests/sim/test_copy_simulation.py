@@ -24,7 +24,7 @@ from heliostat.records.copier import Copier
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec, PartitionState
 
-SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "1000"))
+SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "600"))
 """Seeds a scenario; HELIOSTAT_SIM_SEEDS=100000 for a long run by hand."""
 WALL_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

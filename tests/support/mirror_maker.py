@@ -25,7 +25,7 @@ class MirrorMaker:
         self.log = folder / "mm2.log"
         peer, reach = _bench("peer"), _bench("reach")
         wanted = peer.properties(reach.Way(source), reach.Way(target), topics, "none", settings)
-        command = peer.command(find_java(), folder, wanted)
+        command = peer.command(find_java(), folder, wanted, quick=True)
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL

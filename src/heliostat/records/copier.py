@@ -476,6 +476,7 @@ class Copier:
             )
             self._leaders_stale |= kafka_error(event.error).stale_metadata
         elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
+            self._takes_over.discard(item.index)  # who appends behind it is no predecessor
             self.latency.add(now_ms - send.batch.max_timestamp, send.batch.records)
         if item.map.fills:
             self._map_writer.note(item)  # what follows without records is filled behind the last
