@@ -102,7 +102,7 @@ def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
     """
     runs: list[_Run] = []
     next_offset = position
-    while end - at > _ATTRIBUTES_AT and view[at + MAGIC_AT] in OLD_MAGICS:
+    while end - at > MAGIC_AT and view[at + MAGIC_AT] in OLD_MAGICS:
         size = claimed_size(view, at, end)
         if size is None or size <= _ATTRIBUTES_AT:
             raise BatchError("a message claims to be shorter than its header")

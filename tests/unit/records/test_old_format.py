@@ -12,6 +12,8 @@ from support import batches as ref
 
 from heliostat.errors import BatchError
 from heliostat.records import old_format
+from heliostat.records.carried import CarrySettings, Place
+from heliostat.records.carry import carry
 from heliostat.records.old_format import read_old
 from heliostat.verify.old_formats import old_batch
 
@@ -111,6 +113,19 @@ def test_packed_messages_are_read_whatever_packed_them(magic: int, codec: int) -
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_that_stand_alone_are_read(magic: int) -> None:
     assert copied(plain(magic, BASE)) == wanted(magic)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_answer_cut_anywhere_in_a_message_ends_before_it(magic: int) -> None:
+    """Given two messages / when the second is cut, also behind its magic / then one is read."""
+    first, second = plain(magic, 0), plain(magic, 1)
+    one = read_old(memoryview(first), 0, len(first), 0).next_offset
+    for size in range(60):  # within its first message
+        data = first + second[:size]
+        settings = CarrySettings(producer_id=7, batch_bytes_max=1 << 20)
+        outcome = carry(bytearray(data), 0, len(data), Place.same(0), settings)
+        assert outcome.stop is None
+        assert outcome.next_offset == one
 
 
 def test_offsets_that_the_cleaner_left_count_back_from_the_wrappers() -> None:
