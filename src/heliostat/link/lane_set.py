@@ -455,7 +455,7 @@ class LaneSet:
 
 def _prepare_s(partitions: Sequence[PartitionSpec]) -> float:
     """How long a lane's round takes to be prepared, on a machine with other work beside."""
-    return PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions)
+    return min(PREPARE_S_MAX, PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions))
 
 
 def _essence(text: str) -> str:

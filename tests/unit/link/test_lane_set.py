@@ -16,6 +16,7 @@ from heliostat.link.lane_set import HAND_OVER_S, STAGGER, Announcement, LaneSet,
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
+from heliostat.records.copier import PREPARED_S_MAX
 from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
 
 WAIT_S = 10.0
@@ -217,6 +218,9 @@ def test_rounds_of_many_partitions_are_prepared_earlier() -> None:
     few, many = lane_set._prepare_s((spec(0),)), lane_set._prepare_s((spec(0),) * 2_400)
     assert lane_set.PREPARE_S < few < many
     assert 4 < many < lane_set.PREPARE_S_MAX
+    # Tasks take a beginning that is further away for a clock that differs.
+    most = lane_set._prepare_s((spec(0),) * 100_000) - lane_set.PREPARE_S + lane_set.SWITCH_S
+    assert most < PREPARED_S_MAX
 
 
 def test_a_switch_of_plans_waits_for_all_rounds_that_it_ends(lanes, rounds) -> None:
