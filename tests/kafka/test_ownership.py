@@ -49,8 +49,8 @@ BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
 STOPPED_S = 0.2
-LOADED_S = 90.0
 """Of each turn: long enough that a rival's pause between retries is over."""
+LOADED_S = 90.0
 HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
 EXIT_HALTED = 3

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from heliostat.names import Offset
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionSpec
+from heliostat.records.network import LogRange
 from heliostat.records.padding import padding_batches
 
 LIFT_DELETE_EVERY = 50_000_000
@@ -54,3 +55,8 @@ class Lift:
         if position - self.lifted_to >= LIFT_DELETE_EVERY:
             return Offset(position)
         return None
+
+
+def is_short(spec: PartitionSpec, target: LogRange) -> bool:
+    """Whether an exact mirror's log has not come up to its start yet, or still holds padding."""
+    return target.end < spec.start or target.start < min(spec.start, target.end)

@@ -26,7 +26,7 @@ from heliostat.records.carry import carry
 from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
 from heliostat.records.filling import Filling, filled_tail_is_ours
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.lift import Lift
+from heliostat.records.lift import Lift, is_short
 from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import LogRange, Send, Tail, Want
 from heliostat.records.offset_map import OffsetMap, Stamp
@@ -110,7 +110,7 @@ class PartitionCopy(PartitionStanding):
         self, target: LogRange, tail: Tail | None, offset_map: OffsetMap, now_ms: int
     ) -> None:
         """Take the map at the target's log end as the position (I2), if its tail is ours (I1)."""
-        end, start = target.end, target.start
+        end = target.end
         fills = offset_map.is_filled or (self.spec.fills and offset_map.is_identity)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
@@ -138,8 +138,7 @@ class PartitionCopy(PartitionStanding):
                 now_ms,
             )
             return
-        is_short = end < self.spec.start or start < min(self.spec.start, end)
-        if offset_map.is_identity and is_short and self.spec.can_lift:
+        if offset_map.is_identity and is_short(self.spec, target) and self.spec.can_lift:
             self.position = end
             self._begin_lift(end, now_ms)
             return

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from heliostat.errors import BatchError
 from heliostat.records.batch import read_header
 from heliostat.records.fetch_plan import FetchPlan
+from heliostat.records.lift import is_short
 from heliostat.records.network import Fetched, LogRange, Network
 from heliostat.records.offset_map import OffsetMap
 from heliostat.records.partition_copy import PartitionCopy
@@ -63,7 +64,7 @@ class ProvisionalPlaces:
         exact = [index for index in quiet if maps[index].is_identity]
         for index, found in network.target_ranges(exact).items():
             item = self._items[index]
-            if isinstance(found, LogRange) and _is_begun(item, found):
+            if isinstance(found, LogRange) and not is_short(item.spec, found):
                 item.begin_at(found, None, OffsetMap(), now_ms)
                 if item.phase is Phase.COPY:
                     self._open.add(index)
@@ -92,8 +93,3 @@ def busy_first(seekers: list[int], plans: Mapping[int, FetchPlan]) -> list[int]:
 def _is_plain(item: PartitionCopy) -> bool:
     spec = item.spec
     return spec.jump is None and not spec.truncated and not spec.fills
-
-
-def _is_begun(item: PartitionCopy, found: LogRange) -> bool:
-    """Whether nothing is to be lifted: its place is its end."""
-    return found.end >= item.spec.start and found.start >= min(item.spec.start, found.end)
