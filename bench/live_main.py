@@ -70,8 +70,9 @@ def part(
         variants.append(dataclasses.replace(scenario, backlog_records=0))
     for variant in variants:
         label = name if variant is scenario else f"{name}-without"
-        options = {"storage": variant.storage, "heap_mb": variant.heap_mb}
-        with pair_of_clusters(**options, small=variant.small) as pair:
+        with pair_of_clusters(
+            storage=variant.storage, heap_mb=variant.heap_mb, small=variant.small
+        ) as pair:
             about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
             for case, block in measured(name, variant, pair, folder / label):
                 yield case, block, about

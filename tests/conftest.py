@@ -5,8 +5,17 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 from support.clusters import HEAP_MB, ClusterPair
-from support.leaks import no_process_left_behind  # noqa: F401  # pytest finds it here by its name
-from support.order import pytest_collection_modifyitems  # noqa: F401  # as above
+from support.leaks import (  # noqa: F401  # pytest finds them here by their names
+    no_client_left_open,
+    no_process_left_behind,
+)
+from support.links import no_client_kept  # noqa: F401  # as above
+from support.provoked import provoked, pytest_pyfunc_call  # noqa: F401  # as above
+from support.runs import (  # noqa: F401  # as above
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+)
 from support.spark import spark  # noqa: F401  # as above
 
 from heliostat.sandbox import Cluster, ClusterSpec, start_many

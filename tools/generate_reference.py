@@ -1,7 +1,7 @@
 """Writes docs/reference/*.md from the code itself, so that no reference can drift from it.
 
 `python tools/generate_reference.py` writes; with `--check` it changes nothing and ends with 1 when
-a page is not what it would write.
+a page is not what it would write, or when no test provokes one of our error codes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import provoked_codes
 
 from heliostat import errors, invariants
 from heliostat.cli.main import root as command_line
 from heliostat.config import Config
 from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
-from heliostat.records.lane import PartitionState
+from heliostat.link.gap_choices import Cause
+from heliostat.records.carried import StopReason
+from heliostat.records.lane import PartitionCode, PartitionState
+from heliostat.topics.topic_plan import RefusalCode
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 GENERATED = "<!-- Written by tools/generate_reference.py; change the code, not this page. -->"
@@ -158,10 +162,11 @@ def errors_page() -> Iterator[str]:
     yield "Every error prints as `[CODE] what happened; facts (hint: what to do)`."
     yield from ("", "## Verdicts", "", "| verdict | what Heliostat does |", "|---|---|")
     yield from _enum_rows(Verdict)
-    yield from ("", "## Errors", "", "| code | verdict | meaning |", "|---|---|---|")
-    for kind in _error_classes(HeliostatError):
+    yield from ("", "## Errors", "", "| code | verdict | meaning | hint |", "|---|---|---|---|")
+    for kind in error_classes():
         verdict = "by Kafka's code" if kind is errors.BrokerError else kind.verdict.value
-        yield f"| `{kind.code}` | {verdict} | {_first_paragraph(kind)} |"
+        hint = kind.hint or f"none: {kind.no_hint}"
+        yield f"| `{kind.code}` | {verdict} | {_first_paragraph(kind)} | {_in_cell(hint)} |"
     yield from ("", "## Error codes of brokers", "")
     yield "*Ambiguous*: the batch may be in the log, so the target's end is read before anything is"
     yield "sent again (I4). Codes that are not listed are treated as `UNKNOWN_SERVER_ERROR`."
@@ -172,19 +177,41 @@ def errors_page() -> Iterator[str]:
             yield f"| {' | '.join(_in_cell(fact) for fact in facts)} |"
     yield from ("", "## States of a partition", "", "| state | meaning |", "|---|---|")
     yield from _enum_rows(PartitionState)
+    yield from ("", "## Codes of a partition", "")
+    yield "Why a partition is stopped or tried again, where it is not one of the brokers' codes."
+    yield from ("", "| code | meaning |", "|---|---|")
+    yield from _code_rows(PartitionCode, {code.name: code.value for code in PartitionCode})
+    yield from _code_rows(StopReason, {reason.name: reason.name for reason in StopReason})
+    sorts: dict[str, type[Enum]] = {
+        "Codes of a refused topic": RefusalCode,
+        "Causes of a gap": Cause,
+    }
+    for heading, sort in sorts.items():
+        yield from ("", f"## {heading}", "", "| code | meaning |", "|---|---|")
+        yield from _code_rows(sort, {each.name: each.value for each in sort})
+    yield from ("", "## Proof", "")
+    yield "[Which test provokes which code on a real broker](errors-provoked.md)."
 
 
-def _error_classes(kind: type[HeliostatError]) -> Iterator[type[HeliostatError]]:
+def error_classes(kind: type[HeliostatError] = HeliostatError) -> Iterator[type[HeliostatError]]:
+    """Kinds of errors that are raised: each has a code of its own."""
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
-            yield each
-            yield from _error_classes(each)
+            if "code" in vars(each):
+                yield each
+            yield from error_classes(each)
 
 
 def _enum_rows(kind: type[Enum]) -> Iterator[str]:
     meanings = _member_docs(kind)
     for member in kind:
         yield f"| {member.value} | {_in_cell(meanings.get(member.name, ''))} |"
+
+
+def _code_rows(kind: type[Enum], codes: Mapping[str, str]) -> Iterator[str]:
+    meanings = _member_docs(kind)
+    for name, code in codes.items():
+        yield f"| `{code}` | {_in_cell(meanings[name])} |"
 
 
 def _member_docs(kind: type[Enum]) -> dict[str, str]:
@@ -202,6 +229,33 @@ def _member_docs(kind: type[Enum]) -> dict[str, str]:
 
 def _body_of(node: ast.stmt) -> list[ast.stmt]:
     return node.body if isinstance(node, ast.ClassDef) else []
+
+
+def own_codes() -> dict[str, list[str]]:
+    """Our own codes by sort, as tests name them."""
+    partition = [code.value for code in PartitionCode] + [reason.name for reason in StopReason]
+    raised = [kind.code for kind in error_classes()]
+    return {
+        "Errors": raised,
+        "Codes of a partition": [code for code in partition if code not in raised],
+        "Codes of a refused topic": [f"refused:{code.value}" for code in RefusalCode],
+        "Causes of a gap": [f"gap:{cause.value}" for cause in Cause],
+    }
+
+
+def broker_codes() -> list[str]:
+    """Names of the brokers' error codes that we know."""
+    return [row.name for number, row in sorted(KAFKA_ERRORS.items()) if number != 0]
+
+
+def provoked_page() -> Iterator[str]:
+    """Each code and the tests that provoke it on a real broker."""
+    yield from provoked_codes.page(own_codes(), broker_codes(), provoked_codes.proofs())
+
+
+def unproved() -> list[str]:
+    """Codes of ours that no test provokes, and markers of no code."""
+    return list(provoked_codes.problems(own_codes(), broker_codes(), provoked_codes.proofs()))
 
 
 def invariants_page() -> Iterator[str]:
@@ -230,6 +284,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "cli.md": cli_page,
     "config.md": config_page,
     "errors.md": errors_page,
+    "errors-provoked.md": provoked_page,
     "invariants.md": invariants_page,
 }
 
@@ -262,7 +317,9 @@ def main(arguments: Sequence[str]) -> int:
         if said:
             print("\n".join(said))
             print("stale: run python tools/generate_reference.py")
-        return 1 if said else 0
+        open_codes = unproved()
+        print("\n".join(open_codes), end="\n" if open_codes else "")
+        return 1 if said or open_codes else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in wanted.items():
         (FOLDER / name).write_text(text, encoding="utf-8")

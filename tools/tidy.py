@@ -259,6 +259,37 @@ def _is_program(source: Source) -> bool:
     return any(ast.unparse(test) == "__name__ == '__main__'" for test in tests)
 
 
+RUNS = frozenset({"core", "thorough"})
+"""Marks that say in which test run a test is, see `tests/support/runs.py`."""
+
+
+def unplaced_tests(source: Source) -> Iterator[Breach]:
+    """Tests with real brokers, peers or Spark that do not say, once, in which run they are."""
+    if not source.within("tests/kafka", "tests/peer", "tests/spark"):
+        return
+    of_module = [
+        mark
+        for node in source.tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+        for mark in _runs_named(node.value)
+    ]
+    for node in source.tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            own = [mark for each in node.decorator_list for mark in _runs_named(each)]
+            if len(own or of_module) != 1:
+                yield node.lineno, f"{node.name} is in {own or of_module}: mark it core or thorough"
+
+
+def _runs_named(node: ast.AST) -> list[str]:
+    return [
+        each.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute)
+        and each.attr in RUNS
+        and ast.unparse(each.value) == "pytest.mark"
+    ]
+
+
 RULES: dict[str, Callable[[Source], Iterator[Breach]]] = {
     "long-line": long_lines,
     "long-file": long_files,
@@ -271,6 +302,7 @@ RULES: dict[str, Callable[[Source], Iterator[Breach]]] = {
     "silent-suppression": silent_suppressions,
     "endless-loop": endless_loops,
     "print": prints,
+    "unplaced-test": unplaced_tests,
 }
 
 

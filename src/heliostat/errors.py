@@ -12,7 +12,6 @@
       ProtocolError          a broker's answer makes no sense
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
-      PartitionStopped       one partition cannot go on (blocked, diverged, gap ...)
       OffsetMapLost          the offset maps' topic was deleted
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
@@ -56,6 +55,8 @@ class HeliostatError(Exception):
     code: ClassVar[str] = "HELIOSTAT"
     verdict: Verdict = Verdict.HALT
     hint: str = ""
+    no_hint: ClassVar[str] = ""
+    """Why a kind has no hint of its own; one of both each kind has."""
 
     def __init__(self, text: str, *, hint: str | None = None, **context: object) -> None:
         super().__init__(text)
@@ -98,6 +99,7 @@ class ConfigError(HeliostatError):
     """
 
     code = "CONFIG_REFUSED"
+    no_hint = "each problem says which field takes what"
 
     def __init__(
         self,
@@ -120,6 +122,7 @@ class Refused(HeliostatError):
     """An operation is refused before anything was touched."""
 
     code = "REFUSED"
+    no_hint = "each refusal says what would have to be otherwise"
 
 
 class ConnectionLost(HeliostatError):
@@ -127,12 +130,14 @@ class ConnectionLost(HeliostatError):
 
     code = "CONNECTION_LOST"
     verdict = Verdict.RETRY
+    hint = "see whether the broker runs, and its advertised address leads to it from here"
 
 
 class AccessRefused(ConnectionLost):
-    """A secured cluster does not let us in; tried again, since what is wrong may be put right."""
+    """A secured cluster does not let us in; tried again, since what is wrong may be put right.
 
-    code = "ACCESS_REFUSED"
+    Only its kinds are raised: they say what is wrong.
+    """
 
 
 class CredentialsUnreadable(AccessRefused):
@@ -164,15 +169,17 @@ class TlsFailed(AccessRefused):
 
 
 class ProtocolError(HeliostatError):
-    """A broker's bytes do not follow the protocol."""
+    """What a broker answers does not follow the protocol, or is no row of ours, or wavers."""
 
     code = "PROTOCOL"
+    hint = "see who else writes there, what stands before the broker, and which version it has"
 
 
 class BatchError(HeliostatError):
     """Bytes that are no whole, sound v2 record batch."""
 
     code = "BATCH_MALFORMED"
+    hint = "look at it with kafka-dump-log.sh at each replica: one may have it whole"
 
 
 class OffsetMapLost(HeliostatError):
@@ -217,6 +224,7 @@ class SandboxError(HeliostatError):
     """Brokers on this machine could not be started, reached or stopped."""
 
     code = "SANDBOX"
+    no_hint = "the process's own words stand in the text"
 
 
 class BrokerError(HeliostatError):
@@ -229,6 +237,7 @@ class BrokerError(HeliostatError):
     """
 
     code = "BROKER"
+    no_hint = "Kafka's code has it, where there is one"
 
     def __init__(
         self,

@@ -10,8 +10,9 @@ I6  A source record that was not copied and never will be is a gap, never passed
 I7  A partition's trouble stops that partition only.
 I8  A record whose schema is not readable at the target yet is not visible there yet.
 I9  A published group offset never points past what has landed and never moves a live group.
-I10 One owner: a round sends nothing after its deadline; a successor waits that deadline out, fences
-    its predecessor, and lanes listen to none but the newest owner they know.
+I10 One owner: a round sends nothing after its deadline, and its process ends where it was frozen in
+    mid send; a successor waits that out, fences its predecessor, and lanes listen to none but the
+    newest owner they know.
 
 I8 concerns schemas, which the product does not copy yet.
 """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -17,9 +15,11 @@ import pytest
 import yaml
 from kafka.protocol.producer import InitProducerIdRequest
 from support.clusters import HEAP_MB, ClusterPair, create_topic, until
+from support.command import heliostat
 from support.group_sides import wait_for_coordinators
 from support.left import Left, values
 from support.links import RunningLink, wait_for, wait_level, write_config
+from support.provoked import Provoked
 from support.records import Sample, encode, odd_records, split, write_batches
 
 from heliostat.access import ClusterAccess
@@ -45,7 +45,7 @@ from heliostat.sandbox import (
     start_many,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 READER, WRITER = "reader", "writer"
 SOLO, GROUPED = TopicName("solo"), TopicName("pre.one")
@@ -128,11 +128,6 @@ def _secure(path: Path, source: Cluster, target: Cluster) -> None:
     path.write_text(yaml.safe_dump(config))
 
 
-def _heliostat(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(config)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-
-
 def _write(cluster: Cluster, topic: str, partition: int, rng: random.Random) -> None:
     batches = [encode(part) for part in split(odd_records(rng, RECORDS), rng)]
     write_batches(cluster.bootstrap, topic, batches, partition=partition)
@@ -152,7 +147,7 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
         read = {first: CommittedOffset(Offset(70))}
         wait_for_coordinators(source.bootstrap, target.bootstrap)
         assert admin.commit_offsets({GROUP: read}) == {GROUP: {first: None}}
-    seen = _heliostat(least.config, "topics", "--json")
+    seen = heliostat(least.config, "topics", "--json")
     assert {row["topic"] for row in json.loads(seen.stdout)} == {SOLO, GROUPED}
     level = {SOLO: 1, GROUPED: 2, "heartbeats": 1}
     for again in (False, True):  # a second start finds the state topics there
@@ -170,12 +165,12 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
             if again:
                 wait_for("the setting", lambda: _retention(target) == "80000000", 90)
             assert link.stop() == 0
-    done = _heliostat(least.config, "verify", "--json")
+    done = heliostat(least.config, "verify", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert _heliostat(least.config, "plan").returncode == 0
-    explained = _heliostat(least.config, "groups", "--explain", GROUP)
+    assert heliostat(least.config, "plan").returncode == 0
+    explained = heliostat(least.config, "groups", "--explain", GROUP)
     assert explained.returncode == 0, explained.stdout + explained.stderr
-    status = _heliostat(least.config, "status")
+    status = heliostat(least.config, "status")
     assert f"east.{SOLO}" in status.stdout, status.stderr
     for cluster in (source, target):
         denied = _denied(cluster)
@@ -363,7 +358,7 @@ def test_without_the_right_to_markers_holes_are_mapped_and_it_is_said(least: Lea
     exact = least.config.with_name("exact.yaml")
     exact.write_text(yaml.safe_dump(config))
     says = "holes can't be filled"
-    assert says in _heliostat(exact, "plan").stdout
+    assert says in heliostat(exact, "plan").stdout
     loaded = load_config(exact)
     rules = set(link_grants(loaded, loaded.links[0])[1].rules) - set(least.sides[1].rules)
     assert {(rule.kind, rule.operation) for rule in rules} == {
@@ -371,7 +366,7 @@ def test_without_the_right_to_markers_holes_are_mapped_and_it_is_said(least: Lea
     }
     least.target.accounts.allow(rules)
     try:
-        until(lambda: says not in _heliostat(exact, "plan").stdout, "the right", 60)
+        until(lambda: says not in heliostat(exact, "plan").stdout, "the right", 60)
     finally:
         least.target.accounts.take_back(rules)
 
@@ -462,3 +457,26 @@ def _without(
         yield said[0]
     finally:
         cluster.accounts.allow([rule])
+
+
+@pytest.mark.provokes("refused:unreadable")
+def test_a_mirror_that_may_not_be_seen_is_refused(least: Least, provoked: Provoked) -> None:
+    """Given a mirror's name / when the right to see it is denied / then refused, with the right."""
+    topic = create_topic(least.source, f"{GROUPED}-unseen")
+    mirror = create_topic(least.target, f"east.{topic}")
+    rule = AclRule(f"User:{WRITER}", Operation.DESCRIBE, ResourceKind.TOPIC, mirror)
+    least.target.accounts.deny([rule])
+
+    def refusal() -> dict[str, str] | None:
+        (plan,) = heliostat(least.config, "plan", "--json").json
+        found: dict[str, str] | None = plan["refuse"].get(topic)
+        return found
+
+    try:
+        until(refusal, "the refusal", 60)
+        provoked("refused:unreadable", refusal())
+    finally:
+        assert least.target.accounts.take_back([rule]) == 1
+        for cluster, name in ((least.source, topic), (least.target, mirror)):
+            with ClusterAdmin(cluster.bootstrap) as admin:
+                assert admin.delete_topics([name]) == {name: None}

@@ -22,7 +22,7 @@ from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Cluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,8 @@ def test_a_cluster_tells_its_id_and_brokers(admin, summit):
     assert [f"{b.host}:{b.port}" for b in admin.brokers()] == summit.bootstrap.split(",")
 
 
-def test_topics_are_created_each_for_itself(admin):
+@pytest.mark.provokes("INVALID_TOPIC_EXCEPTION", "INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION")
+def test_topics_are_created_each_for_itself(admin, provoked):
     good, bad, worse = (TopicName(name) for name in ("admin.good", "admin/bad", "admin.worse"))
     answers = admin.create_topics(
         [
@@ -75,16 +76,14 @@ def test_topics_are_created_each_for_itself(admin):
             NewTopic(worse, 1, 1, {"no.such.setting": "1"}),
         ]
     )
-    assert (answers[bad].kafka_name, answers[worse].kafka_name) == (
-        "INVALID_TOPIC_EXCEPTION",
-        "INVALID_CONFIG",
-    )
+    provoked("INVALID_TOPIC_EXCEPTION", answers[bad])
+    provoked("INVALID_CONFIG", answers[worse])
     until(lambda: admin.describe_topics([good])[good].error is None, "word of the new topic")
     info = admin.describe_topics([good, worse])
     assert info[good].topic_id == answers[good]
     assert [p.partition for p in info[good].partitions] == [0, 1, 2]
     assert info[good].replication_factor == 1
-    assert info[worse].error.kafka_name == "UNKNOWN_TOPIC_OR_PARTITION"
+    provoked("UNKNOWN_TOPIC_OR_PARTITION", info[worse].error)
     again = admin.create_topics([NewTopic(good, 1, 1)])[good]
     assert again.kafka_name == "TOPIC_ALREADY_EXISTS"
 
@@ -195,18 +194,23 @@ def test_state_is_read_to_its_end_and_followed_from_there(summit):
         assert list(reader.tail(0.1)) == []
 
 
-def test_a_topic_that_is_no_state_topic_is_refused(admin, summit):
+@pytest.mark.provokes("REFUSED")
+def test_a_topic_that_is_no_state_topic_is_refused(admin, summit, provoked):
     topic = create(admin, "admin.no.state")
-    with KeyedTopic(summit.bootstrap.split(","), topic) as state, pytest.raises(Refused):
-        state.ensure()
+    with KeyedTopic(summit.bootstrap.split(","), topic) as state:
+        with pytest.raises(Refused) as refused:
+            state.ensure()
+        provoked("REFUSED", refused.value)
 
 
-def test_a_foreign_record_in_a_state_topic_is_not_taken_for_state(admin, summit):
+@pytest.mark.provokes("PROTOCOL", how="another producer writes into a topic of ours")
+def test_a_foreign_record_in_a_state_topic_is_not_taken_for_state(admin, summit, provoked):
     topic = create(admin, "admin.foreign", cleanup__policy="compact")
     with KeyedTopic(summit.bootstrap.split(","), topic) as state:
         state.write("key", {"a": 1})
         producer = KafkaProducer(bootstrap_servers=summit.bootstrap.split(","))
         producer.send(topic, key=b"k", value=b"no json").get(20)
         producer.close()
-        with pytest.raises(ProtocolError, match="not ours"):
+        with pytest.raises(ProtocolError, match="not ours") as caught:
             state.read_all()
+        provoked("PROTOCOL", caught.value)

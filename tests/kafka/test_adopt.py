@@ -19,7 +19,7 @@ from heliostat.errors import Refused
 from heliostat.link.adoption import adopt
 from heliostat.link.adoption_plan import peer_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
 
 def found_by(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from heliostat.records.carried import CarriedBatch, CarrySettings, Place
 from heliostat.records.carry import carry
 from heliostat.records.padding import PADDING_RECORDS_MAX, padding_batches
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 NOW_MS = 1_750_000_000_000
 PRODUCER = 2**40 + 1

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.clusters import ClusterPair, create_topic, until
-from support.links import RunningLink, ends, wait_for, wait_level, write_config
+from support.command import heliostat
+from support.links import LinkProcess, RunningLink, ends, wait_for, wait_level, write_config
 from support.records import (
     GZIP,
     LZ4,
@@ -32,24 +30,14 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-
-def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(config)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 
 def assert_verified(config: Path, records: int) -> dict[str, object]:
     """`heliostat verify` finds both sides equal, and so many records."""
-    done = command(config, "verify", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    done = heliostat(config, "verify", "--json")
+    assert done.returncode == 0, done.said
+    answer = done.json
     if isinstance(answer, list):
         answer = answer[0]
     problems = {name: answer[name] for name in ("lost", "doubled", "reordered", "different")}
@@ -149,7 +137,7 @@ def test_new_topics_and_partitions_join_while_it_runs(
         assert_verified(config, 50 + 4 * 20)
 
 
-@pytest.mark.parametrize("victim", ["driver", "worker"])
+@pytest.mark.parametrize("victim", [pytest.param("driver", marks=pytest.mark.thorough), "worker"])
 def test_kill_9_in_mid_copy_loses_and_doubles_nothing(
     cluster_pair: ClusterPair, tmp_path: Path, victim: str
 ) -> None:
@@ -167,12 +155,13 @@ def test_kill_9_in_mid_copy_loses_and_doubles_nothing(
         return sum(max(0, end) for end in ends(target, {topic: 4}).get(topic, []))
 
     with ExitStack() as stack:
-        link = stack.enter_context(RunningLink(config))
+        start = LinkProcess if victim == "driver" else RunningLink
+        link = stack.enter_context(start(config))
         for step in range(3):
             wait_for("copying under way", lambda least=step: copied() > least * 5000)
-            if victim == "driver":
+            if isinstance(link, LinkProcess):
                 link.kill_driver()
-                link = stack.enter_context(RunningLink(config))
+                link = stack.enter_context(LinkProcess(config))
             else:
                 workers = wait_for("workers", link.workers)
                 for worker in workers:
@@ -182,6 +171,7 @@ def test_kill_9_in_mid_copy_loses_and_doubles_nothing(
         assert_verified(config, 500 * (40 * 4 + 3 * 3))
 
 
+@pytest.mark.thorough
 def test_target_broker_killed_and_restarted_in_mid_copy(
     start_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
@@ -216,16 +206,16 @@ def test_status_plan_and_stop_of_a_synced_pair(cluster_pair: ClusterPair, tmp_pa
     source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
     write_batches(source, topic, [encode(odd_records(random.Random(2), 20))])
     config = write_config(tmp_path, source, target, topics={"include": [topic]})
-    with RunningLink(config) as link:
+    with LinkProcess(config) as link:
         wait_level(link, source, target, {topic: 1})
-        wait_for("status in sync", lambda: command(config, "status").returncode == 0)
-        answer = json.loads(command(config, "status", "--json").stdout)[0]
+        wait_for("status in sync", lambda: heliostat(config, "status").returncode == 0)
+        answer = heliostat(config, "status", "--json").json[0]
         assert answer["lag_records"] == 0
         assert answer["topics"][0]["source"] == topic
-        plan = command(config, "plan")
-        assert plan.returncode == 0, plan.stdout + plan.stderr
+        plan = heliostat(config, "plan")
+        assert plan.returncode == 0, plan.said
         began_s = time.monotonic()
         assert link.stop(signal.SIGINT) == 0, link.text()[-2000:]
         assert "round failed" not in link.text()
         assert time.monotonic() - began_s < 20
-        assert json.loads(command(config, "status", "--json").stdout)[0]["state"] == "stopped"
+        assert heliostat(config, "status", "--json").json[0]["state"] == "stopped"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,11 +11,12 @@ from typing import Any
 
 import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name
+from support.command import heliostat
 from support.holes import COMPACTED, eager_pair, read, transactions, write_compacted
-from support.links import RunningLink, ends, wait_for, write_config
+from support.links import LinkProcess, RunningLink, ends, wait_for, write_config
 from support.records import encode, odd_records, write_batches
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,7 @@ def test_transactions_cross_with_equal_offsets(
     transactions(source, topic, rng, 60)
     config = config_of(tmp_path, pair, topic)
     with ExitStack() as stack:
-        link = stack.enter_context(RunningLink(config))
+        link = stack.enter_context(LinkProcess(config))
         if kills:
             wait_for("a copy", lambda: ends(pair.target.bootstrap, {topic: 1})[topic][0] > 0)
             for _ in range(2):
@@ -70,7 +69,7 @@ def test_transactions_cross_with_equal_offsets(
                 transactions(source, topic, rng, 10)
             link.kill_driver()
             transactions(source, topic, rng, 10)
-            link = stack.enter_context(RunningLink(config))
+            link = stack.enter_context(LinkProcess(config))
         wait_level(pair, topic)
         assert_equal(pair, topic)
         transactions(source, topic, rng, 5)  # the last marker has no record behind it
@@ -82,9 +81,8 @@ def test_transactions_cross_with_equal_offsets(
 
 
 def assert_verified(config: Path) -> None:
-    command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert told.returncode == 0, told.stdout + told.stderr
+    told = heliostat(config, "verify")
+    assert told.returncode == 0, told.said
     assert "offsets equal" in told.stdout
 
 

@@ -17,7 +17,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
 from heliostat.sandbox import Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 FORMAT = "${source}__${topic}"
 ALIASES = ("hilo", "hilo__b")

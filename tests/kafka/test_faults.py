@@ -11,7 +11,7 @@ from support.faults import Stage, Trial, stage_of
 from support.links import wait_for
 from support.proxy import FETCH, PRODUCE, Where
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 CUT_WITHIN_S = 90.0
 LINK_CLIENTS = "heliostat-east-to-west"
@@ -65,7 +65,7 @@ def test_refused_and_held_back_connections(stage: Stage, side: str) -> None:
         proxy.release()
 
 
-@pytest.mark.parametrize("how", ["restart", "kill"])
+@pytest.mark.parametrize("how", [pytest.param("restart", marks=pytest.mark.thorough), "kill"])
 def test_source_broker_restarted(stage: Stage, how: str) -> None:
     """Given a link under load / when the source's broker goes and comes back / then exact."""
     broker = stage.source.brokers[0]
@@ -79,6 +79,7 @@ def test_source_broker_restarted(stage: Stage, how: str) -> None:
         trial.wait_copied(100)
 
 
+@pytest.mark.thorough
 def test_target_disk_full_for_a_while(stage: Stage) -> None:
     """Given no room for one more batch / when there is room again / then exact.
 

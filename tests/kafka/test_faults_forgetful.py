@@ -17,7 +17,7 @@ from support.proxy import PRODUCE, Where
 
 from heliostat.sandbox.shapes import GenericShape, Timestamps
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 CUT_WITHIN_S = 90.0
 BACKLOG_RECORDS = 60_000

@@ -19,7 +19,7 @@ from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat.names import TopicName
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 CUT_WITHIN_S = 90.0
 ROUNDS = 6
@@ -41,6 +41,7 @@ def stage(tmp_path: Path, spark: SparkSession) -> Iterator[Stage]:
         tmp_path,
         spark,
         proxied=True,
+        has_process=True,
         source=EAGER_CLEANER,
         link={"topics": topics, "records": SMALL},
     ) as made:
@@ -135,7 +136,7 @@ def test_mapped_mirrors_are_exact_after_each_fault(stage: Stage) -> None:
         broker.kill()
         broker.start()
         holes.wait_copied()
-        stage.link.kill_driver()
+        stage.process.kill_driver()
         stage.start_link()
         holes.wait_copied()
     wait_for("all to be copied", holes.is_level, RECOVERED_WITHIN_S)

@@ -19,7 +19,7 @@ from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Broker, Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 PARTITIONS = 3
 SLOW_S = 300.0

@@ -15,7 +15,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.link.state import control_topic, progress_topic, state_topic
 from heliostat.names import LinkName, TopicName
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LINK = LinkName("east-to-west")
 ROUND_S = 2
@@ -36,7 +36,9 @@ def stage(
         for name, value in clock.environment.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("topics")
-        with stage_of(folder, spark, link={"lanes": {"round_s": ROUND_S}}) as made:
+        with stage_of(
+            folder, spark, has_process=True, link={"lanes": {"round_s": ROUND_S}}
+        ) as made:
             yield made
 
 

@@ -13,7 +13,7 @@ from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 FOUND = ("FOREIGN_TAIL", "APPENDED_ELSEWHERE", "TARGET_REFUSES_SEQUENCE")
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from support.clusters import create_topic, fresh_name, until
+from support.command import heliostat
 from support.faults import Stage, stage_of
 from support.links import End, ends_or_errors, wait_for
+from support.provoked import Provoked
 from support.records import Sample, encode, values_at, write_batches
 
-from heliostat.cli.main import root, with_line_breaks
 from heliostat.clusters.admin import EARLIEST, ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +62,9 @@ def trim(cluster: Cluster, topic: TopicName, before: int, *, partition: int = 0)
 
 def said(stage: Stage, *words: str) -> tuple[int, Any]:
     """What a verb answers in JSON, and its exit code."""
-    done = CliRunner().invoke(with_line_breaks(root), [*words, "-c", str(stage.config), "--json"])
-    assert done.exit_code in {0, 1}, (done.output, done.exception)
-    return done.exit_code, json.loads(done.stdout)
+    answer = heliostat(stage.config, *words, "--json")
+    assert answer.returncode in {0, 1}, answer.said
+    return answer.returncode, answer.json
 
 
 def stops_of(stage: Stage, topic: TopicName) -> list[dict[str, Any]]:
@@ -93,7 +92,8 @@ def resolve(stage: Stage, topic: TopicName, choice: str, *words: str) -> None:
     said(stage, "resolve", topic, *words, "--choose", choice, "--by", "ops", "--yes")
 
 
-def test_overtaken_by_retention_and_decided_on(stage: Stage) -> None:
+@pytest.mark.provokes("SOURCE_OVERTOOK", "gap:source_overtook")
+def test_overtaken_by_retention_and_decided_on(stage: Stage, provoked: Provoked) -> None:
     """Given a link that was stopped for too long / when continue is chosen / then it goes on."""
     topic = create_topic(stage.source, fresh_name("fault-overtaken"), partitions=2)
     by_policy = create_topic(stage.source, fresh_name("fault-by-policy"))
@@ -118,6 +118,7 @@ def test_overtaken_by_retention_and_decided_on(stage: Stage) -> None:
 
     stopped = wait_stopped(stage, topic, "SOURCE_OVERTOOK")
     assert (stopped["partition"], stopped["state"]) == (0, "gap")
+    provoked("SOURCE_OVERTOOK", stopped)
     wait_ends(stage, topic, [100, 200])  # the other partition goes on (I7)
     _, explained = said(stage, "resolve", topic, "0")
     effect = explained[0]["choices"]["continue"]
@@ -129,10 +130,12 @@ def test_overtaken_by_retention_and_decided_on(stage: Stage) -> None:
     wait_ends(stage, topic, [160, 200])
     (row,) = rows_of(stage, topic)
     assert (row["decided_by"], row["is_done"]) == ("user ops", True)
+    provoked("gap:source_overtook", row)
     wait_for("no complaint", lambda: stops_of(stage, topic) == [])
     wait_for("sums", lambda: stage.status().driver.get("gaps", {}).get("records_lost", 0) >= 70)
 
 
+@pytest.mark.thorough
 def test_overtaken_and_begun_anew(stage: Stage) -> None:
     """Given an overtaken mirror / when restart is chosen / then emptied, and what there is."""
     topic = create_topic(stage.source, fresh_name("fault-restart"))
@@ -152,6 +155,7 @@ def test_overtaken_and_begun_anew(stage: Stage) -> None:
     assert getattr(start, "offset", start) == 100
 
 
+@pytest.mark.thorough
 def test_source_topic_made_anew_behind_the_old_one(stage: Stage) -> None:
     """Given a re-created source / when its policy is continue / then its records come behind."""
     topic = create_topic(stage.source, fresh_name("fault-by-policy-anew"))
@@ -171,8 +175,9 @@ def test_source_topic_made_anew_behind_the_old_one(stage: Stage) -> None:
     wait_ends(stage, topic, [410])
 
 
+@pytest.mark.provokes("gap:source_recreated")
 @pytest.mark.parametrize("records", [10, 300], ids=["fewer", "more"])
-def test_source_topic_made_anew(stage: Stage, records: int) -> None:
+def test_source_topic_made_anew(stage: Stage, records: int, provoked: Provoked) -> None:
     """Given a mirror / when its source is deleted and made again / then refused until decided."""
     topic = create_topic(stage.source, fresh_name("fault-anew"), partitions=2)
     write(stage.source, topic, range(100), partition=0)
@@ -195,13 +200,16 @@ def test_source_topic_made_anew(stage: Stage, records: int) -> None:
         "user ops",
     )
     assert (row["first"], row["last"], row["count"]) == (100, None, None)
+    provoked("gap:source_recreated", row)
     wait_for("no complaint", lambda: stops_of(stage, topic) == [])
     report = stage.verify([topic])
     assert report.is_clean, report.lines()
     assert report.records == records
 
 
-def test_target_topic_made_anew_by_others(stage: Stage) -> None:
+@pytest.mark.thorough
+@pytest.mark.provokes("gap:target_recreated")
+def test_target_topic_made_anew_by_others(stage: Stage, provoked: Provoked) -> None:
     """Given a mirror / when others delete it and write their own / then refused until decided."""
     topic = create_topic(stage.source, fresh_name("fault-taken"))
     write(stage.source, topic, range(100))
@@ -218,6 +226,7 @@ def test_target_topic_made_anew_by_others(stage: Stage) -> None:
     resolve(stage, topic, "restart")
     wait_ends(stage, topic, [100])
     (row,) = rows_of(stage, topic)
+    provoked("gap:target_recreated", row)
     assert (row["cause"], row["first"], row["last"], row["count"]) == (
         "target_recreated",
         0,
@@ -226,7 +235,8 @@ def test_target_topic_made_anew_by_others(stage: Stage) -> None:
     )
 
 
-def test_foreign_records_are_got_rid_of(stage: Stage) -> None:
+@pytest.mark.provokes("gap:target_diverged")
+def test_foreign_records_are_got_rid_of(stage: Stage, provoked: Provoked) -> None:
     """Given a mirror others wrote into / when restart is chosen / then it is exact again."""
     topic = create_topic(stage.source, fresh_name("fault-foreign"))
     write(stage.source, topic, range(100))
@@ -237,12 +247,15 @@ def test_foreign_records_are_got_rid_of(stage: Stage) -> None:
     assert stopped["state"] == "diverged"
     resolve(stage, topic, "restart", "0")
     wait_ends(stage, topic, [200])
-    assert [row["cause"] for row in rows_of(stage, topic)] == ["target_diverged"]
+    (row,) = rows_of(stage, topic)
+    provoked("gap:target_diverged", row)
     report = stage.verify([topic])
     assert report.is_clean, report.lines()
 
 
-def test_mirror_deleted_when_its_source_has_less(stage: Stage) -> None:
+@pytest.mark.thorough
+@pytest.mark.provokes("gap:target_deleted")
+def test_mirror_deleted_when_its_source_has_less(stage: Stage, provoked: Provoked) -> None:
     """Given a trimmed source / when its mirror is deleted / then begun anew, the loss recorded."""
     topic = create_topic(stage.source, fresh_name("fault-gone"))
     write(stage.source, topic, range(100))
@@ -252,10 +265,15 @@ def test_mirror_deleted_when_its_source_has_less(stage: Stage) -> None:
     rows = wait_for("a row", lambda: rows_of(stage, topic))
     found = [(row["cause"], row["first"], row["last"], row["count"]) for row in rows]
     assert found == [("target_deleted", 0, 59, None)]
+    provoked("gap:target_deleted", rows[0])
     wait_ends(stage, topic, [100])
 
 
-def test_a_record_too_large_is_passed_when_that_is_decided(stage: Stage) -> None:
+@pytest.mark.thorough
+@pytest.mark.provokes("TOO_LARGE", "gap:record_too_large")
+def test_a_record_too_large_is_passed_when_that_is_decided(
+    stage: Stage, provoked: Provoked
+) -> None:
     """Given a limit that was lowered behind a large record / when continue is chosen / then on."""
     limit = {"max.message.bytes": "3000000"}
     topic = create_topic(stage.source, fresh_name("fault-large"), configs=limit)
@@ -272,15 +290,20 @@ def test_a_record_too_large_is_passed_when_that_is_decided(stage: Stage) -> None
 
     stopped = wait_stopped(stage, topic, "TOO_LARGE")
     assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", 10)
+    provoked("TOO_LARGE", stopped)
     wait_ends(stage, topic, [10])
     resolve(stage, topic, "continue", "0")
     wait_ends(stage, topic, [19])
     (row,) = rows_of(stage, topic)
     assert (row["first"], row["last"], row["count"]) == (10, 10, 1)
+    provoked("gap:record_too_large", row)
     assert values_at(stage.target.bootstrap, topic, 0, 19) == [*range(10), *range(11, 20)]
 
 
-def test_a_record_without_a_key_is_passed_when_that_is_decided(stage: Stage) -> None:
+@pytest.mark.provokes("RECORD_REFUSED", "gap:record_refused")
+def test_a_record_without_a_key_is_passed_when_that_is_decided(
+    stage: Stage, provoked: Provoked
+) -> None:
     """Given a topic that is compacted since / when its old keyless record is refused / then on.
 
     What stands before it in the same batch is copied: the gap is that record and nothing else.
@@ -303,6 +326,7 @@ def test_a_record_without_a_key_is_passed_when_that_is_decided(stage: Stage) -> 
 
     stopped = wait_stopped(stage, topic, "RECORD_REFUSED")
     assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", 6)
+    provoked("RECORD_REFUSED", stopped)
     wait_ends(stage, topic, [6])
     resolve(stage, topic, "continue", "0")
     for name in (topic, by_policy):
@@ -310,4 +334,5 @@ def test_a_record_without_a_key_is_passed_when_that_is_decided(stage: Stage) -> 
         (row,) = rows_of(stage, name)
         found = (row["cause"], row["first"], row["last"], row["count"])
         assert found == ("record_refused", 6, 6, 1)
+        provoked("gap:record_refused", row)
         assert values_at(stage.target.bootstrap, name, 0, 9) == [*range(6), *range(7, 10)]

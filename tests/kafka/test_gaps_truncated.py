@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 from support.clusters import HEAP_MB, create_topic, fresh_name
+from support.command import said
 from support.links import RunningLink, ends_or_errors, wait_for, write_config
+from support.provoked import Provoked
 from support.records import Sample, encode, values_at, write_batches
 
-from heliostat.cli.main import root, with_line_breaks
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
 from heliostat.sandbox import Broker, Cluster, ClusterSpec, start_many
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 REPLICAS = [2, 3]
 """Broker 1 is the controller and must stay."""
@@ -74,14 +73,9 @@ def write(cluster: Cluster, topic: TopicName, values: range) -> None:
     write_batches(cluster.bootstrap.split(","), topic, [encode(samples)])
 
 
-def said(config: Path, *words: str) -> Any:
-    done = CliRunner().invoke(with_line_breaks(root), [*words, "-c", str(config), "--json"])
-    assert done.exit_code in {0, 1}, (done.output, done.exception)
-    return json.loads(done.stdout)
-
-
+@pytest.mark.provokes("SOURCE_TRUNCATED", "gap:source_truncated")
 def test_an_unclean_election_is_found_though_the_log_has_grown_again(
-    clusters: tuple[Cluster, Cluster], tmp_path: Path
+    clusters: tuple[Cluster, Cluster], tmp_path: Path, provoked: Provoked
 ) -> None:
     """Given copied records / when an old replica leads and takes others / then GAP, from where."""
     source, target = clusters
@@ -122,6 +116,7 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
             raise AssertionError(f"{error}\n{link.text()[-3000:]}") from None
         (stopped,) = stops()
         assert (stopped["code"], stopped["state"]) == ("SOURCE_TRUNCATED", "gap")
+        provoked("SOURCE_TRUNCATED", stopped)
 
         def explained_from() -> Any:
             (found,) = said(config, "resolve", topic)
@@ -135,6 +130,7 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
         assert values_at(target.bootstrap, topic, end, 80) == list(range(1000, 1080))
         rows = said(config, "gaps")[0]["rows"]
         told = [(row["cause"], row["first"], row["count"]) for row in rows]
+        provoked("gap:source_truncated", rows[0])
         assert told == [("source_truncated", 100, 0)], (rows, link.text()[-3000:])
         try:
             wait_for("no complaint", lambda: not stops())

@@ -19,7 +19,7 @@ from heliostat.link import group_operations
 from heliostat.names import GroupId, Offset
 from heliostat.records.offset_map import Break
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 VALUES = [b"%03d" % number for number in range(100)]
 

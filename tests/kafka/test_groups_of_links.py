@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,21 +10,21 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
+from support.command import heliostat
 from support.group_sides import Reader, partition_of, wait_for_coordinators, write_values
-from support.links import RunningLink, ends, wait_for, wait_level, write_config
+from support.links import LinkProcess, RunningLink, ends, wait_for, wait_level, write_config
 from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.names import GroupId, Offset
 from heliostat.sandbox import ClusterSpec, start_many
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 VALUES = [b"%03d" % number for number in range(100)]
 
 
 def groups(config: Path, *words: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "heliostat.cli.main", "groups", "-c", str(config), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = heliostat(config, "groups", *words)
     assert done.returncode in {0, 1}, done.stderr
     return done.returncode, done.stdout
 
@@ -69,7 +67,7 @@ def test_a_running_link_keeps_groups_in_sync_and_says_so(
     with Reader(source, topic, moves) as reader:
         reader.read(42)
         reader.commit(42)
-    with RunningLink(config) as link:
+    with LinkProcess(config) as link:
         wait_level(link, source, target, {topic: 1}, prefix="east.")
         wait_for("the consumer's offset", lambda: committed(moves) == CommittedOffset(Offset(42)))
         assert wait_for("the other one's", lambda: committed(stays)) == CommittedOffset(
@@ -92,11 +90,10 @@ def test_a_running_link_keeps_groups_in_sync_and_says_so(
     commit(stays, 3)  # a reset, while no driver runs
     with RunningLink(config) as link:
         wait_for("the reset", lambda: committed(stays) == CommittedOffset(Offset(3), "own words"))
-        status = [sys.executable, "-m", "heliostat.cli.main", "status", "--json", "-c", str(config)]
 
         def told() -> dict[str, Any]:
-            done = subprocess.run(status, capture_output=True, text=True, timeout=60, check=False)
-            found: dict[str, Any] = json.loads(done.stdout)[0]["driver"].get("groups", {})
+            [status] = heliostat(config, "status", "--json").json
+            found: dict[str, Any] = status["driver"].get("groups", {})
             return found
 
         found = wait_for("groups in the status", lambda: told().get("reasons") and told())

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +13,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 from kafka.structs import OffsetAndMetadata
 from support.clusters import ClusterPair, create_topic, fresh_name
+from support.command import heliostat
 from support.links import RunningLink, ends, wait_for, wait_level, write_config
 from support.mirror_jvm import MirrorJvm
 from support.records import encode, odd_records, split, write_batches, write_transaction
@@ -24,7 +22,7 @@ from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.peer]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.peer, pytest.mark.core]
 
 RECORDS = 300
 GROUP = "readers"
@@ -69,10 +67,7 @@ class Linked:
         }
 
     def status(self) -> Mapping[str, Any]:
-        command = [sys.executable, "-m", "heliostat.cli.main", "status", "--json"]
-        command += ["-c", str(self.link.config)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        (status,) = json.loads(done.stdout)
+        (status,) = heliostat(self.link.config, "status", "--json").json
         return status
 
 

@@ -19,7 +19,7 @@ from heliostat.errors import BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Isolation, LogReader
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 NOW_MS = 1_750_000_000_000
 STEP_MS = 10

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
-from support.clusters import ClusterPair, create_topic
+from support.clusters import ClusterPair, create_topic, until
+from support.log_contract import NOW_MS as SENT_MS
+from support.log_contract import OUT_OF_ORDER, OUT_OF_RANGE, SCRIPTS, Make, bases
+from support.log_contract import batch as plain_batch
+from support.log_sides import BrokerSide, ModelSide, Place
 
 from heliostat.clusters.wire import markers, produce
 from heliostat.clusters.wire.cluster import WireCluster
@@ -15,10 +20,11 @@ from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.filling import filler_of
+from heliostat.sandbox import Cluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
-SCRIPTS = 12
+SEEDS = 12
 STEPS = 40
 NOW_MS = 1_750_000_000_000
 
@@ -69,7 +75,7 @@ def test_model_answers_as_a_real_broker_does(cluster_pair: ClusterPair) -> None:
     """Given seeded scripts of appends / when model and broker take them / then equal answers."""
     wire = WireCluster(cluster_pair.target.bootstrap, DialSettings())
     seen_errors: set[int] = set()
-    for seed in range(SCRIPTS):
+    for seed in range(SEEDS):
         rng = random.Random(seed)
         topic = create_topic(cluster_pair.target)
         leaders = wire.metadata([topic])[topic]
@@ -128,3 +134,57 @@ def test_markers_take_offsets_and_no_sequence_as_at_a_real_broker(
     assert last == {TopicPartition(topic, PartitionId(0)): model.end}
     connection.close()
     wire.close()
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_a_broker_answers_as_the_model(
+    cluster_pair: ClusterPair, script: Callable[[Make], None]
+) -> None:
+    """Given what `tests/sim/test_log_contract.py` asks the model / a broker answers the same."""
+    opened: list[BrokerSide] = []
+
+    def make(partitions: int) -> BrokerSide:
+        opened.append(BrokerSide(cluster_pair.target, partitions))
+        return opened[-1]
+
+    try:
+        script(make)
+    finally:
+        for side in opened:
+            side.close()
+
+
+def test_a_forgotten_producer_and_a_new_leader_are_as_in_the_model(
+    start_cluster: Callable[..., Cluster],
+) -> None:
+    """Given records older than producers are kept, then a broker that starts anew."""
+    cluster = start_cluster(
+        settings={
+            "log.retention.ms": "-1",
+            "producer.id.expiration.ms": "1000",
+            "producer.id.expiration.check.interval.ms": "100",
+        }
+    )
+    model, broker = ModelSide(), BrokerSide(cluster)
+    both = (model, broker)
+    assert [side.append(plain_batch(7, 0, 4)) for side in both] == [(0, 0)] * 2
+    until(lambda: broker.append(plain_batch(7, 50)) == (0, 4), "the producer to be forgotten")
+    assert model.append(plain_batch(7, 50)) == (OUT_OF_ORDER, -1)
+    model.logs[0].expire_producers(SENT_MS + 1000, 1000)
+    assert model.append(plain_batch(7, 50)) == (0, 4), "by the time of its records, not of the day"
+    broker.close()
+    cluster.brokers[0].restart()
+    until(lambda: broker.redial() > 0, "a leader of a new epoch")
+    model.logs[0].lead(broker.epoch)
+    for side in both:
+        assert side.append(plain_batch(count=3)) == (0, 5)
+    last = broker.epoch
+    for offset, epoch in ((5, 0), (6, 0), (8, last), (6, last), (5, last + 1), (5, 1), (2, last)):
+        told = [side.fetch([Place(0, offset, last_epoch=epoch)]) for side in both]
+        assert told[0] == told[1], f"at {offset} after epoch {epoch}"
+    [parted], [beyond] = (
+        broker.fetch([Place(0, 6, last_epoch=0)]),
+        broker.fetch([Place(0, 5, last_epoch=last + 1)]),
+    )
+    assert (parted.parted, bases(parted.data), beyond.error) == ((0, 5), [], OUT_OF_RANGE)
+    broker.close()

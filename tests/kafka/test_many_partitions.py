@@ -25,7 +25,7 @@ from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 SINGLE = 272
 WIDE = 28
 WIDE_PARTITIONS = 26

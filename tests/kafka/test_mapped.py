@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaProducer
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.holes import COMPACTED, eager_pair, read, transactions, write_compacted
-from support.links import RunningLink, ends, wait_for, write_config
+from support.links import LinkProcess, RunningLink, ends, wait_for, write_config
 from support.records import encode, odd_records, write_batches
 
 from heliostat.access import access_of
@@ -23,7 +23,7 @@ from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.offset_map import OffsetMap
 from heliostat.sandbox import Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def wait_cleaned(pair: ClusterPair, topic: str, below: int) -> None:
     wait_for("the cleaner", lambda: count() < below, 120.0)
 
 
-@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_compacted_topic_crosses_with_its_holes(
     pair: ClusterPair, tmp_path: Path, kills: bool
 ) -> None:
@@ -124,7 +124,7 @@ def test_a_compacted_topic_crosses_with_its_holes(
         records=records,
     )
     with ExitStack() as stack:
-        link = stack.enter_context(RunningLink(config))
+        link = stack.enter_context(LinkProcess(config) if kills else RunningLink(config))
         if kills:
             for least in (0, 500):
                 wait_for(
@@ -134,7 +134,7 @@ def test_a_compacted_topic_crosses_with_its_holes(
                 for worker in wait_for("workers", link.workers):
                     worker.send_signal(signal.SIGKILL)
             link.kill_driver()
-            link = stack.enter_context(RunningLink(config))
+            link = stack.enter_context(LinkProcess(config))
         found: list[Any] = []
 
         def is_copied() -> bool:
@@ -161,6 +161,7 @@ def test_a_compacted_topic_crosses_with_its_holes(
                 assert last[row[1]] == row[1:]
 
 
+@pytest.mark.thorough
 def test_a_killed_link_goes_on_in_the_middle_of_transactions(
     pair: ClusterPair, tmp_path: Path
 ) -> None:
@@ -171,7 +172,7 @@ def test_a_killed_link_goes_on_in_the_middle_of_transactions(
     transactions(source, topic, rng, 60)
     config = write_config(tmp_path, source, pair.target.bootstrap, topics={"include": [topic]})
     with ExitStack() as stack:
-        link = stack.enter_context(RunningLink(config))
+        link = stack.enter_context(LinkProcess(config))
         wait_for("a copy", lambda: ends(pair.target.bootstrap, {topic: 1})[topic][0] > 0)
         for _ in range(2):
             transactions(source, topic, rng, 10)
@@ -180,6 +181,6 @@ def test_a_killed_link_goes_on_in_the_middle_of_transactions(
             transactions(source, topic, rng, 10)
         link.kill_driver()
         transactions(source, topic, rng, 10)
-        link = stack.enter_context(RunningLink(config))
+        link = stack.enter_context(LinkProcess(config))
         wait_equal(pair, topic)
         assert_same(pair, topic)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cleaning import Seen, read_committed
 from support.clusters import ClusterPair, fresh_name
+from support.command import heliostat
 from support.links import RunningLink, wait_for, write_config
 from support.planted import Planter, Record
 
 from heliostat.cli.main import run
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 
 def records(count: int, name: str) -> list[Record]:
@@ -58,18 +56,10 @@ def mirrored(
 
 
 def asked(config: Path, *options: str, questions: str = "", code: int = 0) -> tuple[Any, str]:
-    """JSON answers of the program as a user starts it, and what it said beside them."""
-    command = [sys.executable, "-m", "heliostat.cli.main", "offsets", *options]
-    answer = subprocess.run(
-        [*command, "-c", str(config), "--json"],
-        input=questions,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    """JSON answers of the program, and what it said beside them."""
+    answer = heliostat(config, "offsets", *options, "--json", questions=questions)
     assert answer.returncode == code, answer
-    return json.loads(answer.stdout), answer.stderr
+    return answer.json, answer.stderr
 
 
 def test_each_record_is_found_from_both_sides(mirrored: tuple[Path, str, list[Seen]]) -> None:
@@ -120,9 +110,8 @@ def test_the_map_is_shown_and_verified(mirrored: tuple[Path, str, list[Seen]]) -
     assert (row["kind"], row["extents"], row["target_end"]) == ("mapped", 3, 100)
     assert row["extent_list"] == [[0, 0, 70], [71, 70, 10], [102, 80, 20]]
     assert 0 < row["map_bytes"] < 20
-    command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config), "--json"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    answer = heliostat(config, "verify", "--json")
     assert answer.returncode == 0, answer
-    told = json.loads(answer.stdout)
+    told = answer.json
     assert (told["records"], told["mapped_partitions"], told["offsets_equal"]) == (100, 1, True)
     assert told["not_copied_yet"] == 0  # behind the last record is a marker only

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
+from support.command import heliostat
 from support.links import RunningLink, wait_level, write_config
 from support.records import GZIP, LZ4, NONE, SNAPPY, Sample, encode, odd_records, write_batches
 
@@ -22,7 +20,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
 from heliostat.sandbox import KAFKA_2_8, Cluster, ClusterSpec, start_many
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "2.8"}
 """`message.format.version` by the format that it stands for."""
@@ -125,12 +123,9 @@ def copy(pair: ClusterPair, folder: Path, topics: Mapping[TopicName, int]) -> No
     with RunningLink(config) as link:
         wait_level(link, pair.source.bootstrap, pair.target.bootstrap, dict.fromkeys(topics, 1))
         assert link.stop() == 0, link.text()[-2000:]
-    command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config)]
-    done = subprocess.run(
-        [*command, "--complete", "--json"], capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    done = heliostat(config, "verify", "--complete", "--json")
+    assert done.returncode == 0, done.said
+    answer = done.json
     assert answer["offsets_equal"] is True
     assert answer["records"] == sum(topics.values()) > 0
 

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 from support.clusters import create_topic, fresh_name
 from support.faults import DAY_MS, Stage, Trial, small_load, stage_of
-from support.links import RunningLink, ends, wait_for
+from support.links import LinkProcess, ends, wait_for
+from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -37,7 +38,7 @@ from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec
 from heliostat.records.pipeline import copy_round
 from heliostat.sandbox.shapes import GenericShape, Timestamps
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 ROUND_S = 2
 SILENT_S = 60.0
@@ -63,26 +64,26 @@ FORGETFUL = {
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("owners")
-    with stage_of(folder, spark, link={"lanes": {"round_s": ROUND_S}}) as made:
+    with stage_of(folder, spark, has_process=True, link={"lanes": {"round_s": ROUND_S}}) as made:
         yield made
 
 
-def runs(link: RunningLink) -> bool:
+def runs(link: LinkProcess) -> bool:
     return "east → west runs" in link.text()
 
 
-def waits(link: RunningLink) -> bool:
+def waits(link: LinkProcess) -> bool:
     return ": waiting, it is driven from" in link.text()
 
 
-def signal_all(link: RunningLink, number: signal.Signals) -> None:
+def signal_all(link: LinkProcess, number: signal.Signals) -> None:
     """To the driver, Spark's JVM and the workers, which have groups of their own."""
     for process in link.tree():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
-def wait_runs(link: RunningLink, within_s: float) -> float:
+def wait_runs(link: LinkProcess, within_s: float) -> float:
     """Wait until it drives the link; seconds that took."""
     began_s = time.monotonic()
     try:
@@ -92,18 +93,17 @@ def wait_runs(link: RunningLink, within_s: float) -> float:
     return time.monotonic() - began_s
 
 
-def working(stage: Stage) -> RunningLink:
+def working(stage: Stage) -> LinkProcess:
     """The stage's instance, one that drives the link."""
-    if stage.link is None or stage.link.process.poll() is not None:
+    if stage.link is None or stage.link.has_ended:
         stage.start_link()
-    assert stage.link is not None
-    wait_runs(stage.link, BEGIN_WITHIN_S)
-    return stage.link
+    wait_runs(stage.process, BEGIN_WITHIN_S)
+    return stage.process
 
 
-def standby_of(stage: Stage, stack: contextlib.ExitStack) -> RunningLink:
+def standby_of(stage: Stage, stack: contextlib.ExitStack) -> LinkProcess:
     """A second instance, which waits."""
-    link = stack.enter_context(RunningLink(stage.config))
+    link = stack.enter_context(LinkProcess(stage.config))
     try:
         wait_for("an instance that waits", lambda: waits(link), BEGIN_WITHIN_S)
     except AssertionError as error:
@@ -111,14 +111,14 @@ def standby_of(stage: Stage, stack: contextlib.ExitStack) -> RunningLink:
     return link
 
 
+@pytest.mark.thorough
 def test_one_works_the_other_takes_over(stage: Stage) -> None:
     """Given two started at once / when the working one is killed, stopped / then the other works.
 
     And one that waits ends at once when it is told to, without having taken over.
     """
-    assert stage.link is not None
     with contextlib.ExitStack() as stack:
-        pair = [stage.link, stack.enter_context(RunningLink(stage.config))]
+        pair = [stage.process, stack.enter_context(LinkProcess(stage.config))]
         wait_for(
             "one to work and one to wait",
             lambda: (
@@ -151,8 +151,11 @@ def test_one_works_the_other_takes_over(stage: Stage) -> None:
             trial.wait_copied(100)
 
 
-def stopped_and_woken(stage: Stage, trial: Trial) -> None:
-    """Stop all processes of the owner, let another take over and copy on, then wake the first."""
+def stopped_and_woken(stage: Stage, trial: Trial) -> str:
+    """Stop all processes of the owner, let another take over and copy on, then wake the first.
+
+    What the first has said when it has halted.
+    """
     first = working(stage)
     with contextlib.ExitStack() as stack:
         second = standby_of(stage, stack)
@@ -174,15 +177,18 @@ def stopped_and_woken(stage: Stage, trial: Trial) -> None:
         assert code == EXIT_HALTED, text[-4000:]
         assert "[LINK_TAKEN_OVER]" in text, text[-4000:]
         trial.wait_copied(300)
+    return text
 
 
-def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage) -> None:
+@pytest.mark.provokes("LINK_TAKEN_OVER")
+def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage, provoked: Provoked) -> None:
     """Given a stopped owner under load / when it wakes after a takeover / then it halts."""
     working(stage)
     with Trial(stage) as trial:
-        stopped_and_woken(stage, trial)
+        provoked("LINK_TAKEN_OVER", stopped_and_woken(stage, trial))
 
 
+@pytest.mark.thorough
 def test_a_stopped_instance_does_no_harm_where_the_broker_forgets_either(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:
@@ -192,7 +198,7 @@ def test_a_stopped_instance_does_no_harm_where_the_broker_forgets_either(
     folder = tmp_path_factory.mktemp("forgetful-owners")
     lanes = {"lanes": {"round_s": ROUND_S}}
     with (
-        stage_of(folder, spark, target=FORGETFUL, link=lanes) as stage,
+        stage_of(folder, spark, has_process=True, target=FORGETFUL, link=lanes) as stage,
         Trial(stage, load) as trial,
     ):
         stopped_and_woken(stage, trial)
@@ -254,6 +260,7 @@ def load_and_meet(barrier: Barrier) -> None:
     barrier.wait(LOADED_S)
 
 
+@pytest.mark.thorough
 def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
     """Given three copiers of the same fresh records, stopped in turn / then each record is once."""
     partitions, turns, batches, size = 3, 40, 15, 50
@@ -293,7 +300,8 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
     assert report.records == records * partitions
 
 
-def test_only_the_newest_writer_writes(stage: Stage) -> None:
+@pytest.mark.provokes("PRODUCER_FENCED")
+def test_only_the_newest_writer_writes(stage: Stage, provoked: Provoked) -> None:
     """Given a writer / when another one fences it / then it is refused, until it fences back."""
     name = fresh_name("heliostat.writers")
     bootstrap = stage.target.bootstrap.split(",")
@@ -310,6 +318,7 @@ def test_only_the_newest_writer_writes(stage: Stage) -> None:
         assert topic.read_all() == {"owner": {"number": 2}}
         with pytest.raises(BrokerError) as refused:
             first.write("owner", {"number": 99})
+        provoked(refused.value.kafka_name, refused.value)
         assert refused.value.is_fenced
         assert not first.is_ready
         second.write("owner", {"number": 3})

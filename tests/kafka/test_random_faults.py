@@ -24,7 +24,7 @@ from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat.sandbox.shapes import GenericShape, Timestamps
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 SEED = "HELIOSTAT_FAULTS_SEED"
 MINUTES = "HELIOSTAT_FAULTS_MINUTES"
@@ -53,7 +53,9 @@ def stage(tmp_path: Path, spark: SparkSession, chance: random.Random) -> Iterato
     records = chance.choice([{}, small])
     print(f"target settings {target}, records {records}")
     link = {"records": records, "lanes": {"round_s": chance.choice([2, 5, 15])}}
-    with stage_of(tmp_path, spark, proxied=True, target=target, link=link) as made:
+    with stage_of(
+        tmp_path, spark, proxied=True, has_process=True, target=target, link=link
+    ) as made:
         yield made
 
 
@@ -132,8 +134,7 @@ class Faults:
             worker.send_signal(signal.SIGKILL)
 
     def kill_driver(self) -> None:
-        assert self._stage.link is not None
-        self._stage.link.kill_driver()
+        self._stage.process.kill_driver()
         self._stage.start_link()
 
     def restart_driver(self) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
-from support.clusters import HEAP_MB, create_topic, fresh_name, until
+from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
+from support.provoked import Provoked
 
 from heliostat.cli.sandbox import sandbox_group
 from heliostat.clusters.admin import LATEST, ClusterAdmin
@@ -30,10 +31,12 @@ from heliostat.sandbox import (
     start_many,
 )
 from heliostat.sandbox.cluster import TMPFS_FOLDER
+from heliostat.sandbox.jars import KAFKA
+from heliostat.sandbox.kept_classes import archive_of
 from heliostat.sandbox.ports import free_ports
 from heliostat.sandbox.protocol import ask_metadata
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 StartCluster = Callable[..., Cluster]
 
@@ -100,6 +103,16 @@ def test_a_broker_is_stopped_killed_paused_and_comes_back_with_its_records(
     cluster.stop()  # once more does no harm
 
 
+def test_a_broker_maps_the_classes_that_set_up_has_kept(cluster_pair: ClusterPair) -> None:
+    """Given the archive of set-up / when a broker starts / then its JVM uses it, in silence."""
+    archive = archive_of(KAFKA)
+    assert archive.is_file(), "scripts/setup makes it"
+    (broker,) = cluster_pair.source.brokers
+    assert str(archive) in {each.path for each in psutil.Process(broker.pid).memory_maps()}
+    assert "cds" not in (broker.folder / "broker.out").read_text()
+
+
+@pytest.mark.thorough
 def test_three_brokers_outlive_one(start_cluster: StartCluster) -> None:
     cluster = start_cluster("three", brokers=3, heap_mb=256, storage=Storage.TMPFS)
     assert [broker.broker_id for broker in cluster.brokers] == [1, 2, 3]
@@ -124,22 +137,27 @@ def test_three_brokers_outlive_one(start_cluster: StartCluster) -> None:
     assert not cluster.folder.exists()
 
 
-def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.provokes("SANDBOX")
+def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(
+    tmp_path: Path, provoked: Provoked
+) -> None:
     before = set(psutil.Process().children())
     wrong = {"log.retention.hours": "long"}
-    with pytest.raises(SandboxError, match=r"log\.retention\.hours"):
+    with pytest.raises(SandboxError, match=r"log\.retention\.hours") as caught:
         start_many(
             [
                 ClusterSpec("good", heap_mb=HEAP_MB, parent=tmp_path),
                 ClusterSpec("bad", settings=wrong, heap_mb=HEAP_MB, parent=tmp_path),
             ]
         )
+    provoked("SANDBOX", caught.value)
     assert set(psutil.Process().children()) == before
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(SandboxError, match="1 or 3"):
         Cluster.start("two", brokers=2)
 
 
+@pytest.mark.thorough
 def test_a_port_that_is_taken_meanwhile_is_replaced(start_cluster, monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as rival:
         taken = rival.getsockname()[1]

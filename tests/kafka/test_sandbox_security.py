@@ -16,6 +16,7 @@ from support.clusters import HEAP_MB, create_topic, until
 
 from heliostat.access import ClusterAccess, SecretRef
 from heliostat.clusters.acl import AclRule, Operation, ResourceKind
+from heliostat.clusters.opened import opened
 from heliostat.errors import SandboxError
 from heliostat.sandbox import (
     KAFKA_2_8,
@@ -26,7 +27,7 @@ from heliostat.sandbox import (
     SandboxSecurity,
 )
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
 ODD_WORD = 'p"as\\s; word='
 SECURITY = SandboxSecurity(
@@ -67,8 +68,11 @@ def topics_seen(access: ClusterAccess) -> set[str]:
         else:
             options["sasl_plain_password"] = Path(security.sasl.password.file).read_text()
             options["sasl_plain_username"] = security.sasl.username
-    client = KafkaAdminClient(
-        bootstrap_servers=list(access.bootstrap), bootstrap_timeout_ms=CONNECT_MS, **options
+    client = opened(
+        KafkaAdminClient,
+        bootstrap_servers=list(access.bootstrap),
+        bootstrap_timeout_ms=CONNECT_MS,
+        **options,
     )
     try:
         return {str(topic) for topic in client.list_topics()}

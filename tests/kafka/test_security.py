@@ -16,10 +16,20 @@ from typing import Any
 import pytest
 import yaml
 from support.clusters import HEAP_MB, create_topic, fresh_name, until
-from support.links import RunningLink, ends, wait_for, wait_level, words_of, write_config
+from support.command import heliostat
+from support.links import (
+    LinkProcess,
+    RunningLink,
+    ends,
+    wait_for,
+    wait_level,
+    words_of,
+    write_config,
+)
+from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
 
-from heliostat.access import ClusterAccess, SecretRef, Security
+from heliostat.access import ClusterAccess, SecretRef, Security, TokenEndpoint
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.wire.cluster import LATEST, WireCluster
@@ -45,7 +55,7 @@ from heliostat.sandbox.load import LoadGenerator, TopicLoad
 from heliostat.sandbox.ports import free_ports
 from heliostat.verify.reader import Isolation, LogReader
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 USER = "link"
 CANARY = "canary-7f3a91c2e5"
@@ -236,6 +246,47 @@ def test_a_real_broker_that_refuses_is_told_of_as_what_it_is(
     assert time.monotonic() - began_s < REFUSED_WITHIN_S
 
 
+TOLD = {
+    "wrong password": "AUTHENTICATION_REFUSED",
+    "no password file": "CREDENTIALS_UNREADABLE",
+    "broker not trusted": "TLS_FAILED",
+    "plain asked of a SASL listener": "CONNECTION_LOST",
+}
+
+
+@pytest.mark.provokes(
+    "AUTHENTICATION_REFUSED", "CREDENTIALS_UNREADABLE", "TLS_FAILED", "CONNECTION_LOST"
+)
+def test_each_refusal_has_its_code(
+    secured: tuple[Cluster, Cluster], tmp_path: Path, provoked: Provoked
+) -> None:
+    """Given a misfit of each kind / when the cluster is looked at / then its code is told."""
+    for case, code in TOLD.items():
+        with pytest.raises(ConnectionLost) as caught:
+            by_hot_path(REFUSALS[case][0](secured[0], tmp_path), "none")
+        provoked(code, caught.value)
+
+
+@pytest.mark.provokes("TOKEN_REFUSED", how="the endpoint it asks is a listener that speaks no HTTP")
+def test_a_token_endpoint_that_gives_none_is_told_of(
+    secured: tuple[Cluster, Cluster], tmp_path: Path, provoked: Provoked
+) -> None:
+    """Given a broker's TLS listener for an endpoint / when asked for a token / then told so."""
+    found = door(secured[0], Listener.SASL_PLAINTEXT, Mechanism.OAUTHBEARER)
+    sasl = found.security.sasl
+    assert sasl is not None
+    secret = tmp_path / "secret"
+    secret.write_text(CANARY)
+    port = door(secured[0], Listener.SSL).bootstrap[0].rpartition(":")[2]
+    asked = TokenEndpoint(f"http://127.0.0.1:{port}/token", USER, SecretRef(str(secret)))
+    sasl = replace(sasl, token=None, token_endpoint=asked)
+    with pytest.raises(ConnectionLost) as caught:
+        by_hot_path(replace(found, security=replace(found.security, sasl=sasl)), "none")
+    provoked("TOKEN_REFUSED", caught.value)
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", [Mechanism.SCRAM_SHA_256, Mechanism.OAUTHBEARER])
 def test_sessions_are_renewed_while_they_are_used(
     secured: tuple[Cluster, Cluster], mechanism: Mechanism
@@ -344,7 +395,7 @@ def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
     config = secured_config(tmp_path, east, west, topic, {"conf": settings})
     loads = [TopicLoad(topic, 3, 500.0)]
     told: dict[str, bytes] = {}
-    with RunningLink(config) as link:
+    with LinkProcess(config) as link:
         over_s = time.monotonic() + 4 * SESSION_S
         with LoadGenerator(east.bootstrap, loads, seed=3):
             until(lambda: time.monotonic() > over_s, "load over several sessions")
@@ -376,6 +427,7 @@ def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
         assert CANARY.encode() not in text, f"the password stands in {where}"
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_changed_password_is_told_of_and_the_new_one_is_taken_up(
     secured: tuple[Cluster, Cluster], tmp_path: Path
@@ -419,8 +471,7 @@ def test_a_changed_password_is_told_of_and_the_new_one_is_taken_up(
 
 def status_of(config: Path) -> str:
     """What `heliostat status` says, whatever its exit code."""
-    words = [sys.executable, "-m", "heliostat.cli.main", "status", "--json", "-c", str(config)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False).stdout
+    return heliostat(config, "status", "--json").stdout
 
 
 def command(config: Path, *words: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.fan_in import FanIn, fan_in_of
-from support.links import RunningLink, ends, wait_for
+from support.links import LinkProcess, RunningLink, ends, wait_for
 from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
@@ -16,7 +16,7 @@ from heliostat.errors import BrokerError
 from heliostat.names import GroupId, Offset, PartitionId, TopicPartition
 from heliostat.sandbox import Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 ALIASES = ("one", "two")
 RECORDS = 300
@@ -49,7 +49,7 @@ def test_two_sources_fill_one_topic_each_with_equal_offsets(shared: FanIn) -> No
     create_topic(shared.sources[two], shared.topic)
     for source, partition in ((one, 0), (one, 1), (two, 0)):
         shared.write(source, shared.topic, partition, RECORDS)
-    with RunningLink(shared.config) as link:
+    with LinkProcess(shared.config) as link:
         # Partitions 0 and 2 are the first source's, 1 and 3 the second one's.
         wait_for("both", lambda: at_target(shared, 4) == [RECORDS, RECORDS, RECORDS, 0])
         with ClusterAdmin(shared.sources[one].bootstrap) as admin:

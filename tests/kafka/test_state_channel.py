@@ -31,7 +31,7 @@ from heliostat.records.lane import (
 )
 from heliostat.records.state_channel import CLOSE_S, CONTROL_KEY, CONTROL_WAIT_MS, StateChannel
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 PARTITIONS = 2_500
 HEARD_WITHIN_MS = 250
 """Without waiting at the broker it would be half a `CONTROL_WAIT_MS` on average."""

@@ -16,7 +16,7 @@ from heliostat.link.state import LinkState
 from heliostat.names import ClusterId, TopicName
 from heliostat.topics.values import MirrorRecord
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 
 def write_config(path: Path, source: str, target: str, **topics: object) -> Path:
@@ -73,8 +73,9 @@ def test_plan_says_what_would_be_done_and_does_nothing(cluster_pair, pair, tmp_p
     assert plan["create"][0]["target"] == topic
 
 
+@pytest.mark.provokes("refused:two_links")
 def test_two_links_into_one_topic_are_refused_once_their_topics_are_known(
-    cluster_pair, pair, tmp_path, capsys
+    cluster_pair, pair, tmp_path, capsys, provoked
 ):
     prefix = fresh_name("shared")
     topic = create_topic(cluster_pair.source, f"{prefix}.a")
@@ -83,6 +84,7 @@ def test_two_links_into_one_topic_are_refused_once_their_topics_are_known(
     config = write_links(tmp_path, *pair, links)
     assert run(["plan", "-c", str(config), "--json"]) == 1
     one, two = json.loads(capsys.readouterr().out)
+    provoked("refused:two_links", one["refuse"][topic])
     assert one["refuse"][topic]["reason"] == f"link two writes into {topic} as well"
     assert two["refuse"][topic]["reason"] == f"link one writes into {topic} as well"
     assert [row["target"] for row in one["create"]] == [other]
@@ -124,11 +126,14 @@ def test_plan_of_a_synced_pair_is_empty(pair, tmp_path, capsys):
     assert capsys.readouterr().out == "link cli: nothing to do, 0 topics mirrored\n"
 
 
-def test_a_link_from_a_cluster_to_itself_is_refused_by_cluster_id(pair, tmp_path, capsys):
+@pytest.mark.provokes("CONFIG_REFUSED")
+def test_a_link_from_a_cluster_to_itself_is_refused_by_cluster_id(pair, tmp_path, capsys, provoked):
     other_name = pair[0].replace("127.0.0.1", "localhost")
     config = write_config(tmp_path, pair[0], other_name, include=[])
     assert run(["plan", "-c", str(config)]) == 2
-    assert "are the same cluster" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "are the same cluster" in said
+    provoked("CONFIG_REFUSED", said)
 
 
 def test_a_link_that_is_not_there(pair, tmp_path, capsys):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
-from support.clusters import ClusterPair, until
+from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.links import RunningLink, write_config
+from support.records import Sample, encode, write_batches
 
-from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, NewTopic
 from heliostat.config import FORCED_CONFIGS, LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.names import TopicName
+from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Cluster
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.naming import naming_of
@@ -21,7 +24,7 @@ from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
 ACKNOWLEDGED_WITHIN_S = 20
 
 
@@ -163,7 +166,8 @@ def test_every_mirror_takes_raw_batches(sides):
     assert {key: configs[key].value for key in FORCED_CONFIGS} == FORCED_CONFIGS
 
 
-def test_a_topic_that_is_not_ours_is_refused_once_it_was_written_to(sides, cluster_pair):
+@pytest.mark.provokes("refused:target_not_ours")
+def test_a_topic_that_is_not_ours_is_refused_once_it_was_written_to(sides, cluster_pair, provoked):
     name = "a-topic-that-is-not-ours-is-refused-once-it-was-written-to.a"
     sides.make(name)
     there = make(sides.target, f"summit.{name}")
@@ -172,11 +176,12 @@ def test_a_topic_that_is_not_ours_is_refused_once_it_was_written_to(sides, clust
     assert (plan.create, dict(plan.refuse)) == ((), {})
     write(cluster_pair.target, there)
     plan = sides.plan()
-    assert plan.refuse[TopicName(name)].code == "target_not_ours"
+    provoked("refused:target_not_ours", plan.refuse[TopicName(name)])
     assert not plan.mirrors
 
 
-def test_topics_that_were_made_again_are_refused(sides, cluster_pair):
+@pytest.mark.provokes("refused:source_recreated", "refused:target_recreated")
+def test_topics_that_were_made_again_are_refused(sides, cluster_pair, provoked):
     a = sides.make("topics-that-were-made-again-are-refused.a")
     b = sides.make("topics-that-were-made-again-are-refused.b")
     _, report = sides.turn()
@@ -189,15 +194,15 @@ def test_topics_that_were_made_again_are_refused(sides, cluster_pair):
     make(sides.target, there)
     write(cluster_pair.target, there)
     plan = sides.plan()
-    assert {name: refusal.code for name, refusal in plan.refuse.items()} == {
-        a: "source_recreated",
-        b: "target_recreated",
-    }
+    assert plan.refuse.keys() == {a, b}
+    provoked("refused:source_recreated", plan.refuse[a])
+    provoked("refused:target_recreated", plan.refuse[b])
     drop(sides.target, TopicName(f"summit.{a}"))
     assert [c.source for c in sides.plan().create] == [a]
 
 
-def test_one_topic_that_fails_is_told_and_its_neighbours_are_made(sides):
+@pytest.mark.provokes("TOPIC_ALREADY_EXISTS", "BROKER")
+def test_one_topic_that_fails_is_told_and_its_neighbours_are_made(sides, provoked):
     good = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.good")
     bad = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.bad")
     plan = sides.plan()
@@ -206,9 +211,60 @@ def test_one_topic_that_fails_is_told_and_its_neighbours_are_made(sides):
     assert {name: error.kafka_name for name, error in report.failed.items()} == {
         bad: "TOPIC_ALREADY_EXISTS"
     }
+    provoked("TOPIC_ALREADY_EXISTS", report.failed[bad])
+    provoked("BROKER", report.failed[bad])
     assert [m.source for m in report.mirrors] == [good]
     assert [r.source for r in report.remember] == [good]
     sides.known |= {record.source: record for record in report.remember}
     _, report = sides.turn()
     assert not report.failed
     assert len(report.mirrors) == 2
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_latest_leaves_out_nothing_of_a_topic_that_comes_later(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given `start: latest` / when topics are created later, also while it is stopped / then whole.
+
+    Of one that there was, what is written from then on is copied, at equal offsets.
+    """
+    prefix = fresh_name("late")
+    before, *after = (f"{prefix}-{word}" for word in ("before", "after", "meanwhile"))
+    source, target = cluster_pair.source, cluster_pair.target
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=fresh_name("link"),
+        topics={"include": [f"{prefix}-.*"], "start": "latest", "refresh_interval_s": 0.5},
+    )
+
+    def write(topic: str, count: int) -> None:
+        batch = encode([Sample(b"k", b"v", 1_790_000_000_000)] * count)
+        write_batches(source.bootstrap.split(","), topic, [batch])
+
+    def held(topic: str) -> tuple[int, int]:
+        partition = TopicPartition(TopicName(topic), PartitionId(0))
+        with ClusterAdmin(target.bootstrap.split(",")) as admin:
+            answers = [admin.list_offsets({partition: at})[partition] for at in (EARLIEST, LATEST)]
+        start, end = (-1 if isinstance(each, BrokerError) else int(each.offset) for each in answers)
+        return start, end
+
+    def wait_held(topic: str, expected: tuple[int, int]) -> None:
+        until(lambda: held(topic) == expected, lambda: f"{expected} of {topic}: {held(topic)}", 60)
+
+    create_topic(source, before)
+    write(before, 100)
+    with RunningLink(config):
+        wait_held(before, (100, 100))
+        create_topic(source, after[0])
+        write(after[0], 300)
+        write(before, 50)
+        wait_held(after[0], (0, 300))
+        wait_held(before, (100, 150))
+    create_topic(source, after[1])
+    write(after[1], 30)
+    with RunningLink(config):
+        wait_held(after[1], (0, 30))

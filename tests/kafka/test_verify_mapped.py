@@ -18,7 +18,7 @@ from heliostat.verify.pipeline import verify_pair
 from heliostat.verify.ranges import MapView, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
 START_MS = 1_700_000_000_000
 STEP_MS = 10

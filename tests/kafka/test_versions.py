@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 from kafka import KafkaConsumer
 from kafka import TopicPartition as ClientPartition
 from support.clusters import HEAP_MB, create_topic, fresh_name
+from support.command import heliostat
 from support.holes import read, transactions
 from support.links import RunningLink, wait_for, wait_level, write_config
 from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, encode, odd_records, split, write_batches
@@ -21,7 +19,7 @@ from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Cluster, ClusterSpec, start_many
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 VERSIONS = (KAFKA_2_8, KAFKA_3_9, KAFKA_4_3)
 
 
@@ -159,14 +157,8 @@ def _retention(admin: ClusterAdmin, topic: TopicName) -> str | None:
 
 
 def _verified(config: Path) -> int:
-    done = subprocess.run(
-        [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    done = heliostat(config, "verify", "--json")
+    assert done.returncode == 0, done.said
+    answer = done.json
     answer = answer[0] if isinstance(answer, list) else answer
     return int(answer["records"])

@@ -19,7 +19,7 @@ from heliostat.clusters.plain_records import PlainReader
 from heliostat.link import adoption_sides
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.peer]
+pytestmark = [pytest.mark.kafka, pytest.mark.peer, pytest.mark.thorough]
 
 PARTITIONS = 3
 RECORDS_PER_S = 300
@@ -127,7 +127,11 @@ def adopt(config: Path, *words: str) -> int:
 
 def config_of(folder: Path, pair: ClusterPair, topic: str) -> Path:
     topics = {"include": [topic], "naming": {"prefix": f"{ALIAS}."}}
-    return write_config(folder, pair.source.bootstrap, pair.target.bootstrap, topics=topics)
+    # A name of its own: its state must not hold mirrors of other tests' links.
+    name = fresh_name("link")
+    return write_config(
+        folder, pair.source.bootstrap, pair.target.bootstrap, name=name, topics=topics
+    )
 
 
 def first_of_each(records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartitio
 from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.topics.replication_policy import ReplicationPolicy
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.thorough]
 
 RECORDS = 200
 REREAD_FACTOR = 8

@@ -66,6 +66,21 @@ def fields_of(data: bytes) -> Fields:
 
 
 @lru_cache(maxsize=20_000)
+def is_whole(data: bytes) -> bool:
+    """Whether it is one batch, no more and no less."""
+    return (
+        len(data) >= HEADER.size
+        and len(data) == _LENGTH_FRAME + struct.unpack_from(">i", data, 8)[0]
+    )
+
+
+@lru_cache(maxsize=20_000)
+def is_crc_valid(data: bytes) -> bool:
+    """Whether what its CRC covers is what was sent."""
+    return bool(crc32c_cython(data[_CRC_FROM:]) == struct.unpack_from(">I", data, 17)[0])
+
+
+@lru_cache(maxsize=20_000)
 def records_of(data: bytes) -> tuple[Kept, ...]:
     """All records; for a marker its one control record."""
     base = struct.unpack_from(">q", data, 0)[0]

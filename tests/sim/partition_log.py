@@ -20,6 +20,8 @@ from sim.log_batches import (
     at_offset,
     control_kind,
     fields_of,
+    is_crc_valid,
+    is_whole,
     marker,
     records_of,
     with_holes,
@@ -30,7 +32,8 @@ __all__ = ["HEADER", "MODULUS", "PartitionLog", "StoredBatch"]
 MODULUS = 2**31
 REMEMBERED_BATCHES = 5
 
-NONE, OUT_OF_ORDER, STALE_EPOCH, COORDINATOR_FENCED, INVALID_RECORD = 0, 45, 47, 52, 87
+NONE, OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 0, 1, 2, 45, 47
+COORDINATOR_FENCED, INVALID_RECORD = 52, 87
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        return self.batches[-1][1]
+        """-1 of one that wrote only markers: its first sequence is 0, as of a new epoch."""
+        return self.batches[-1][1] if self.batches else -1
 
 
 class PartitionLog:
@@ -79,6 +83,8 @@ class PartitionLog:
         self.identity = identity
         """Stands for the topic's id: another one after it was made anew."""
         self.leader_epoch = 0
+        self.epochs: list[tuple[int, int]] = [(0, 0)]
+        """Leader epochs and where they begin; one that brought nothing is left out."""
         self.batches: list[StoredBatch] = []
         self.start = 0
         self.end = 0
@@ -95,15 +101,16 @@ class PartitionLog:
     # -- appending -----------------------------------------------------------------------------
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Error code and base offset, as a produce answer gives them."""
+        """Error code and base offset, as a produce answer gives them.
+
+        Who may write transactions, and how far ahead of the clock timestamps may be, is not
+        looked at.
+        """
+        code = _refusal(data)
+        if code:
+            return code, -1
         fields = fields_of(data)
-        if struct.unpack_from(">q", data, 0)[0] != 0 or fields.is_control:
-            return INVALID_RECORD, -1
-        if fields.count != fields.last_delta + 1 or fields.count < 1:
-            return INVALID_RECORD, -1
         if fields.producer_id >= 0:
-            if fields.sequence < 0:
-                return INVALID_RECORD, -1
             answer = self._check_sequence(fields)
             if answer is not None:
                 return answer
@@ -170,7 +177,7 @@ class PartitionLog:
         for first, end, base in known.batches:
             if (first, end) == (fields.sequence, last):
                 return NONE, base
-        if known.batches and fields.sequence != (known.last_sequence + 1) % MODULUS:
+        if fields.sequence != (known.last_sequence + 1) % MODULUS:
             return OUT_OF_ORDER, -1
         return None
 
@@ -184,14 +191,28 @@ class PartitionLog:
 
     # -- what makes holes ----------------------------------------------------------------------
 
-    def delete_before(self, offset: int) -> None:
-        self.start = max(self.start, min(offset, self.end))
+    def delete_before(self, offset: int) -> int:
+        """DeleteRecords; an error code. What lies below the start already is no error."""
+        if not 0 <= offset <= self.end:
+            return OUT_OF_RANGE
+        self.start = max(self.start, offset)
+        known = [epoch for epoch, begin in self.epochs if begin <= self.start]
+        behind = [each for each in self.epochs if each[1] > self.start]
+        self.epochs = [(known[-1], self.start), *behind]
+        return NONE
+
+    def lead(self, epoch: int) -> None:
+        """A leader begins its epoch where the log ends (`LeaderEpochFileCache.assign`)."""
+        self.leader_epoch = epoch
+        self.epochs = [each for each in self.epochs if each[1] < self.end and each[0] < epoch]
+        self.epochs.append((epoch, self.end))
 
     def truncate(self, end: int) -> None:
         """A new leader never had what lies behind: whole batches go, and the epoch rises."""
         self.batches = [batch for batch in self.batches if batch.next_offset <= end]
         self.end = max(self.start, self.batches[-1].next_offset if self.batches else 0)
-        self.leader_epoch += 1
+        self.epochs = [each for each in self.epochs if each[1] < self.end] or self.epochs[:1]
+        self.lead(self.leader_epoch + 1)
         self.producers, self.open, self.aborted = {}, {}, []
         for batch in self.batches:
             self._learn(batch, fields_of(batch.data))
@@ -269,15 +290,23 @@ class PartitionLog:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, offset: int, bytes_max: int, *, committed: bool = False) -> bytes:
-        """Whole batches from the one that holds `offset` on; at least one if there is any."""
+    def read(
+        self, offset: int, bytes_max: int, *, committed: bool = False, is_cut: bool = False
+    ) -> bytes:
+        """Whole batches from the one that holds `offset` on; at least one if there is any.
+
+        With `is_cut` also the beginning of the batch that reaches beyond `bytes_max`.
+        """
         out: list[bytes] = []
         size = 0
         stop = self.stable_end if committed else self.end
         for batch in self.batches:
             if batch.next_offset <= offset:
                 continue
-            if batch.base_offset >= stop or (out and size + len(batch.data) > bytes_max):
+            if batch.base_offset >= stop:
+                break
+            if out and size + len(batch.data) > bytes_max:
+                out += [at_offset(batch.data, batch.base_offset, batch.leader_epoch)] * is_cut
                 break
             stored = at_offset(batch.data, batch.base_offset, batch.leader_epoch)
             out.append(stored)
@@ -300,3 +329,17 @@ class PartitionLog:
             for record in records
             if batch.base_offset + record.delta >= self.start
         ]
+
+
+def _refusal(data: bytes) -> int:
+    """Why bytes are not even looked at as the next batch of a log; an error code, or 0."""
+    if not is_whole(data):
+        return INVALID_RECORD
+    if not is_crc_valid(data):
+        return CORRUPT
+    fields = fields_of(data)
+    is_begun = struct.unpack_from(">q", data, 0)[0] == 0
+    is_dense = fields.count == fields.last_delta + 1 and fields.count >= 1
+    has_sequence = fields.producer_id < 0 or fields.sequence >= 0
+    is_sound = is_begun and is_dense and has_sequence and not fields.is_control
+    return NONE if is_sound else INVALID_RECORD

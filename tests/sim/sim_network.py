@@ -8,9 +8,10 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sim.log_answers import Answer, FetchOf, fetch
 from sim.partition_log import HEADER, NONE, PartitionLog
 
-from heliostat.errors import ConnectionLost
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.filling import filler_of
@@ -78,6 +79,10 @@ class World:
     late_rows: list[tuple[float, int, list[MapWrite]]] = field(default_factory=list)
     """Rows of lost connections that may still become durable: due second, tie, rows."""
 
+    forgets_ms: int | None = None
+    """The target's `producer.id.expiration.ms`, where it sweeps in the middle of a round, too; not
+    while an append of a lost connection may still be served, which takes far less than a sweep."""
+
     def settle_late(self) -> None:
         """Serve what is due of the appends nobody waits for any more."""
         while self.late and self.late[0][0] <= self.clock.now_s:
@@ -90,6 +95,8 @@ class World:
         """Append at the target; error code and base offset."""
         log = self.target[send.index]
         if not send.batch.fills:
+            if self.forgets_ms is not None and not self.late:
+                log.expire_producers(self.clock.wall_ms(), self.forgets_ms)
             return log.append(data)
         told = NONE
         for _ in send.batch.fills:
@@ -148,11 +155,21 @@ class SimNetwork:
         logs = self.world.target
         return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
 
-    def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
-        found = {}
-        for index, end in ends.items():
-            last = self.world.target[index].batches[-1]
-            if last.next_offset == end and not self.world.happens(0.2):
+    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
+        found: dict[int, Tail | None] = {}
+        for index, target in ranges.items():
+            log = self.world.target[index]
+            if self.world.happens(0.2):
+                continue
+            known = log.producers.get(PRODUCER)
+            remembered = None if known is None else Tail(PRODUCER, known.last_sequence)
+            if remembered is not None and remembered.sequence == (target.end - 1) % 2**31:
+                found[index] = remembered
+                continue
+            last = log.batches[-1] if log.batches else None
+            if last is None or last.next_offset <= log.start or last.next_offset < target.end:
+                found[index] = remembered
+            elif last.next_offset == target.end:
                 fields = HEADER.unpack_from(last.data, 0)
                 found[index] = Tail(fields[9], (fields[11] + fields[6]) % 2**31)
         return found
@@ -199,8 +216,8 @@ class SimNetwork:
     def delete_target_records(self, index: int, before: Offset) -> Problem | None:
         if self.world.happens(0.2):
             return ConnectionLost("lost")
-        self.world.target[index].delete_before(before)
-        return None
+        code = self.world.target[index].delete_before(before)
+        return BrokerError("delete records", kafka_code=code) if code else None
 
     def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
         pass
@@ -220,10 +237,10 @@ class SimNetwork:
         if self.world.happens():
             self._push(at_s, FetchLost(list(wants), "cut"), channel)
             return
-        events = [self._answer(want) for want in wants]
+        answers = self._answers(wants)
+        events: list[Event] = [*answers]
         if channel.traffic is Traffic.SPARSE:
-            news = [event for event in events if self._is_news(event)]
-            events = [*news, Watched(broker, channel)]
+            events = [*filter(self._is_news, answers), Watched(broker, channel)]
         for event in events[:-1]:
             self._push(at_s, event, None)
         self._push(at_s, events[-1], channel)
@@ -231,27 +248,39 @@ class SimNetwork:
     def _is_news(self, event: Fetched) -> bool:
         index, end = event.want.index, event.high_watermark
         is_news = bool(event.error) or event.end > 0 or self._heard.get(index) != end
+        is_news = is_news or event.parted is not None
         self._heard[index] = end
         return is_news
 
-    def _answer(self, want: Want) -> Fetched:
-        log = self.world.source[want.index]
+    def _answers(self, wants: Sequence[Want]) -> list[Fetched]:
+        """As one request is answered: its limit is that of all partitions together."""
+        random, logs = self.world.random, self.world.source
+        errors = [self._error(want) for want in wants]
+        served = [want for want, error in zip(wants, errors, strict=True) if not error]
+        limits = [random.choice([1, 300, 2000]) if each.bytes_max else 0 for each in served]
+        asked = [
+            FetchOf(logs[want.index], want.offset, limit, want.last_epoch)
+            for want, limit in zip(served, limits, strict=True)
+        ]
+        given = iter(fetch(asked, random.choice([1, 300, 4000]), committed=True))
+        found: list[Fetched] = []
+        for want, error in zip(wants, errors, strict=True):
+            got = Answer(error) if error else next(given)
+            data = bytearray(got.data if want.bytes_max else b"")
+            aborted = [Aborted(*each) for each in got.aborted]
+            found.append(
+                Fetched(
+                    *(want, got.error, got.high_watermark, data, 0, len(data)),
+                    *(got.stable_end, aborted, got.parted),
+                )
+            )
+        return found
+
+    def _error(self, want: Want) -> int:
         if self.world.happens(0.3):
-            return Fetched(want, NOT_LEADER, -1, bytearray(), 0, 0)
-        if log.identity != self.world.identities[want.index]:
-            return Fetched(want, UNKNOWN_TOPIC_ID, -1, bytearray(), 0, 0)
-        if not log.start <= want.offset <= log.end:
-            return Fetched(want, 1, -1, bytearray(), 0, 0)
-        data, stable_end = bytearray(), log.stable_end
-        if want.bytes_max:
-            size = self.world.random.choice([1, 300, 2000])
-            data += log.read(want.offset, size, committed=True)
-            if data and self.world.random.random() < 0.3:
-                following = log.read(want.offset, 10**9, committed=True)[len(data) :]
-                # a cut tail, as answers have it
-                data += following[: self.world.random.randrange(len(following) + 1)]
-        aborted = [Aborted(*each) for each in log.aborted_from(want.offset, stable_end)]
-        return Fetched(want, 0, log.end, data, 0, len(data), stable_end, aborted)
+            return NOT_LEADER
+        is_another = self.world.source[want.index].identity != self.world.identities[want.index]
+        return UNKNOWN_TOPIC_ID if is_another else 0
 
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         start_s = max(self.world.clock.now_s, self._served_until_s.get(channel, 0.0))

@@ -234,10 +234,11 @@ def test_rivals_with_fresh_records_leave_one_copy(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))
 def test_forgotten_producers_do_no_harm_to_one_owner(first: int) -> None:
-    """Given records older than the brokers' memory / when it is swept at rest / then exact."""
+    """Given records older than the brokers' memory / when it is swept at any time / then exact."""
     for seed in range(first, first + 100):
         world = make_world(seed + 2_000_000, age_ms=3 * DAY_MS)
         rng = world.random
+        world.forgets_ms = DAY_MS if seed % 2 else None  # else at rest alone
         for number in range(ROUNDS_MAX):
             copier = Copier(
                 lane(world, number, rng.choice([0.05, 0.3]), [0, 0]),
@@ -329,3 +330,60 @@ def test_records_that_are_gone_before_they_were_copied_are_a_gap() -> None:
         assert "0 to 19" in gap.reason
         assert other.state is PartitionState.COPYING
         assert world.target[0].end == 0
+
+
+def strangers_batch(records: int) -> bytes:
+    """A batch of nobody's producer."""
+    stranger = PartitionLog()
+    fill(stranger, random.Random(records), 1, WALL_MS)
+    return stranger.batches[0].data
+
+
+def test_a_mirror_with_a_strangers_record_stays_stopped_in_every_later_round() -> None:
+    """Given a forgotten producer and a stranger's batch, in mid round or at rest / when rounds go
+
+    on / then nothing more lands in that mirror, and each tells it; the other one becomes level.
+
+    Also where the stranger's records are removed again, and with a driver that begins anew.
+    """
+    codes: set[str] = set()
+    for seed in range(SEEDS // 5):
+        world = make_world(seed + 8_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
+        rng, log = world.random, world.target[0]
+        fill(world.source[0], rng, 200, WALL_MS - 3 * DAY_MS)
+        copier = Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
+        while not log.end:  # ends: some turn copies a batch
+            turn_some(world, copier, 1)
+        turn_some(world, copier, rng.choice([0, 5, 400]))
+        if rng.random() < 0.5:
+            copier._network.cut_all()
+            world.clock.sleep(3.0)
+            world.settle_late()
+            copier = Copier(lane(world, 0, 0.01, [0, 0]), SimNetwork(world, 5), world.clock)
+        theirs = log.end
+        log.append(strangers_batch(seed))
+        fill(world.source[0], rng, 300, WALL_MS - 3 * DAY_MS)
+        turn_some(world, copier, rng.choice([0, 3, 300]))
+        copier._network.cut_all()
+        world.clock.sleep(3.0)
+        world.settle_late()
+        if is_gone := rng.random() < 0.3:
+            log.delete_before(log.end)
+        for each in world.target:
+            each.expire_producers(world.clock.wall_ms(), DAY_MS)
+        end = log.end
+        for number in range(1, 4):
+            spec = lane(world, number, 3.0, [0, 0])
+            if rng.random() < 0.5:
+                spec = replace(spec, waits_for=("before",))
+            copier = Copier(spec, SimNetwork(world, 5), world.clock)
+            report = copier.run(QUIET)
+            first, second = report.partitions
+            assert first.state is PartitionState.DIVERGED, f"seed {seed}: {first}"
+            assert log.end == end, f"seed {seed}: {theirs}, {end}, gone: {is_gone}"
+            assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+            codes.add(first.code)
+        check_is_beginning(
+            World(rng, world.clock, world.source[1:], world.target[1:], 0.0), [0], seed
+        )
+    assert codes == {"FOREIGN_TAIL", "TAIL_UNKNOWN"}

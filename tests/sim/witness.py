@@ -60,8 +60,8 @@ class Witness:
                     f"{mine[target]} {known.get(source)} {list(offsets.breaks())}"
                 )
             self._checked[index] = log.end
-            for source, _ in before(self.world.source[index], offsets.source_of(log.end)):
-                assert offsets.holds(source), f"seed {seed}: partition {index} lost {source}"
+            for offset, _ in before(self.world.source[index], offsets.source_of(log.end)):
+                assert offsets.holds(offset), f"seed {seed}: partition {index} lost {offset}"
 
     def _check_filled(self, seed: int, index: int) -> None:
         """As `check`, where offsets are equal; and the map counts our records."""

@@ -9,7 +9,7 @@ import pytest
 
 from heliostat.ops.driver_jvm import ARCHIVE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.core]
 
 SESSION = """
 import psutil

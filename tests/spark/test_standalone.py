@@ -16,13 +16,14 @@ import psutil
 import pytest
 import yaml
 from support.clusters import ClusterPair, create_topic
-from support.links import RunningLink, ends, wait_for, wait_level, write_config
+from support.links import LinkProcess, ends, wait_for, wait_level, write_config
+from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
 
 from heliostat.sandbox.ports import LOOPBACK, free_ports
 from heliostat.sandbox.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LINK = "east-to-west"
 PARTITIONS = 6
@@ -163,7 +164,7 @@ def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
     )
     page = Page(port)
     copied.write()
-    with RunningLink(config) as link:
+    with LinkProcess(config) as link:
         wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
         # One lane a core, one core a worker: each worker runs one.
         wait_for("a round on each worker", lambda: page.busy_executors() == 2)
@@ -206,7 +207,7 @@ def test_more_workers_give_more_lanes(
     before = len(spark_cluster.workers)
 
     copied.write()
-    with RunningLink(config) as link:
+    with LinkProcess(config) as link:
         wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
         wait_for("a lane a worker", lambda: page.rounds(of_lanes=before))
         spark_cluster.add_worker()
@@ -215,7 +216,35 @@ def test_more_workers_give_more_lanes(
         # The driver is killed: its executors and their Python must not copy on.
         link.kill_driver()
     wait_for("no Python of a dead driver", lambda: not workers_of(spark_cluster), 60)
-    with RunningLink(config) as link:
+    with LinkProcess(config) as link:
         copied.write_and_wait()
         assert_verified(config, copied.written * PARTITIONS)
         assert link.stop() == 0, link.text()
+
+
+WITHOUT_WORKERS = """
+import sys
+from pyspark.sql import SparkSession
+from heliostat.ops.spark_session import session_settings, wait_executors
+settings = session_settings(sys.argv[1], {})
+session = SparkSession.builder.master(sys.argv[1]).config(map=settings).getOrCreate()
+try:
+    wait_executors(session.sparkContext, 2.0)
+finally:
+    session.stop()
+"""
+
+
+@pytest.mark.provokes("SPARK_UNAVAILABLE", how="a Spark master without workers; no broker is asked")
+def test_a_cluster_without_workers_is_told_of(provoked: Provoked) -> None:
+    """Given a master alone / when an executor is waited for / then what is missing is told."""
+    with SparkCluster.start(0) as cluster:
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_WORKERS, cluster.master],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 1, done.stdout + done.stderr
+    provoked("SPARK_UNAVAILABLE", done.stderr)

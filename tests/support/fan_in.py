@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 
 import yaml
 from support.clusters import fresh_name
+from support.command import Answer, heliostat
 from support.records import encode, odd_records, split, write_batches
 
 from heliostat.names import TopicName
@@ -32,17 +30,14 @@ class FanIn:
     """Of this name at both sources."""
     links: Sequence[str]
 
-    def heliostat(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(self.config)]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_WITHIN_S, check=False
-        )
+    def heliostat(self, *words: str) -> Answer:
+        return heliostat(self.config, *words)
 
     def said(self, *words: str) -> Any:
         """The JSON of a command that finds nothing to complain about."""
         done = self.heliostat(*words, "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        assert done.returncode == 0, done.said
+        return done.json
 
     def write(self, alias: str, topic: str, partition: int, records: int) -> None:
         """Records of every shape."""

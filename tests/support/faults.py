@@ -18,7 +18,16 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 from support.clusters import HEAP_MB, fresh_name
-from support.links import End, RunningLink, ends, ends_or_errors, wait_for, write_config
+from support.links import (
+    End,
+    Link,
+    LinkProcess,
+    RunningLink,
+    ends,
+    ends_or_errors,
+    wait_for,
+    write_config,
+)
 from support.proxy import FaultProxy
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -63,15 +72,23 @@ class Stage:
     target: Cluster
     config: Path
     spark: SparkSession
-    link: RunningLink | None = None
+    link: Link | None = None
+    has_process: bool = False
+    """Whether links are processes of their own, which can be killed."""
     at_source: FaultProxy | None = None
     at_target: FaultProxy | None = None
 
-    def start_link(self) -> RunningLink:
+    def start_link(self) -> Link:
         """Start `heliostat run`; the one before must have ended."""
         if self.link is not None:
             self.link.kill_all()
-        self.link = RunningLink(self.config)
+        self.link = (LinkProcess if self.has_process else RunningLink)(self.config)
+        return self.link
+
+    @property
+    def process(self) -> LinkProcess:
+        """The link that runs in a process of its own."""
+        assert isinstance(self.link, LinkProcess)
         return self.link
 
     def stop_link(self) -> None:
@@ -143,6 +160,7 @@ def stage_of(
     *,
     brokers: int = 1,
     proxied: bool = False,
+    has_process: bool = False,
     source: Mapping[str, str] | None = None,
     target: Mapping[str, str] | None = None,
     link: Mapping[str, Any] | None = None,
@@ -166,7 +184,9 @@ def stage_of(
         addresses = [proxy.address for proxy in proxies] or [each.bootstrap for each in clusters]
         keys = {"topics": {"include": ["fault-.*"], "refresh_interval_s": 1}, **(link or {})}
         config = write_config(folder, addresses[0], addresses[1], **keys)
-        stage = Stage(clusters[0], clusters[1], config, spark, None, *proxies)
+        stage = Stage(clusters[0], clusters[1], config, spark, has_process=has_process)
+        if proxied:
+            stage.at_source, stage.at_target = proxies
         stack.callback(lambda: stage.link.kill_all() if stage.link is not None else None)
         stage.start_link()
         yield stage

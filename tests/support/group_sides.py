@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
@@ -76,7 +77,7 @@ class Reader:
             try:
                 self.consumer.commit({KafkaPartition(self._topic, 0): row})
             except (CommitFailedError, RebalanceInProgressError):
-                self._poll()
+                self._polled()
                 return False
             return True
 
@@ -84,12 +85,12 @@ class Reader:
 
     def join(self) -> None:
         """Wait until it is a member with partitions, and has read something if there is any."""
-        until(lambda: self._poll() or self.consumer.assignment(), "a member of the group")
+        until(lambda: self._polled() and self.consumer.assignment(), "a member of the group")
 
     def read(self, count: int) -> list[bytes]:
         """Read until so many values came; all of them."""
         until(
-            lambda: self._poll() or len(self.seen) >= count,
+            lambda: self._polled() and len(self.seen) >= count,
             lambda: f"{count} records, there are {len(self.seen)}",
         )
         return self.seen
@@ -99,12 +100,13 @@ class Reader:
         self.join()
         [partition] = self.consumer.assignment()
         end = self.consumer.end_offsets([partition])[partition]
-        until(lambda: self._poll() or self.consumer.position(partition) >= end, f"offset {end}")
+        until(lambda: self._polled() and self.consumer.position(partition) >= end, f"offset {end}")
         return self.seen
 
-    def _poll(self) -> None:
+    def _polled(self) -> Literal[True]:
         for records in self.consumer.poll(timeout_ms=200, max_records=1).values():
             self._records |= {record.offset: record.value for record in records}
+        return True
 
 
 @dataclass
@@ -206,7 +208,7 @@ def wait_for_coordinators(*bootstraps: str) -> None:
     """Until the clusters take commits: they make the topic for it when they are first asked."""
     for bootstrap in bootstraps:
         with ClusterAdmin(bootstrap.split(",")) as admin:
-            until(lambda admin=admin: _has_coordinators(admin), "the topic of offsets to be made")
+            until(partial(_has_coordinators, admin), "the topic of offsets to be made")
 
 
 def _has_coordinators(admin: ClusterAdmin) -> bool:

@@ -6,11 +6,15 @@ the last test, by name, and is then stopped by its own pid.
 
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from weakref import WeakKeyDictionary
 
 import psutil
 import pytest
+from kafka.net import selector
 
 LEAVING_S = 15.0  # a JVM that was told to stop writes its logs first
 POLL_S = 0.05
@@ -83,3 +87,62 @@ def no_process_left_behind() -> Iterator[None]:
         process.kill()
     psutil.wait_procs(left, timeout=LEAVING_S)
     assert not said, "processes left behind:\n" + "\n".join(said)
+
+
+CLIENT_THREADS = "kafka-io-"
+"""As kafka-python names a client's thread."""
+CLOSING_S = 10.0
+_BEGUN_AT: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
+"""The lines that made clients' threads."""
+
+
+def _remembering(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    def begin(thread: threading.Thread) -> None:
+        if thread.name.startswith(CLIENT_THREADS):
+            _BEGUN_AT[thread] = "".join(traceback.format_stack(limit=25)[:-2])
+        start(thread)
+
+    return begin
+
+
+class _Thread(threading.Thread):
+    start = _remembering(threading.Thread.start)
+
+
+class _Threading:
+    """kafka-python's view of `threading`."""
+
+    Thread = _Thread
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(threading, name)
+
+
+selector.threading = _Threading()
+
+
+def clients_left(known: frozenset[threading.Thread], closing_s: float = CLOSING_S) -> list[str]:
+    """Where clients were made that are still open after they had time to close."""
+    deadline_s = time.monotonic() + closing_s
+    while True:  # ends at the deadline
+        left = [
+            thread
+            for thread in threading.enumerate()
+            if thread.name.startswith(CLIENT_THREADS) and thread not in known
+        ]
+        if not left or time.monotonic() >= deadline_s:
+            return [f"{thread.name}\n{_BEGUN_AT.get(thread, '')}" for thread in left]
+        time.sleep(POLL_S)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_client_left_open() -> Iterator[None]:
+    """Fail a file's end for each client that it left open.
+
+    One of a cluster that is gone tries on for ever and draws random pauses, which Hypothesis takes
+    for the doing of whatever test runs then.
+    """
+    known = frozenset(threading.enumerate())
+    yield
+    left = clients_left(known)
+    assert not left, "clients left open, made at:\n" + "\n".join(left)

@@ -68,7 +68,7 @@ class Left:
 
     def committed(self) -> list[tuple[int, Any]]:
         """Partition and value of all records of our key, as Connect would read them."""
-        found = []
+        found: list[tuple[int, Any]] = []
         with PlainReader(self.target, committed=True) as reader:
             parts = reader.partitions(self.positions)
             for each, bounds in reader.bounds(parts).items():

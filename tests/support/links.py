@@ -1,4 +1,9 @@
-"""Links under test: `heliostat run` as a process of its own, as a user starts it."""
+"""Links under test: `heliostat run` as a process of its own, or as threads of the test's process.
+
+A process of its own costs a JVM and all imports: 6.5 s of processor time before it copies. It is
+for tests that kill, stop or signal it, or that look at the process; all others run in the session
+that the tests share.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,31 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
+import pytest
 import yaml
+from support.spark import shared_rounds
 
+from heliostat.cli.main import exit_code_of
+from heliostat.cli.run import EXIT_HALTED, EXIT_OK
+from heliostat.clock import SystemClock
 from heliostat.clusters.admin import LATEST, ClusterAdmin
-from heliostat.errors import BrokerError
+from heliostat.config import load_config
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.link.running import Running
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.ops.events import Events
 
+LOOK_S = 0.25
+STOP_WITHIN_S = 120.0
+"""Rounds end or are cancelled, loops end, and what they ask a sick cluster times out."""
 LEVEL_WITHIN_S = 180.0
 
 
@@ -52,6 +70,83 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 class RunningLink:
+    """What `heliostat run` runs, in this process; stops with the block, whatever happens in it."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+        self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
+        self.code: int | None = None
+        """As the process would end; None while it runs."""
+        self._stop_asked = threading.Event()
+        self._rounds = shared_rounds()
+        self._thread = threading.Thread(target=self._run, name=f"link of {config.parent.name}")
+        self._thread.start()
+
+    def _run(self) -> None:
+        code = EXIT_HALTED
+        clock = SystemClock()
+        with self.log.open("a", encoding="utf-8") as out:
+            try:
+                loaded = load_config(self.config)
+                events = Events(clock.wall_ms, out)
+                running = Running(
+                    loaded, loaded.links, events, clock, self._stop_asked, rounds=self._rounds
+                )
+                failure = self._drive(running)
+                code = EXIT_OK if failure is None else EXIT_HALTED
+                out.write("" if failure is None else f"halted: {failure}\n")
+            except HeliostatError as error:
+                code = exit_code_of(error)
+                out.write(f"{error}\n")
+            except BaseException:
+                traceback.print_exc(file=out)
+                raise
+            finally:
+                out.flush()
+                self.code = code
+
+    def _drive(self, running: Running) -> BaseException | None:
+        failure: BaseException | None = None
+        try:
+            running.start()
+            while failure is None and not self._stop_asked.is_set():
+                failure = running.wait(LOOK_S)
+        finally:
+            running.stop()
+        return failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_all()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it runs no more, by itself or because it was told."""
+        return self.code is not None
+
+    def stop(self, within_s: float = 60.0) -> int:
+        """End it as SIGTERM does; the exit code."""
+        self._stop_asked.set()
+        self._thread.join(within_s)
+        assert self.code is not None, f"not ended within {within_s} s: {self.text()[-2000:]}"
+        return self.code
+
+    def workers(self) -> list[psutil.Process]:
+        """Python workers of the session, also those that run nothing now."""
+        return _workers_below(os.getpid())
+
+    def kill_all(self) -> None:
+        """End it; there is no harder way within one process."""
+        self.stop(STOP_WITHIN_S)
+
+    def text(self) -> str:
+        """What it has written so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+
+class LinkProcess:
     """A `heliostat run` process; stops with the block, whatever happens in it."""
 
     def __init__(self, config: Path, *extra: str) -> None:
@@ -87,10 +182,14 @@ class RunningLink:
         except psutil.NoSuchProcess:
             return []
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process.poll() is not None
+
     def workers(self) -> list[psutil.Process]:
-        """Python workers of Spark that copy: forked by the daemon."""
-        found = [p for p in self.tree() if "pyspark.worker" in _command(p)]
-        return [p for p in found if "pyspark.worker" in _command(p.parent())]
+        """Python workers of Spark that copy."""
+        return _workers_below(self.process.pid)
 
     def kill_driver(self) -> None:
         """kill -9 of the driver alone; Spark's other processes must see it for themselves."""
@@ -131,6 +230,9 @@ class RunningLink:
         return self.log.read_text(errors="replace")
 
 
+Link = RunningLink | LinkProcess
+
+
 def _guard(pid: int) -> subprocess.Popen[bytes]:
     """A shell that kills the driver when these tests are gone: workers of xdist may be killed."""
     script = 'read -r word || kill -KILL "$1"'
@@ -141,6 +243,23 @@ def _guard(pid: int) -> subprocess.Popen[bytes]:
     )
 
 
+def _workers_below(pid: int) -> list[psutil.Process]:
+    """Python workers of a process's Spark: forked by the daemon."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    found = [process for process in below if "pyspark.worker" in _command(process)]
+    return [process for process in found if "pyspark.worker" in _command(_parent(process))]
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    try:
+        return process.parent()
+    except psutil.NoSuchProcess:
+        return None
+
+
 def _command(process: psutil.Process | None) -> str:
     try:
         return " ".join(process.cmdline()) if process is not None else ""
@@ -148,19 +267,53 @@ def _command(process: psutil.Process | None) -> str:
         return ""
 
 
+_ADMINS: dict[tuple[str, int], ClusterAdmin] = {}
+"""By cluster and thread: waits look ten times a second, and half of a look was a new client."""
+
+
+def _looking_at(bootstrap: str, look: Callable[[ClusterAdmin], Any]) -> Any:
+    """Ask a cluster through a client that is kept; through a new one where that has lost it."""
+    key = bootstrap, threading.get_ident()
+    known = _ADMINS.pop(key, None)
+    if known is not None:
+        try:
+            answer = look(known)
+        except ConnectionLost:
+            known.close()
+        else:
+            _ADMINS[key] = known
+            return answer
+    fresh = ClusterAdmin(bootstrap.split(","))
+    answer = look(fresh)
+    _ADMINS[key] = fresh
+    return answer
+
+
+@pytest.fixture(autouse=True)
+def no_client_kept() -> Iterator[None]:
+    """Close what tests looked through: a client of a cluster that is gone tries on for ever.
+
+    It does so in a thread that draws random pauses, which Hypothesis takes for a strategy's doing.
+    """
+    yield
+    while _ADMINS:
+        _ADMINS.popitem()[1].close()
+
+
 End = int | BrokerError
 """A log end (high watermark), or why there is none."""
 
 
-def ends_or_errors(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[End]]:
+def ends_or_errors(
+    bootstrap: str, topics: Mapping[TopicName, int] | Mapping[str, int]
+) -> dict[str, list[End]]:
     """Log ends by topic and partition; an error stands where the broker gave none."""
     asked = {
         TopicPartition(TopicName(topic), PartitionId(number)): LATEST
         for topic, partitions in topics.items()
         for number in range(partitions)
     }
-    with ClusterAdmin(bootstrap.split(",")) as admin:
-        answers = admin.list_offsets(asked)
+    answers = _looking_at(bootstrap, lambda admin: admin.list_offsets(asked))
     found: dict[str, list[End]] = {topic: [] for topic in topics}
     for partition in asked:
         answer = answers[partition]
@@ -170,7 +323,9 @@ def ends_or_errors(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[
     return found
 
 
-def ends(bootstrap: str, topics: Mapping[str, int]) -> dict[str, list[int]]:
+def ends(
+    bootstrap: str, topics: Mapping[TopicName, int] | Mapping[str, int]
+) -> dict[str, list[int]]:
     """Log ends by topic; -1 where there is none: waits that fail must show `ends_or_errors`."""
     found = ends_or_errors(bootstrap, topics)
     return {
@@ -193,7 +348,7 @@ def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WI
 
 
 def wait_level(
-    link: RunningLink,
+    link: Link,
     source: str,
     target: str,
     topics: Mapping[str, int],

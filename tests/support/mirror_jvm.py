@@ -73,7 +73,7 @@ class MirrorJvm:
     def encode(self, record: Record) -> tuple[bytes, bytes]:
         """Key and value as the Java class writes them."""
         java = self._made(record)
-        return tuple(bytes(self._call(java, name)) for name in ("recordKey", "recordValue"))
+        return bytes(self._call(java, "recordKey")), bytes(self._call(java, "recordValue"))
 
     def decode(self, record: Record) -> str:
         """What the Java class says of our bytes, in its own words."""

@@ -16,10 +16,10 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -227,7 +227,7 @@ class _Session:
 class _Scram:
     """The server's half of RFC 5802."""
 
-    def __init__(self, kind: object, users: Mapping[str, str]) -> None:
+    def __init__(self, kind: Callable[..., Any], users: Mapping[str, str]) -> None:
         self._kind = kind
         self._users = users
 
@@ -239,7 +239,7 @@ class _Scram:
         nonce = fields["r"] + base64.b64encode(os.urandom(9)).decode()
         first = f"r={nonce},s={base64.b64encode(salt).decode()},i={ITERATIONS}".encode()
         password = self._users.get(self.user, "").encode()
-        name = self._kind().name  # type: ignore[operator]  # a constructor of hashlib
+        name = self._kind().name
         self._salted = hashlib.pbkdf2_hmac(name, password, salt, ITERATIONS)
         self._message = bare + b"," + first + b",c=biws,r=" + nonce.encode()
         return first
@@ -247,7 +247,7 @@ class _Scram:
     def last(self, said: bytes) -> tuple[bytes, str]:
         proof = base64.b64decode(said.rsplit(b",p=", 1)[1])
         key = self._mac(self._salted, b"Client Key")
-        stored = self._kind(key).digest()  # type: ignore[operator]  # as above
+        stored = self._kind(key).digest()
         wanted = bytes(a ^ b for a, b in zip(key, self._mac(stored, self._message), strict=True))
         if proof != wanted:
             return b"", ""
@@ -255,4 +255,4 @@ class _Scram:
         return b"v=" + base64.b64encode(server), self.user
 
     def _mac(self, key: bytes, text: bytes) -> bytes:
-        return hmac.new(key, text, self._kind).digest()  # type: ignore[arg-type]  # as above
+        return hmac.new(key, text, self._kind).digest()

@@ -1,5 +1,8 @@
-"""One local Spark session for all tests of a run: two cores, loopback only, quiet."""
+"""One Spark session for all tests of a process: links run in it, `verify` compares in it."""
 
+from __future__ import annotations
+
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -8,40 +11,35 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from heliostat.records.pipeline import SparkRounds
+
 CORES = 2
+"""What links and `verify` take for the machine's cores, as `spark.master` of the tests' links."""
+PLACES = 12
+"""Tasks at once: two rounds of each of some lanes, and `verify` beside them."""
 DRIVER_MEMORY = "768m"  # brokers of the same run need the rest
-_LOG4J = Path(__file__).with_name("log4j2.properties")
 _SOURCES = Path(__file__).parents[2] / "src"
 
 
-def local_session(cores: int = CORES) -> SparkSession:
+@functools.cache
+def shared_rounds() -> SparkRounds:
     """Start (or give) the session; workers import the package from this checkout."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = os.environ.get("PYTHONPATH", "")
     if str(_SOURCES) not in path.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_SOURCES), path]))
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("heliostat tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", DRIVER_MEMORY)
-        .config(
-            "spark.driver.extraJavaOptions",
-            f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG4J.as_uri()}",
-        )
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    conf = {
+        "spark.default.parallelism": str(CORES),
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.sql.shuffle.partitions": "2",
+    }
+    return SparkRounds("heliostat tests", f"local[{PLACES}]", conf, task_cpus=1.0)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Give a session that lives as long as the test run; stopped with its JVM's children."""
-    session = local_session()
-    yield session
-    session.stop()
+    rounds = shared_rounds()
+    yield rounds.session
+    rounds.stop()
+    shared_rounds.cache_clear()

@@ -6,14 +6,17 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools"
 
 
 def load_tool(name: str) -> ModuleType:
     """The module of `tools/<name>.py`; tools are scripts, so no package holds them."""
+    if str(TOOLS) not in sys.path:
+        sys.path.append(str(TOOLS))  # as for a script: one tool may import another
     known = sys.modules.get(f"tools_{name}")
     if known is not None:
         return known
-    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", TOOLS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

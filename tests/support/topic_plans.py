@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from heliostat.clusters.admin import ConfigEntry, ConfigSource
@@ -31,7 +32,7 @@ INHERITED = {
 }
 
 
-def entries(source: ConfigSource = ConfigSource.TOPIC, **own: str) -> dict[str, ConfigEntry]:
+def entries(source: ConfigSource = ConfigSource.TOPIC, /, **own: str) -> dict[str, ConfigEntry]:
     found = {
         key: ConfigEntry(value, ConfigSource.DEFAULT, True, False, False)
         for key, value in INHERITED.items()
@@ -58,7 +59,7 @@ def source(*topics: SourceTopic) -> SourceTopics:
     return SourceTopics(ClusterId("A"), names, {topic.name: topic for topic in topics})
 
 
-def target(*topics: TargetTopic, brokers: int = 3, **more: object) -> TargetTopics:
+def target(*topics: TargetTopic, brokers: int = 3, **more: Any) -> TargetTopics:
     there = {topic.name: topic for topic in topics}
     return replace(TargetTopics(ClusterId("B"), brokers, there, INHERITED), **more)
 
@@ -72,13 +73,15 @@ def forced() -> dict[str, str]:
     return {key.replace(".", "__"): value for key, value in FORCED_CONFIGS.items()}
 
 
-def mirror(name: str = "t", partitions: int = 2, end: int = 0, number: int = 7, **own: str):
+def mirror(
+    name: str = "t", partitions: int = 2, end: int = 0, number: int = 7, **own: str
+) -> TargetTopic:
     ends = {PartitionId(p): Offset(end) for p in range(partitions)}
     configs = entries(**{**forced(), **own})
     return TargetTopic(TopicName(name), UUID(int=number), partitions, 3, configs, ends)
 
 
-def record(name: str = "t", *synced: str, **more: object) -> dict[TopicName, MirrorRecord]:
+def record(name: str = "t", *synced: str, **more: Any) -> dict[TopicName, MirrorRecord]:
     found = MirrorRecord(
         TopicName(name), TopicName(name), UUID(int=1), UUID(int=7), ClusterId("A"), "earliest", 2
     )

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import psutil
 import pytest
 from support.clusters import until
-from support.leaks import describe, left_behind, living_children
-from support.order import TESTS
+from support.leaks import CLIENT_THREADS, clients_left, describe, left_behind, living_children
+from support.runs import TESTS
 
 GUARDED = """
 import os, signal, subprocess
@@ -70,3 +71,13 @@ def test_a_link_ends_with_the_tests_that_started_it() -> None:
     )
     link = int(done.stdout)
     until(lambda: not psutil.pid_exists(link), "the end of what was guarded")
+
+
+def test_a_client_left_open_is_named_until_it_is_closed() -> None:
+    known, closed = frozenset(threading.enumerate()), threading.Event()
+    thread = threading.Thread(target=closed.wait, name=f"{CLIENT_THREADS}somebody", daemon=True)
+    thread.start()
+    assert [each.split("\n")[0] for each in clients_left(known, closing_s=0.1)] == [thread.name]
+    assert clients_left(known | {thread}, closing_s=0.1) == []
+    closed.set()
+    assert clients_left(known) == []

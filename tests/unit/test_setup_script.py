@@ -78,7 +78,7 @@ def project(tmp_path: Path) -> Project:
 
 def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project) -> None:
     assert project.run().returncode == 0
-    pip, sync, own, jars, classes = project.calls()
+    pip, sync, own, jars, *classes = project.calls()
     assert pip.startswith("python -m pip install")
     assert sync.startswith("uv pip sync")
     assert all("--require-hashes" in call for call in (pip, sync))
@@ -87,7 +87,10 @@ def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project
         f"--no-deps --build-constraints {project.root}/requirements.build.lock -e {project.root}"
     )
     assert jars == "jars"
-    assert classes == "python -m heliostat.records.keep_classes"
+    assert classes == [
+        "python -m heliostat.records.keep_classes",
+        "python -m heliostat.sandbox.keep_classes",
+    ]
     again = project.run()
     assert (again.returncode, again.stdout, again.stderr, project.calls()) == (0, "", "", [])
 
@@ -97,7 +100,7 @@ def test_changed_lock_is_installed(project: Project) -> None:
     project.calls()
     (project.root / "requirements.lock").write_text("a==2\n")
     assert project.run().returncode == 0
-    assert len(project.calls()) == 5
+    assert len(project.calls()) == 6
 
 
 def test_failed_step_is_done_again(project: Project) -> None:
@@ -119,6 +122,16 @@ def test_sourced_it_leaves_java_and_python_behind(project: Project) -> None:
         f"{project.root}/.venv/bin/python",
         f"{java_home}/bin/java",
     ]
+
+
+def test_what_is_compiled_stays_in_the_project(project: Project) -> None:
+    """Given an environment that forbids bytecode, as container images do / then it is kept here."""
+    project.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    said = (
+        'printf "%s %s %s" "${PYTHONDONTWRITEBYTECODE-}" "$PYTHONPYCACHEPREFIX" "$NUMBA_CACHE_DIR"'
+    )
+    done = project.run("bash", "-c", f". {project.script}; {said}")
+    assert done.stdout == f" {project.root}/.cache/bytecode {project.root}/.cache/numba"
 
 
 def test_without_a_home_caches_go_into_the_project(project: Project) -> None:

@@ -130,6 +130,26 @@ def test_tests_keep_a_module_of_the_sandbox_alive(tmp_path: Path) -> None:
     assert found(tmp_path, files) == []
 
 
+BROKERS, RUN = "tests/kafka/test_copy.py", "pytestmark = [pytest.mark.kafka, pytest.mark.core]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def test_copy(): ...\n", 1),
+        ("pytestmark = pytest.mark.kafka\n\ndef test_copy(): ...\n", 3),
+        (RUN.replace("]", ", pytest.mark.thorough]") + "def test_copy(): ...\n", 2),
+        (RUN + "@pytest.mark.core\n@pytest.mark.thorough\ndef test_copy(): ...\n", 4),
+        (RUN + "def test_copy(): ...\n", 0),
+        (RUN + "@pytest.mark.thorough\ndef test_copy(): ...\n", 0),
+        ("@pytest.mark.core\ndef test_copy(): ...\n", 0),
+    ],
+)
+def test_a_test_with_brokers_says_in_which_run_it_is(tmp_path: Path, text: str, line: int) -> None:
+    wanted = [(BROKERS, line, "unplaced-test")] if line else []
+    assert found(tmp_path, {MODULE: "", BROKERS: text}) == wanted
+
+
 def test_program_says_each_finding_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

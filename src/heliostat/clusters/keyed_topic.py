@@ -125,6 +125,15 @@ class KeyedTopic(OnePartitionTopic):
         return [_change(self.topic, record) for records in polled.values() for record in records]
 
 
+def kept_safe(replicas: int) -> dict[str, str]:
+    """Settings by which nothing that was acknowledged is lost with one broker, if there are three.
+
+    Clusters have them otherwise by default (`min.insync.replicas` 1).
+    """
+    in_sync = 2 if replicas > 2 else 1
+    return {"min.insync.replicas": str(in_sync), "unclean.leader.election.enable": "false"}
+
+
 def ensure_compacted(
     cluster: Reachable, name: TopicName, client_id: str, replication_factor: int | None = None
 ) -> None:
@@ -142,7 +151,7 @@ def ensure_compacted(
     """
     with ClusterAdmin(cluster, client_id) as admin:
         replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
-        topic = NewTopic(name, 1, replicas, COMPACTED)
+        topic = NewTopic(name, 1, replicas, {**COMPACTED, **kept_safe(replicas)})
         answer = admin.create_topics([topic])[name]
         if not isinstance(answer, BrokerError):
             return

@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import translated
 from heliostat.names import TopicName
 
@@ -60,7 +61,8 @@ class OnePartitionTopic:
     def _reader(self) -> Any:
         """The consumer, at first at the topic's beginning; None while the topic is missing."""
         if self._consumer is None:
-            consumer = KafkaConsumer(
+            consumer = opened(
+                KafkaConsumer,
                 **client_settings(self._access),
                 client_id=self._client_id,
                 enable_auto_commit=False,
@@ -78,7 +80,8 @@ class OnePartitionTopic:
 
     def _writer(self) -> Any:
         if self._producer is None:
-            self._producer = KafkaProducer(
+            self._producer = opened(
+                KafkaProducer,
                 **client_settings(self._access),
                 client_id=self._client_id,
                 acks="all",

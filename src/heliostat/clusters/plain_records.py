@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.client_codecs import lend_codecs
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import translated
 from heliostat.errors import ConnectionLost
 from heliostat.names import PartitionId, TopicName, TopicPartition
@@ -70,7 +71,8 @@ class PlainReader:
         lend_codecs()
         self._access = access_of(cluster)
         with self._errors("reach the cluster"):
-            self._consumer: Any = KafkaConsumer(
+            self._consumer: Any = opened(
+                KafkaConsumer,
                 **client_settings(self._access),
                 client_id=CLIENT_ID,
                 enable_auto_commit=False,
@@ -150,7 +152,8 @@ def write_records(cluster: Reachable, topic: TopicName, records: Iterable[Placed
     """
     access = access_of(cluster)
     try:
-        producer = KafkaProducer(
+        producer = opened(
+            KafkaProducer,
             **client_settings(access),
             client_id=CLIENT_ID,
             acks="all",

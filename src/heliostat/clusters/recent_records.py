@@ -12,6 +12,7 @@ from typing import Any
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import translated
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicName
@@ -135,7 +136,8 @@ class RecentRecords:
         if self._consumer is None:
             from kafka import KafkaConsumer
 
-            self._consumer = KafkaConsumer(
+            self._consumer = opened(
+                KafkaConsumer,
                 **client_settings(self._access),
                 client_id="heliostat-status",
                 enable_auto_commit=False,

@@ -6,6 +6,7 @@ connections needs one.
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import threading
@@ -86,6 +87,8 @@ def _ask(endpoint: TokenEndpoint, secret: str) -> _Kept:
         raise _refused("can't be reached", endpoint, why) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _refused("answers no token", endpoint, "") from None
+    except http.client.HTTPException as error:  # a listener that speaks something else
+        raise _refused("answers no HTTP", endpoint, type(error).__name__) from None
     return _Kept(token, asked_s + lasts_s * LIFE_USED_PART)
 
 

@@ -282,7 +282,8 @@ class TopicsConfig(Frozen):
     and keeps a map of offsets; `exact` fills them with transaction markers, which no reader sees,
     so that offsets are equal there, too. It needs ALTER or CLUSTER_ACTION on the target cluster."""
     start: Annotated[Start, Field(title="Start")] = "earliest"
-    """Where a new mirror begins; partitions that are added later begin at their beginning."""
+    """Where a new mirror begins. `latest` is for topics there are when the link begins: topics and
+    partitions that are added later are copied from their beginning."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None

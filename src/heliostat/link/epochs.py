@@ -95,6 +95,8 @@ class EpochBook:
         self._lock = threading.Lock()
         self._next: dict[TopicPartition, Copied] = {}
         """Of another epoch than what is known: that must be asked about before it is replaced."""
+        self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
+        """As rounds that ended have left it, with the source topic's id: reports may be behind."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
@@ -147,13 +149,44 @@ class EpochBook:
                 self._put(partition, fresh)
                 self._has_new_epoch.add(partition.topic)
 
+    def note(self, spec: PartitionSpec, row: Copied) -> None:
+        """A round has ended there; from any thread."""
+        if row.epoch >= 0:
+            with self._lock:
+                self._noted[spec.source] = (id_text(spec.source_topic_id), row)
+
+    def settle_noted(self, *, is_over: bool) -> None:
+        """Take what rounds left where reports told the same; `is_over`: also where it is further.
+
+        While lanes run a report may be older than a round's end, and would seem to contradict it.
+        """
+        with self._lock:
+            noted = dict(self._noted)
+        for partition, (source_id, row) in noted.items():
+            if is_over:
+                self._topics.setdefault(partition.topic, CopiedTopic(source_id, {}))
+            topic = self._topics.get(partition.topic)
+            if topic is None or topic.source_id != source_id:
+                continue
+            was = topic.partitions.get(partition.partition)
+            is_further = was is None or was.offset < row.offset
+            if (is_further and is_over) or (was is not None and was == row._replace(end=was.end)):
+                self._put(partition, row)
+                with self._lock:
+                    if self._noted.get(partition) == (source_id, row):
+                        del self._noted[partition]
+
     def row_of(self, spec: PartitionSpec) -> Copied | None:
         """What is known of the very partition; from any thread."""
         with self._lock:
+            source_id, noted = self._noted.get(spec.source, ("", None))
             topic = self._topics.get(spec.source.topic)
             if topic is None or topic.source_id != id_text(spec.source_topic_id):
-                return None
-            return topic.partitions.get(spec.source.partition)
+                return noted if source_id == id_text(spec.source_topic_id) else None
+            row = topic.partitions.get(spec.source.partition)
+            if noted is None or source_id != topic.source_id:
+                return row
+            return noted if row is None or noted.offset > row.offset else row
 
     def _put(self, partition: TopicPartition, row: Copied) -> None:
         with self._lock:
@@ -163,6 +196,8 @@ class EpochBook:
     def forget(self, partition: TopicPartition) -> None:
         """What was copied of it is no longer the source's log: a gap was recorded."""
         self._next.pop(partition, None)
+        with self._lock:
+            self._noted.pop(partition, None)
         topic = self._topics.get(partition.topic)
         if topic is not None and topic.partitions.pop(partition.partition, None) is not None:
             self._has_new_epoch.add(partition.topic)

@@ -65,6 +65,10 @@ class Known:
     notes: tuple[str, ...] = ()
     """What the last plan remarked: mirrors whose source is gone, fewer replicas than wanted."""
     producer_id: ProducerId | None = None
+    at_beginning: frozenset[TopicName] | None = None
+    """The source's topics when the link began; None: this is its first turn."""
+    turns: int = 0
+    """Those that came to their end."""
     old_backlog: str | None = ""
     """What is remarked of records that brokers check no duplicates of; empty: not looked yet."""
 
@@ -76,7 +80,8 @@ class Known:
             notes.insert(0, f"{len(refused) - REPORTED_MAX} more topics are refused")
         if self.notes[REPORTED_MAX:]:
             notes.append(f"and {len(self.notes) - REPORTED_MAX} more remarks")
-        return {"refused": dict(refused[:REPORTED_MAX]), "notes": notes}
+        refused_now = dict(refused[:REPORTED_MAX])
+        return {"refused": refused_now, "notes": notes, "turns": self.turns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +149,14 @@ class Turn:
         known.packing = pack(partitions, load, count, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
+        known.turns += 1
 
     def _plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
         source, target = observe(self.source, self.target, self.link, known.mirrors)
+        if known.at_beginning is None:
+            self.state.put_beginning(source.names)
+            known.at_beginning = frozenset(source.names)
+        source = replace(source, at_beginning=known.at_beginning)
         return source, plan_beside(
             self.link, source, target, known.mirrors, claimed=self.claimed(), rivals=self.rivals
         )
@@ -180,7 +190,7 @@ class Turn:
         if missing:
             if self.state.offsets.topic in missing:
                 self.state.offsets.forget()
-            self.state.restore(known.producer_id, known.mirrors, known.starts)
+            self.state.restore(known.producer_id, known.mirrors, known.starts, known.at_beginning)
             self.lanes.tell()
             self.events.warn(
                 f"{', '.join(missing)} was gone at the target and is made anew from what this "

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from heliostat.names import Offset, TopicPartition
+from heliostat.records.carried import StopReason
+from heliostat.records.lane import PartitionCode
 from heliostat.records.offset_map import Break
+from heliostat.topics.topic_plan import RefusalCode
 
 
 class Cause(Enum):
@@ -33,6 +36,8 @@ class Cause(Enum):
     """The target lost acknowledged records; the source still had them, they are copied again."""
     TARGET_DIVERGED = "target_diverged"
     """Another producer wrote into the mirror."""
+    TARGET_UNKNOWN = "target_unknown"
+    """Nothing tells who wrote the mirror's last records: they are gone."""
     RECORD_TOO_LARGE = "record_too_large"
     """A single record is larger than the target takes."""
     RECORD_REFUSED = "record_refused"
@@ -52,6 +57,7 @@ _WORDS = {
     Cause.TARGET_DELETED: "the target topic was deleted",
     Cause.TARGET_TRUNCATED: "the target lost acknowledged records",
     Cause.TARGET_DIVERGED: "another producer wrote into the mirror",
+    Cause.TARGET_UNKNOWN: "who wrote the mirror's last records can't be told",
     Cause.RECORD_TOO_LARGE: "a record is larger than the target takes",
     Cause.RECORD_REFUSED: "the target refuses a record",
 }
@@ -68,18 +74,19 @@ class Choice(Enum):
     """Leave it stopped, whatever the policy says."""
 
 
-CAUSE_OF_CODE = {
-    "SOURCE_OVERTOOK": Cause.SOURCE_OVERTOOK,
-    "SOURCE_TRUNCATED": Cause.SOURCE_TRUNCATED,
-    "FOREIGN_TAIL": Cause.TARGET_DIVERGED,
-    "TARGET_REFUSES_SEQUENCE": Cause.TARGET_DIVERGED,
-    "APPENDED_ELSEWHERE": Cause.TARGET_DIVERGED,
+CAUSE_OF_CODE: dict[str, Cause] = {
+    PartitionCode.SOURCE_OVERTOOK: Cause.SOURCE_OVERTOOK,
+    PartitionCode.SOURCE_TRUNCATED: Cause.SOURCE_TRUNCATED,
+    PartitionCode.FOREIGN_TAIL: Cause.TARGET_DIVERGED,
+    PartitionCode.TARGET_REFUSES_SEQUENCE: Cause.TARGET_DIVERGED,
+    PartitionCode.APPENDED_ELSEWHERE: Cause.TARGET_DIVERGED,
+    PartitionCode.TAIL_UNKNOWN: Cause.TARGET_UNKNOWN,
     "INVALID_PRODUCER_EPOCH": Cause.TARGET_DIVERGED,
-    "TARGET_TRUNCATED": Cause.TARGET_TRUNCATED,
-    "TOO_LARGE": Cause.RECORD_TOO_LARGE,
-    "RECORD_REFUSED": Cause.RECORD_REFUSED,
-    "source_recreated": Cause.SOURCE_RECREATED,
-    "target_recreated": Cause.TARGET_RECREATED,
+    PartitionCode.TARGET_TRUNCATED: Cause.TARGET_TRUNCATED,
+    StopReason.TOO_LARGE.name: Cause.RECORD_TOO_LARGE,
+    StopReason.RECORD_REFUSED.name: Cause.RECORD_REFUSED,
+    RefusalCode.SOURCE_RECREATED: Cause.SOURCE_RECREATED,
+    RefusalCode.TARGET_RECREATED: Cause.TARGET_RECREATED,
 }
 """Codes of stopped partitions and of refused topics that can be decided on."""
 
@@ -124,6 +131,8 @@ class Facts:
     """The source topic has no such partition any more: it has fewer than before."""
     is_known_truncated: bool = False
     """The source's leader epochs say that it lost what was copied, though not from where on."""
+    copied_to: Offset | None = None
+    """Source offset below which the link noted that it copied all; None: no note."""
     is_shared: bool = False
     """Other links write into the target topic as well: it can't be deleted."""
 
@@ -224,14 +233,16 @@ def _continue(facts: Facts) -> Effect | None:
             goes_on = max(facts.diverged_at, facts.source_start)
         case Cause.SOURCE_RECREATED if not facts.is_gone:
             goes_on = facts.source_start
-        case Cause.TARGET_TRUNCATED:
+        case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
             goes_on = max(facts.position, facts.source_start)
         case cause if cause in OF_ONE_RECORD:
             goes_on = Offset(facts.position + 1)
         case _:
             return None
-    first, last, count, records = _lost(facts)
+    is_unknown = facts.cause is Cause.TARGET_UNKNOWN
+    first, last, count, records = _unknown(facts) if is_unknown else _lost(facts)
     target_end = facts.target_end
+    is_moved = goes_on != facts.position
     return Effect(
         Choice.CONTINUE,
         first,
@@ -242,8 +253,8 @@ def _continue(facts: Facts) -> Effect | None:
         recreates=False,
         records=records,
         consumers=(
-            f"all that is there, then source offset {goes_on} at target offset {target_end}; "
-            "offsets of both sides differ from there on, the offset map tells them"
+            f"all that is there, then source offset {goes_on} at target offset {target_end}"
+            + ("; offsets of both sides differ from there on, the offset map tells them" * is_moved)
         ),
     )
 
@@ -307,6 +318,14 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             )
         case _:
             return _range(facts, facts.begin, max(facts.begin, facts.source_start))
+
+
+def _unknown(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    """What may never have been copied, of what lies behind the mirror's end."""
+    first = facts.begin if facts.copied_to is None else facts.copied_to
+    end = max(facts.position, facts.source_start)
+    text = f"unknown: of source offsets {first} to {end - 1} the mirror may not have had all"
+    return first, Offset(end - 1), None, text
 
 
 def _truncated(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:

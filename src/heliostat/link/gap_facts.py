@@ -75,8 +75,7 @@ def gather(
             target_starts.get(ask.target, NOT_THERE),
             target_ends.get(ask.target, NOT_THERE),
         )
-        offsets = [_offset(answer) for answer in answers]
-        if None in offsets:
+        if None in (offsets := [_offset(answer) for answer in answers]):
             continue
         start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
         offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
@@ -97,6 +96,7 @@ def gather(
                 is_gone=ask.source not in source_starts,
                 is_known_truncated=parted is not None,
                 is_shared=record.slot.is_shared,
+                copied_to=_copied_to(copied, ask.source, record),
             )
         )
     return found
@@ -120,6 +120,16 @@ def _offset(answer: ListedOffset | Offset | BrokerError) -> int | None:
 def _may_tell(cause: Cause) -> bool:
     """Whether leader epochs can say more."""
     return cause is Cause.SOURCE_TRUNCATED
+
+
+def _copied_to(
+    copied: CopiedTopic | None, partition: TopicPartition, record: MirrorRecord
+) -> Offset | None:
+    """How far the link noted to have copied of this very topic."""
+    if copied is None or copied.source_id != id_text(record.source_id):
+        return None
+    row = copied.partitions.get(partition.partition)
+    return None if row is None else Offset(row.offset)
 
 
 def _diverged(

@@ -34,11 +34,11 @@ from heliostat.link.gap_rows import (
     lost_row,
     whole_topics,
 )
-from heliostat.link.gaps import GapLedger, GapRow
+from heliostat.link.gaps import Copied, GapLedger, GapRow
 from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.ops.events import Events
-from heliostat.records.lane import PartitionReport, PartitionSpec
+from heliostat.records.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.offset_map import MapReader
 from heliostat.records.partition_standing import truncated_text
 from heliostat.topics.topic_plan import TopicPlan
@@ -105,6 +105,7 @@ class GapKeeper:
     def close(self) -> None:
         """Write how far was copied, and close."""
         try:
+            self._book.settle_noted(is_over=True)  # no round runs any more: nothing heard is newer
             self._ledger.put_copied(self._book.due(all_moved=True))
         except HeliostatError as error:
             self._events.warn(f"how far was copied in the last minute can't be written: {error}")
@@ -120,10 +121,15 @@ class GapKeeper:
             "unknown": sum(1 for row in rows if row.count is None),
         }
 
-    def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int], ...]:
+    def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
         """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
         found = ((index, self._book.row_of(spec)) for index, spec in enumerate(specs))
         return tuple((index, *row) for index, row in found if row is not None)
+
+    def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
+        """Note how far a round has copied; from any thread."""
+        for index, *row in report.copied:
+            self._book.note(spec.partitions[index], Copied(*row))
 
     # -- what was heard ------------------------------------------------------------------------
 
@@ -134,6 +140,7 @@ class GapKeeper:
         lost = self._book.take(self._fresh(reports), source_ids)
         if lost:
             self._record_lost(lost, memory)
+        self._book.settle_noted(is_over=False)
         self._look_at_epochs([n for n, r in memory.mirrors.items() if _is_same(memory, r)])
         is_time = self._clock.monotonic_s() >= self._written_at_s + WRITE_EVERY_S
         if is_time:
@@ -360,6 +367,8 @@ class GapKeeper:
         self, record: MirrorRecord, was: Starts, now: Mapping[PartitionId, Offset]
     ) -> None:
         """Record what went with a mirror that somebody deleted, where the source has less now."""
+        for number in was.offsets:  # how far the one before was copied says nothing of this one
+            self._book.forget(TopicPartition(record.source, number))
         if self._deleted.get(record.target) == id_text(was.target_id):
             return  # by us, and recorded
         rows = gone_rows(record, was, now, self._clock.wall_ms())
@@ -387,7 +396,7 @@ class GapKeeper:
 
     def _forget_decisions(self, topic: TopicName, code: str) -> None:
         for decision in list(self._ledger.decisions.values()):
-            if (decision.topic, decision.code) == (topic, code):
+            if decision.topic == topic and decision.is_about(code):
                 self._ledger.forget(decision)
 
     def _facts(self, record: MirrorRecord, code: str, asks: list[Ask]) -> list[Facts]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from heliostat.clusters.keyed_topic import Change, KeyedTopic
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
-from heliostat.link.gap_choices import Cause, Choice
+from heliostat.link.gap_choices import CAUSE_OF_CODE, Cause, Choice
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.offset_map import Break
 
@@ -119,6 +119,9 @@ class Copied(NamedTuple):
     offset: int
     epoch: int
     """The source's leader epoch in the header of the last copied batch."""
+    end: int = -1
+    """Where the target's log ended then (-1: not known): while it ends there nothing was lost, and
+    what the source had behind the mirror's last record, up to `offset`, were no records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,13 @@ class Decision:
         """One for each partition: the newest counts."""
         which = "*" if self.partition is None else str(self.partition)
         return f"{DECISION_PREFIX}{self.topic}/{which}"
+
+    def is_about(self, code: str) -> bool:
+        """Whether it holds for that trouble.
+
+        One cause may be seen by several codes, as a round meets it in its middle or at its start.
+        """
+        return CAUSE_OF_CODE.get(self.code, self.code) == CAUSE_OF_CODE.get(code, code)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -284,7 +294,7 @@ class GapLedger:
         """What was decided for a partition, or else for its topic, about that trouble."""
         for which in (str(partition), "*") if partition is not None else ("*",):
             found = self.decisions.get(f"{DECISION_PREFIX}{topic}/{which}")
-            if found is not None and found.code == code:
+            if found is not None and found.is_about(code):
                 return found
         return None
 

@@ -18,6 +18,7 @@ from heliostat.clock import Clock
 from heliostat.names import LaneId
 from heliostat.ops.events import Events
 from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.late_sends import LATE_S
 from heliostat.records.offset_map import MapTail
 
 PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
@@ -71,8 +72,9 @@ class Runner:
 
 
 Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int]]
-Copied = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, int, int], ...]]
+Copied = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, int, int, int], ...]]
 Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
+Ended = Callable[[LaneSpec, RoundReport], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class LaneSet:
         From which leader epochs partitions were copied, see `LaneSpec.copied`.
     rates
         How much is copied of partitions, see `LaneSpec.rates`.
+    ended
+        Hears of each round that came to its end.
     """
 
     def __init__(
@@ -155,6 +159,7 @@ class LaneSet:
         maps: Maps = lambda _: ((), 0),
         copied: Copied = lambda _: (),
         rates: Rates = lambda _: (),
+        ended: Ended = lambda _spec, _report: None,
     ) -> None:
         self._template = template
         self._runner = runner
@@ -169,6 +174,7 @@ class LaneSet:
         self._maps = maps
         self._copied = copied
         self._rates = rates
+        self._tell_ended = ended
         self._switch_at_s: float | None = None
         self._stopping = False
 
@@ -289,8 +295,10 @@ class LaneSet:
                 return
             error: Exception | None = None
             try:
-                self._announce_deadline(item.spec.expires_at_ms)
-                self._learn(lane, item, self._runner.run(item.spec))
+                self._announce_deadline(item.spec.expires_at_ms + int(LATE_S * 1000))
+                report = self._runner.run(item.spec)
+                self._tell_ended(item.spec, report)
+                self._learn(lane, item, report)
             except Exception as caught:  # noqa: BLE001  # whatever ends a round is told and retried
                 error = caught
             self._ended(lane, item, error)

@@ -93,8 +93,10 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
     ):
         check_distinct_clusters(link, source_admin.cluster_id(), target_admin.cluster_id())
         with closing(LinkState(link, config.clusters[link.target])) as state:
-            known = state.read().mirrors
+            stored = state.read()
+        known = stored.mirrors
         source, target = observe(source_admin, target_admin, link, known)
+        source = replace(source, at_beginning=stored.at_beginning)
         plan = plan_beside(
             link,
             source,

@@ -42,6 +42,8 @@ class Running:
         Time.
     stop_asked
         Set when `start` must not wait any longer.
+    rounds
+        A Spark session to run in, which stays its owner's to stop; one of our own by default.
     """
 
     def __init__(
@@ -51,11 +53,14 @@ class Running:
         events: Events,
         clock: Clock | None = None,
         stop_asked: threading.Event | None = None,
+        *,
+        rounds: SparkRounds | None = None,
     ) -> None:
         self._config = config
         self._links = links
         self._events = events
         self._clock = clock or SystemClock()
+        self._lent = rounds
         self.spark: SparkRounds | None = None
         self._readers: list[threading.Thread] = []
         self._stop_asked = stop_asked or threading.Event()
@@ -71,7 +76,7 @@ class Running:
         HeliostatError
             A link can't begin; what was started is stopped by `stop`.
         """
-        spark = SparkRounds(
+        spark = self._lent or SparkRounds(
             "heliostat " + ",".join(link.name for link in self._links),
             self._config.spark.master,
             self._config.spark.conf,
@@ -124,9 +129,9 @@ class Running:
             beginning.join(BEGIN_STOP_S)
         for reader in self._readers:
             reader.join(5)
-        if self.spark is not None:
+        if self.spark is not None and self.spark is not self._lent:
             self.spark.stop()
-            self.spark = None
+        self.spark = None
 
     def _tell_room(self, spark: SparkRounds) -> None:
         """Say at the start when Spark can't run all configured lanes at once."""

@@ -30,7 +30,7 @@ from heliostat.link.state import LinkState, control_topic, progress_topic
 from heliostat.link.status import StatusBoard
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
-from heliostat.records.lane import CopySettings, LaneSpec
+from heliostat.records.lane import CopySettings, LaneSpec, RoundReport
 from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0
@@ -139,7 +139,12 @@ class LinkService:
         if producer_id is None:
             producer_id = target.init_producer_id()
             self._state.put_producer(producer_id)
-        self._known = Known(stored.mirrors, stored.starts, producer_id=producer_id)
+        self._known = Known(
+            stored.mirrors,
+            stored.starts,
+            producer_id=producer_id,
+            at_beginning=stored.at_beginning,
+        )
         lanes = self._lanes = LaneSet(
             self._template(producer_id, producer_expiration_ms(target) / 1000),
             self._runner,
@@ -151,6 +156,7 @@ class LinkService:
             maps=self._state.offsets.tails,
             copied=lambda specs: () if self._gaps is None else self._gaps.copied(specs),
             rates=self.board.rates,
+            ended=self._round_ended,
         )
         turn = Turn(
             link=self.link,
@@ -279,6 +285,10 @@ class LinkService:
             self._halt(error)
             raise
         act()
+
+    def _round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
+        if self._gaps is not None:
+            self._gaps.round_ended(spec, report)
 
     def _keep_owning(self) -> None:
         self._ownership.keep(OWN_LASTS_S)

@@ -33,6 +33,9 @@ OWNER_KEY = "owner"
 DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
 START_PREFIX = "start/"
+BEGINNING_PREFIX = "beginning/"
+NAMES_MAX = 5_000
+"""Of one row: some 200 kB of the 1 MiB that a record may have."""
 CHANGES_WITHIN_S = 0.1
 """A waiting instance asks for changes so long."""
 UNKNOWN_TOPIC = 3
@@ -59,6 +62,8 @@ class Stored:
     owner: Owner | None = None
     mirrors: dict[TopicName, MirrorRecord] = field(default_factory=dict)
     starts: dict[TopicName, Starts] = field(default_factory=dict)
+    at_beginning: frozenset[TopicName] | None = None
+    """The source's topics when the link began; None: it has not."""
 
 
 def state_topic(link: LinkName) -> str:
@@ -154,6 +159,7 @@ class LinkState:
         producer_id: ProducerId | None,
         mirrors: Mapping[TopicName, MirrorRecord],
         starts: Mapping[TopicName, Starts],
+        at_beginning: Iterable[TopicName] | None,
     ) -> None:
         """Make missing topics anew and write what the state holds, but for the owner."""
         self.ensure()
@@ -161,6 +167,8 @@ class LinkState:
             self.put_producer(producer_id)
         self.put_mirrors(mirrors)
         self.put_starts(starts)
+        if at_beginning is not None:
+            self.put_beginning(at_beginning)
 
     def close(self) -> None:
         """Close the connections."""
@@ -188,7 +196,20 @@ class LinkState:
                     _offsets(value["starts"]),
                     _offsets(value.get("adopted", {})),
                 )
+            elif key.startswith(BEGINNING_PREFIX):
+                names = (TopicName(name) for name in value["topics"])
+                stored.at_beginning = (stored.at_beginning or frozenset()).union(names)
         return stored
+
+    def put_beginning(self, names: Iterable[TopicName]) -> None:
+        """Remember which topics the source has as the link begins."""
+        ordered = sorted(names)
+        self._state.write_many(
+            {
+                f"{BEGINNING_PREFIX}{at // NAMES_MAX}": {"topics": ordered[at : at + NAMES_MAX]}
+                for at in range(0, max(1, len(ordered)), NAMES_MAX)
+            }
+        )
 
     def put_producer(self, producer_id: ProducerId) -> None:
         """Remember the link's one producer id (I1)."""

@@ -105,8 +105,9 @@ class LinkStatus:
 
     @property
     def is_in_sync(self) -> bool:
-        """Nothing lags, nothing is broken or refused."""
-        return self.state == "running" and not (self.lag_records or self.problems or self.refused)
+        """Nothing lags, nothing is broken or refused, as far as a driver has looked."""
+        has_looked = self.state == "running" and bool(self.driver.get("turns", 1))
+        return has_looked and not (self.lag_records or self.problems or self.refused)
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as plain JSON."""
@@ -158,6 +159,8 @@ class StatusBoard:
         self._gone: dict[LaneId, int] = {}
         """Since when there is no such lane (wall ms); its partitions are heard of by others."""
         self._driver: dict[str, Any] = {}
+        self._instance: str | None = None
+        """The driver whose lanes' reports these are."""
 
     def hear(self, key: str, value: Mapping[str, Any]) -> None:
         """Take one record of the progress topic."""
@@ -173,6 +176,7 @@ class StatusBoard:
         """Begin anew."""
         with self._lock:
             self._lanes, self._rows, self._gone, self._driver = {}, {}, {}, {}
+            self._instance = None
 
     def is_complete(self) -> bool:
         """Whether all lanes that run, and all their partitions, were heard of."""
@@ -240,11 +244,17 @@ class StatusBoard:
 
     # -- hearing -------------------------------------------------------------------------------
 
+    @property
+    def _has_begun(self) -> bool:
+        """Whether the driver has looked at all topics once, and given lanes their partitions."""
+        return bool(self._driver.get("turns", 1))
+
     def _hear_driver(self, value: Mapping[str, Any]) -> None:
-        is_other = self._driver.get("instance") != value.get("instance")
+        is_other = self._instance != value.get("instance")
         self._driver = dict(value)
-        if self._driver.get("state") != "running":
-            return
+        if self._driver.get("state") != "running" or not self._has_begun:
+            return  # what was heard before is all there is to tell
+        self._instance = value.get("instance")
         wanted = {LaneId(int(lane)) for lane in self._driver.get("generations", {})}
         at_ms = int(self._driver.get("at_ms", 0))
         since = {

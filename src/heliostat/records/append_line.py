@@ -38,6 +38,7 @@ class AppendLine:
 
     def __init__(self, connection: Connection, version: int, context: LineContext) -> None:
         self.connection = connection
+        connection.discard_at_close(is_wanted=True)  # nothing lands that nobody waits for (I10)
         self._version = version
         self._context = context
         self._requests: deque[tuple[int, float, Sequence[Send]]] = deque()
@@ -62,6 +63,11 @@ class AppendLine:
         sends = [send for _, _, request in self._requests for send in request]
         self._requests.clear()
         return AppendLost(sends, reason)
+
+    def close(self) -> None:
+        """Close the connection; what is under way is thrown away where it was not taken yet."""
+        self.connection.discard_at_close(is_wanted=bool(self._requests))
+        self.connection.close()
 
     def send(self, sends: Sequence[Send]) -> None:
         """Send a produce request; markers among them go in a request of their own.

@@ -80,12 +80,16 @@ class CarriedBatch:
 
 
 class StopReason(Enum):
-    """Why a partition can't be carried on."""
+    """Why a partition can't be carried on; the name is the partition's code."""
 
     CORRUPT = "corrupt"
+    """A batch of the source is no sound batch, however often it is fetched."""
     TOO_LARGE = "too large"
+    """A batch or a record is larger than the target takes."""
     RECORD_REFUSED = "record refused"
+    """The target refuses a record: without a key where it compacts, or for its timestamp."""
     HOLE_TOO_LARGE = "hole too large"
+    """A hole of the source would take more markers than are written to keep offsets equal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One round of one lane: fetch → carry → append, until the deadline or a newer plan.
 
 I7  Each partition has its own state; a broker's answer is spread over the partitions it concerns.
-I10 `may_send` is looked at before every append.
+I10 `may_send` is looked at before every append, and a process that is late with one is ended.
 
 Natural batching: nothing waits for company. While appends are under way more records arrive, and
 what one fetch returned for a partition is joined; so batches grow by themselves under load.
@@ -27,11 +27,12 @@ from heliostat.records.lane_copies import (
     ask_source_ends,
     copies_of,
     delete_throw_away,
-    ends_to_look_at,
     fetch_lost,
     look_behind_markers,
     source_parted,
+    tails_of,
 )
+from heliostat.records.late_sends import NOT_WATCHED, LateSends
 from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
     LIVE,
@@ -51,7 +52,7 @@ from heliostat.records.network import (
     Watched,
 )
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_report import report_of
+from heliostat.records.partition_report import copied_in, report_of
 from heliostat.records.partition_standing import Phase
 from heliostat.records.provisional import ProvisionalPlaces, busy_first
 
@@ -120,8 +121,8 @@ class Copier:
         self._queued = Queued()
         self._to_check: list[int] = []
         self._map_writer = MapWriter(self.partitions, network, is_held=bool(lane.waits_for))
+        self._late_sends: LateSends = NOT_WATCHED
         self._holds_old = self._looks_first = bool(lane.waits_for)
-        self._takes_over = set(range(len(self.partitions))) if lane.waits_for else set()
 
     def run(self, hooks: Hooks) -> RoundReport:
         """Copy until the deadline or until superseded; then wait for what is under way.
@@ -129,6 +130,7 @@ class Copier:
         Connections are open before the round begins, so that its beginning is not felt.
         """
         ended_by = "deadline"
+        self._late_sends = hooks.late_sends
         self._find_leaders(self._clock.monotonic_s())
         self._network.open(set(self._target_leader.values()))
         if self._lane.waits_for:
@@ -165,8 +167,10 @@ class Copier:
             self._find_positions(needy, now_s)
         if self._to_check:
             self._look_behind_markers(now_s)
+        self._late_sends.arm(self._deadline_s - self._clock.monotonic_s())
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
+        self._late_sends.disarm()
         fetched = self._send_fetches(now_s)
         self._take(self._network.wait(0.0 if appended or fetched else self._pause_s(now_s)))
 
@@ -191,6 +195,7 @@ class Copier:
             ended_by,
             [report_of(item) for item in told],
             self.latency.compact(),
+            copied_in(self.partitions) if ended_by else [],
             self._spare_s,
         )
 
@@ -264,8 +269,7 @@ class Copier:
         if seekers:
             self._group_wants.forget()
             ranges = self._network.target_ranges(seekers)
-            ends = ends_to_look_at(ranges, self.partitions, self._takes_over)
-            tails = self._network.target_tails(ends) if ends else {}
+            tails, unread = tails_of(self._network, ranges, self.partitions)
             maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
             for index, target in ranges.items():
                 item = self.partitions[index]
@@ -273,6 +277,8 @@ class Copier:
                 if isinstance(problem, Exception):
                     item.find_end_failed(problem, now_s, now_ms)
                     self._leaders_stale = True
+                elif index in unread:
+                    item.tail_unread(now_s, now_ms)
                 elif isinstance(target, LogRange):
                     item.begin_at(target, tails.get(index), problem[index], now_ms)
                     self._mark_sendable(item)
@@ -476,7 +482,6 @@ class Copier:
             )
             self._leaders_stale |= kafka_error(event.error).stale_metadata
         elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
-            self._takes_over.discard(item.index)  # who appends behind it is no predecessor
             self.latency.add(now_ms - send.batch.max_timestamp, send.batch.records)
         if item.map.fills:
             self._map_writer.note(item)  # what follows without records is filled behind the last

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heliostat.records.lane import RoundReport
+from heliostat.records.late_sends import NOT_WATCHED, LateSends
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +23,5 @@ class Hooks:
     """Rounds that still run, as far as is known; called often, must be quick."""
     switch_at_ms: Callable[[], int | None] = lambda: None
     """When this round must end for a newer plan (wall clock); called often, must be quick."""
+    late_sends: LateSends = NOT_WATCHED
+    """Ends this process where it sends past its time (I10)."""

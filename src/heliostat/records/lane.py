@@ -6,7 +6,7 @@ A lane is the set of partitions that one Spark task serves; a round is one Spark
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from heliostat.access import ClusterAccess
 from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
@@ -34,6 +34,36 @@ class PartitionState(Enum):
     def is_stopped(self) -> bool:
         """Nothing more is copied until a person decides."""
         return self in (PartitionState.BLOCKED, PartitionState.GAP, PartitionState.DIVERGED)
+
+
+class PartitionCode(StrEnum):
+    """Why a partition is not copied on, in a word; otherwise it is the name of a broker's code.
+
+    Together with `StopReason`, whose names are codes too.
+    """
+
+    SOURCE_OVERTOOK = "SOURCE_OVERTOOK"
+    """Retention or DeleteRecords took source records before they were copied."""
+    SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+    """The source lost records that the target has: an unclean election, or made anew."""
+    TARGET_TRUNCATED = "TARGET_TRUNCATED"
+    """The target ends far before what it held."""
+    FOREIGN_TAIL = "FOREIGN_TAIL"
+    """The last record of the mirror is another producer's."""
+    TAIL_UNKNOWN = "TAIL_UNKNOWN"
+    """Nothing tells whose the mirror's last records were: they are gone, the producer forgotten."""
+    TAIL_UNREAD = "TAIL_UNREAD"
+    """Whose the last record of the mirror is can't be told at the moment; looked at again."""
+    APPENDED_ELSEWHERE = "APPENDED_ELSEWHERE"
+    """A batch landed behind records of another producer."""
+    TARGET_REFUSES_SEQUENCE = "TARGET_REFUSES_SEQUENCE"
+    """At the mirror's end another sequence is expected: another producer has appended."""
+    OFFSETS_GO_BACK = "OFFSETS_GO_BACK"
+    """It was decided to go on at an earlier source offset, where offsets are to stay equal."""
+    MARKERS_MISSING = "MARKERS_MISSING"
+    """The mirror does not end where markers for a hole should have brought it; looked at again."""
+    CONNECTION_LOST = "CONNECTION_LOST"
+    """An answer never came; the mirror's end is read before anything is sent again (I4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +152,9 @@ class LaneSpec:
     """Maps by index of the partition, as far as the driver has read."""
     maps_from: int = 0
     """Offset of the offsets topic from which on rows are not in `maps`."""
-    copied: tuple[tuple[int, int, int], ...] = ()
-    """By index of the partition: source offset behind a copied batch, and its leader epoch."""
+    copied: tuple[tuple[int, int, int, int], ...] = ()
+    """By index of the partition: source offset behind a copied batch, its leader epoch, and where
+    the target's log ended then (-1: not known)."""
     rates: tuple[tuple[int, float], ...] = ()
     """By index of the partition: records a second, of those that are not nearly silent."""
     begin_at_ms: int = 0
@@ -185,6 +216,8 @@ class RoundReport:
     partitions: list[PartitionReport]
     latency_ms: list[int] = field(default_factory=list)
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
+    copied: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Of its end, as `LaneSpec.copied`, of partitions that it copied records of."""
     spare_s: float | None = None
     """How long before its beginning it was ready, negative where that was late; None: nothing was
     there to wait for."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from heliostat.names import Offset
+from heliostat.records.begin_checks import needs_tail
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
-from heliostat.records.lane import LaneSpec, PartitionState
-from heliostat.records.network import AppendLost, FetchLost, LogRange, Network, Problem
+from heliostat.records.lane import LaneSpec, PartitionCode, PartitionState
+from heliostat.records.network import AppendLost, FetchLost, LogRange, Network, Problem, Tail
 from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_standing import Phase, truncated_text
@@ -31,8 +31,9 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
         )
         for index, spec in enumerate(lane.partitions)
     ]
-    for index, offset, epoch in lane.copied:
+    for index, offset, epoch, end in lane.copied:
         found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
+        found[index].copied_to, found[index].copied_end = offset, end
     return found
 
 
@@ -79,23 +80,17 @@ class Queued:
         return sum(item.queued_bytes for item in self._items.values())
 
 
-def ends_to_look_at(
-    ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy], takes_over: set[int]
-) -> dict[int, Offset]:
-    """Ends of logs before which somebody else may have appended.
-
-    Not where a round takes over from one before it, which was looked at, unless markers may come
-    late; `takes_over` shrinks by those whose ends were read.
-    """
-    ends = {
-        index: target.end
+def tails_of(
+    network: Network, ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy]
+) -> tuple[Mapping[int, Tail | None], set[int]]:
+    """Who appended the last records of these logs; and those of which that can't be told now."""
+    asked = {
+        index: target
         for index, target in ranges.items()
-        if isinstance(target, LogRange)
-        and target.end > target.start
-        and (index not in takes_over or items[index].spec.fills)
+        if isinstance(target, LogRange) and needs_tail(items[index].spec, target)
     }
-    takes_over.difference_update(ranges)
-    return ends
+    tails = network.target_tails(asked) if asked else {}
+    return tails, asked.keys() - tails.keys()
 
 
 def ask_source_ends(
@@ -156,7 +151,7 @@ def source_parted(item: PartitionCopy, parted: tuple[int, int], now_ms: int) -> 
     """
     epoch, end = parted
     if item.epochs.is_parted(epoch, end):
-        item.stop(PartitionState.GAP, "SOURCE_TRUNCATED", truncated_text(end), now_ms)
+        item.stop(PartitionState.GAP, PartitionCode.SOURCE_TRUNCATED, truncated_text(end), now_ms)
 
 
 def delete_throw_away(
@@ -186,7 +181,7 @@ def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:
     if wanted < source.start:
         item.stop(
             PartitionState.GAP,
-            "SOURCE_OVERTOOK",
+            PartitionCode.SOURCE_OVERTOOK,
             f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
             f"(retention or DeleteRecords; the source now begins at {source.start})",
             now_ms,
@@ -194,7 +189,7 @@ def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:
     elif wanted > source.end:
         item.stop(
             PartitionState.GAP,
-            "SOURCE_TRUNCATED",
+            PartitionCode.SOURCE_TRUNCATED,
             f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
             "the source was truncated or made anew",
             now_ms,

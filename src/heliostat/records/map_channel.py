@@ -1,6 +1,9 @@
 """The offset map's rows, as a lane's task reads and writes them on the target.
 
-I2  `read` answers with every row that was durable when it was called.
+I2  `read` answers with every row that was durable when it was called. What a fetch calls the high
+    watermark does not say how many that are: a leader that was elected just now learns it only
+    from its followers' next fetches, and has all acknowledged rows before. ListOffsets waits for
+    that, it answers OFFSET_NOT_AVAILABLE meanwhile (KIP-207).
 I3  `MapWritten` comes only after all replicas in sync have a row.
 """
 
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import EARLIEST, WireCluster
+from heliostat.clusters.wire.cluster import EARLIEST, LATEST, WireCluster
 from heliostat.clusters.wire.connection import Connection, Frame
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import BrokerId, TopicName, TopicPartition, id_text
@@ -80,15 +83,28 @@ class MapChannel:
             They can't be read now.
         """
         try:
-            while self._read_more():
-                pass
+            end = self._durable_end()
+            if end < self._next_offset:
+                self._begin_anew(self._reading.open()[2].broker)
+            while self._next_offset < end:  # ends: each turn goes on, or raises
+                self._read_more(end)
         except HeliostatError:
             self._reading.close()
             raise
         return {self._names[name]: found for name, found in self._maps.maps.items()}
 
-    def _read_more(self) -> bool:
-        """Read what one fetch gives; whether there is more."""
+    def _durable_end(self) -> int:
+        """Behind the last row that was acknowledged."""
+        line = self._reading
+        _, _, leader = line.open()
+        partition = TopicPartition(TopicName(line.topic), ONLY)
+        found = line.target.list_offsets(leader.broker, [partition], timestamp=LATEST)[partition]
+        if isinstance(found, BrokerError):
+            raise found
+        return found
+
+    def _read_more(self, end: int) -> None:
+        """Read what one fetch gives of the rows before `end`."""
         line = self._reading
         connection, leaders, leader = line.open()
         version = line.target.fetch_version(leader.broker)
@@ -103,7 +119,7 @@ class MapChannel:
         for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error == OFFSET_OUT_OF_RANGE:
                 self._begin_anew(leader.broker)
-                return True
+                return
             if got.error:
                 raise BrokerError("the offset map can't be read", kafka_code=got.error)
             for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
@@ -112,8 +128,10 @@ class MapChannel:
             following = _next_offset(buffer[got.start : got.end])
             if following is None and got.end == got.start:
                 following = got.high_watermark  # compaction has taken the rest
+            if (following or 0) <= self._next_offset < end:
+                raise ConnectionLost("the offset map's leader has changed", topic=line.topic)
             self._next_offset = max(self._next_offset, following or 0)
-            return self._next_offset < got.high_watermark
+            return
         raise ProtocolError("a fetch of the offset map is answered without it")
 
     def _begin_anew(self, broker: BrokerId) -> None:

@@ -183,8 +183,11 @@ class Network(Protocol):
         """Log starts and real log ends at the target."""
         ...
 
-    def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
-        """Who appended the record before each end; missing where that can't be read now."""
+    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
+        """Who appended the last record of these logs; missing where that can't be told now.
+
+        None where no record is left to tell it by, and the broker does not remember us.
+        """
         ...
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:

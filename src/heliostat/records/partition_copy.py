@@ -17,15 +17,16 @@ from dataclasses import replace
 
 from heliostat.clusters.wire.markers import TRANSACTION_COORDINATOR_FENCED
 from heliostat.errors import Append, Verdict, kafka_error
-from heliostat.invariants import append_landed_where_named, tail_is_ours
+from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
+from heliostat.records.begin_checks import Beginning, jump_at, why_stopped
 from heliostat.records.carried import CarriedBatch, CarrySettings, Place, Refusal, Stop, StopReason
 from heliostat.records.carry import carry
 from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
-from heliostat.records.filling import Filling, filled_tail_is_ours
-from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.filling import Filling
+from heliostat.records.lane import CopySettings, PartitionCode, PartitionSpec, PartitionState
 from heliostat.records.lift import Lift, is_short
 from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import LogRange, Send, Tail, Want
@@ -36,10 +37,6 @@ REFUSALS_MAX = 2  # at one and the same log end: it is not ours
 CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 OFFSET_OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 1, 2, 45, 47
 NO_STAMP = Stamp(0, 0)
-GO_BACK = (
-    "it was decided to go on at an earlier source offset, but offsets are to stay equal: delete "
-    "the mirror, so that it is copied anew, or leave `exact` for this topic"
-)
 
 
 class PartitionCopy(PartitionStanding):
@@ -92,6 +89,10 @@ class PartitionCopy(PartitionStanding):
         self._refused = (-1, 0)
         self._corrupt = (-1, 0)
         self.epochs = CopiedEpochs()
+        self.copied_to = -1
+        """Source offset below which the link knows that all is at the target (-1: not known)."""
+        self.copied_end = -1
+        """Where the target's log ended then (-1: not known)."""
         self._producer_id = producer_id
         self._carry = CarrySettings(
             producer_id=producer_id,
@@ -109,56 +110,42 @@ class PartitionCopy(PartitionStanding):
     def begin_at(
         self, target: LogRange, tail: Tail | None, offset_map: OffsetMap, now_ms: int
     ) -> None:
-        """Take the map at the target's log end as the position (I2), if its tail is ours (I1)."""
+        """Take the map at the target's log end as the position (I2), if its tail is ours (I1).
+
+        `tail` as `target_tails` answers it, None also where it was not asked (`needs_tail`).
+        """
         end = target.end
         fills = offset_map.is_filled or (self.spec.fills and offset_map.is_identity)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
         self._carry = replace(self._carry, ends_at_holes=fills)
         self.position = self.map.source_offset
-        if tail is not None and not self._is_ours(tail, offset_map, end):
-            self._diverge(
-                "FOREIGN_TAIL",
-                f"the record before the target's end {end} was not appended by this link",
-                now_ms,
-            )
+        is_refused = self._refused == (end, REFUSALS_MAX)
+        noted = self.copied_to, self.copied_end
+        begins = Beginning(target, tail, offset_map, fills, *noted, is_refused)
+        if (stopped := why_stopped(self.spec, self._producer_id, begins)) is not None:
+            self.stop(*stopped, now_ms)
             return
-        if (jump := self.spec.jump) is not None and jump.target == end:
-            if fills and jump.source < end:
-                self.stop(PartitionState.BLOCKED, "OFFSETS_GO_BACK", GO_BACK, now_ms)
-                return
+        if (jump := jump_at(self.spec, end)) is not None:
             self.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
-        elif self.spec.truncated:
-            self.stop(PartitionState.GAP, "SOURCE_TRUNCATED", self.spec.truncated, now_ms)
-            return
-        elif not offset_map.knows(end):
-            self._diverge(
-                "TARGET_TRUNCATED",
-                f"the target ends at {end}, far before what it held: it was truncated",
-                now_ms,
-            )
-            return
-        if offset_map.is_identity and is_short(self.spec, target) and self.spec.can_lift:
+        elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_lift:
             self.position = end
             self._begin_lift(end, now_ms)
             return
-        if self._refused == (end, REFUSALS_MAX):
-            self._diverge(
-                "TARGET_REFUSES_SEQUENCE",
-                f"the target refuses to append at its own end {end} in our sequence: another "
-                "writer has appended to this mirror",
-                now_ms,
-            )
-            return
+        elif not fills and self.copied_end == end:
+            # Behind the mirror's last record the source had no records: no map says so, and what
+            # stood there may be gone.
+            self.position = max(self.position, self.copied_to)
         self.fetch_offset = self.position
         self.phase = Phase.COPY
         if self._trouble is Trouble.NONE:
             self._become(PartitionState.COPYING, now_ms)
 
-    def _is_ours(self, tail: Tail, offset_map: OffsetMap, end: int) -> bool:
-        if self.map.fills:
-            return filled_tail_is_ours(tail, self._producer_id, offset_map, end)
-        return tail_is_ours(tail, self._producer_id, end)
+    def goes_on_from(self, target: LogRange, tail: Tail | None) -> bool:
+        """Whether an exact mirror could be copied on behind what its log holds."""
+        noted = self.copied_to, self.copied_end
+        begins = Beginning(target, tail, OffsetMap(), False, *noted, False)
+        return why_stopped(self.spec, self._producer_id, begins) is None
 
     def _begin_lift(self, end: int, now_ms: int) -> None:
         self._lift = Lift(self.spec, self._producer_id, end, now_ms)
@@ -353,7 +340,7 @@ class PartitionCopy(PartitionStanding):
         expected = batch.source_offset if self.map.fills else batch.base_offset
         if not append_landed_where_named(expected, base_offset):
             self._diverge(
-                "APPENDED_ELSEWHERE",
+                PartitionCode.APPENDED_ELSEWHERE,
                 f"a batch for target offset {expected} landed at {base_offset}: another "
                 "writer has appended to this mirror",
                 now_ms,
@@ -363,7 +350,8 @@ class PartitionCopy(PartitionStanding):
             return False
         self._established = True
         self._refused = (-1, 0)
-        self.position = batch.next_source_offset
+        self.position = self.copied_to = batch.next_source_offset
+        self.copied_end = base_offset + batch.records
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
             self.records += batch.records
@@ -393,7 +381,7 @@ class PartitionCopy(PartitionStanding):
             self._filled(now_ms)
         else:
             text = f"markers: the target ends at {end} instead of {expected}"
-            self._reset("MARKERS_MISSING", text, now_s, now_ms)
+            self._reset(PartitionCode.MARKERS_MISSING, text, now_s, now_ms)
 
     def append_failed(
         self,
@@ -430,7 +418,7 @@ class PartitionCopy(PartitionStanding):
             if self._corrupt[1] >= CORRUPT_TRIES_MAX:
                 self.stop(
                     PartitionState.BLOCKED,
-                    kind.name,
+                    StopReason.CORRUPT.name,  # who of us and the target saw it first is chance
                     f"the batch at source offset {batch.source_offset} is stored corrupt at the "
                     "source: its checksum does not fit its bytes",
                     now_ms,
@@ -449,7 +437,7 @@ class PartitionCopy(PartitionStanding):
     def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""
         if self._answered(batch):
-            self._reset("CONNECTION_LOST", f"append: {reason}", now_s, now_ms)
+            self._reset(PartitionCode.CONNECTION_LOST, f"append: {reason}", now_s, now_ms)
 
     def look_again(self, now_ms: int) -> None:
         """Forget what was read; go on from the target's end as it is then."""
@@ -461,7 +449,7 @@ class PartitionCopy(PartitionStanding):
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
         """A row of the offset map may be durable or not: all is looked at anew (I4)."""
         if self.phase is Phase.COPY and not self._resetting:
-            self._reset("CONNECTION_LOST", f"offset map: {reason}", now_s, now_ms)
+            self._reset(PartitionCode.CONNECTION_LOST, f"offset map: {reason}", now_s, now_ms)
 
     # -- trouble -------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from heliostat.records.lane import PartitionReport
 from heliostat.records.partition_copy import PartitionCopy
 
@@ -25,3 +27,14 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         0 if item.map.fills else item.map.breaks,
         *item.epochs.copied(item.position),
     )
+
+
+def copied_in(items: Iterable[PartitionCopy]) -> list[tuple[int, int, int, int]]:
+    """How far those were copied of which this round copied anything, as `LaneSpec.copied`."""
+    found: list[tuple[int, int, int, int]] = []
+    for item in items:
+        if item.records:
+            offset, epoch = item.epochs.copied(item.position)
+            end = item.copied_end if offset == item.position else -1
+            found.append((item.index, offset, epoch, end))
+    return found

@@ -6,7 +6,7 @@ from collections import deque
 from enum import Enum
 
 from heliostat.records.carried import CarriedBatch
-from heliostat.records.lane import PartitionState
+from heliostat.records.lane import PartitionCode, PartitionState
 from heliostat.records.network import Problem
 
 LATE_PREDECESSOR = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER")
@@ -15,6 +15,11 @@ LATE_PREDECESSOR_S = 0.01
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 """A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
+
+TAIL_UNREAD = (
+    "the last record at the target can't be read yet, so that it is not known whose it is: the "
+    "broker does not answer, or the record is not on all of its replicas"
+)
 
 
 class Phase(Enum):
@@ -100,7 +105,7 @@ class PartitionStanding:
         """Copy no more of this partition; a person decides (I7)."""
         self.phase = Phase.STOPPED
         self._drop_queue()
-        self.code, self.reason = code, reason
+        self.code, self.reason = str(code), reason
         self._become(state, now_ms, keep_reason=True)
 
     def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
@@ -111,13 +116,17 @@ class PartitionStanding:
         """The target's end could not be read."""
         self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
 
+    def tail_unread(self, now_s: float, now_ms: int) -> None:
+        """Who appended the target's last record can't be told now: nothing is appended behind."""
+        self._retry(Trouble.APPEND, PartitionCode.TAIL_UNREAD, TAIL_UNREAD, now_s, now_ms)
+
     def _retry(self, trouble: Trouble, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Look again after a pause that doubles with each failure in a row."""
         failures = self._failures[trouble]
         self._failures[trouble] = failures + 1
         self.not_before_s = now_s + retry_pause_s(failures, code)
         self._trouble = trouble
-        self.code, self.reason = code, reason
+        self.code, self.reason = str(code), reason
         self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
 
     def _recovered(self, now_ms: int) -> None:

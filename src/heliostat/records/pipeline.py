@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heliostat.clock import SystemClock
+from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
@@ -35,6 +35,7 @@ from heliostat.records.copier import Copier
 from heliostat.records.first_use import warm_up
 from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
+from heliostat.records.late_sends import KilledWhenLate
 from heliostat.records.map_channel import MapChannel
 from heliostat.records.placement import Placement, lanes_for
 from heliostat.records.state_channel import StateChannel
@@ -219,14 +220,10 @@ def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
         yield replace(copy_round(lane), partitions=[])
 
 
-def copy_round(lane: LaneSpec) -> RoundReport:
-    """One round over real connections, in this process."""
-    warm_up()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    clock = SystemClock()
-    dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
+def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
+    """Both clusters of a lane, not connected yet; the caller closes it."""
     target = WireCluster(lane.target_access, dial)
-    network = WireNetwork(
+    return WireNetwork(
         lane.partitions,
         WireCluster(lane.source_access, dial),
         target,
@@ -235,6 +232,16 @@ def copy_round(lane: LaneSpec) -> RoundReport:
         maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
         producer_id=lane.producer_id,
     )
+
+
+def copy_round(lane: LaneSpec) -> RoundReport:
+    """One round over real connections, in this process."""
+    warm_up()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    clock = SystemClock()
+    late_sends = KilledWhenLate()
+    dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
+    network = network_of(lane, clock, dial)
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(
         lane, WireCluster(lane.target_access, state_dial), clock.monotonic_s, clock.wall_ms
@@ -253,12 +260,18 @@ def copy_round(lane: LaneSpec) -> RoundReport:
 
         report = copier.run(
             Hooks(
-                is_superseded, state.due, state.publish, state.running, lambda: state.switch_at_ms
+                is_superseded,
+                state.due,
+                state.publish,
+                state.running,
+                lambda: state.switch_at_ms,
+                late_sends,
             )
         )
         state.publish(report)
         return report
     finally:
         gc.unfreeze()
+        late_sends.close()
         state.close()
         network.close()

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from heliostat.errors import BatchError
 from heliostat.records.batch import read_header
 from heliostat.records.fetch_plan import FetchPlan
+from heliostat.records.lane_copies import tails_of
 from heliostat.records.lift import is_short
 from heliostat.records.network import Fetched, LogRange, Network
 from heliostat.records.offset_map import OffsetMap
@@ -62,10 +63,15 @@ class ProvisionalPlaces:
         if isinstance(maps, Exception):
             return
         exact = [index for index in quiet if maps[index].is_identity]
-        for index, found in network.target_ranges(exact).items():
+        ranges = network.target_ranges(exact)
+        tails, unread = tails_of(network, ranges, self._items)
+        for index, found in ranges.items():
             item = self._items[index]
-            if isinstance(found, LogRange) and not is_short(item.spec, found):
-                item.begin_at(found, None, OffsetMap(), now_ms)
+            if not isinstance(found, LogRange) or index in unread:
+                continue
+            tail = tails.get(index)
+            if not is_short(item.spec, found) and item.goes_on_from(found, tail):
+                item.begin_at(found, tail, OffsetMap(), now_ms)
                 if item.phase is Phase.COPY:
                     self._open.add(index)
 

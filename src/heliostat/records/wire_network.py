@@ -108,7 +108,7 @@ class WireNetwork:
         for fetching in self._fetching.values():
             fetching.connection.close()
         for appending in self._appending.values():
-            appending.connection.close()
+            appending.close()
         self._maps.close()
         self._selector.close()
         self._source.close()
@@ -147,16 +147,16 @@ class WireNetwork:
         partitions = {index: self._partitions[index].target for index in indexes}
         return self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
 
-    def target_tails(self, ends: Mapping[int, Offset]) -> Mapping[int, Tail]:
-        """Who appended the record before each end, asked from the leaders."""
-        by_broker: dict[BrokerId, dict[int, Offset]] = {}
-        for index, end in ends.items():
+    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
+        """Who appended the last record of these logs, asked from the leaders."""
+        by_broker: dict[BrokerId, dict[int, LogRange]] = {}
+        for index, target in ranges.items():
             if index in self._leaders.target:
-                by_broker.setdefault(self._leaders.target[index], {})[index] = end
-        found: dict[int, Tail] = {}
+                by_broker.setdefault(self._leaders.target[index], {})[index] = target
+        found: dict[int, Tail | None] = {}
         for broker, some in by_broker.items():
             specs = {index: self._partitions[index] for index in some}
-            found |= read_tails(self._target, broker, specs, some)
+            found |= read_tails(self._target, broker, specs, some, self._context.producer_id)
         return found
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:

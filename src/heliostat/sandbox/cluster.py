@@ -18,6 +18,7 @@ from heliostat.sandbox.accounts import Accounts
 from heliostat.sandbox.broker import MAIN_CLASS, READY_TIMEOUT_S, Broker, BrokerPlan
 from heliostat.sandbox.jars import ensure_jars
 from heliostat.sandbox.java import find_java
+from heliostat.sandbox.kept_classes import class_options
 from heliostat.sandbox.ports import LOOPBACK, free_ports
 from heliostat.sandbox.process import OwnProcess
 from heliostat.sandbox.security import (
@@ -365,7 +366,8 @@ def _prepare(site: _Site, broker_id: BrokerId, java: Path, jars: Sequence[Path])
         checkpoint = bootstrap_checkpoint(java, jars, site.version.jars)
         format_folder(data, site.cluster_id, broker_id, checkpoint)
     command = (
-        *(str(java), *options, "-cp", ":".join(map(str, jars))),
+        *(str(java), *options, *class_options(site.version.jars)),
+        *("-cp", ":".join(map(str, jars))),
         *(MAIN_CLASS, str(home / "server.properties")),
     )
     endpoint = Endpoint(LOOPBACK, own.clients)

@@ -21,6 +21,7 @@ from heliostat.topics.topic_plan import (
     GrowTopic,
     Mirror,
     Refusal,
+    RefusalCode,
     SetConfigs,
     TopicPlan,
 )
@@ -59,7 +60,9 @@ def plan_topics(
     draft = _Draft(link, source, target)
     wanted_of = _shared_wishes(link, target.inherited)
     for name, error in source.unreadable.items():
-        draft.refuse[name] = Refusal("unreadable", f"the source: {error.text}", error.hint)
+        draft.refuse[name] = Refusal(
+            RefusalCode.UNREADABLE, f"the source: {error.text}", error.hint
+        )
     for name in sorted(source.topics):
         topic, wanted_name = source.topics[name], naming.target_name(name)
         slot = naming.slot_of(name)
@@ -203,6 +206,9 @@ class _Draft:
         self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
     ) -> MirrorRecord:
         start = self.link.topics.start
+        before = self.source.at_beginning
+        if start == "latest" and before is not None and topic.name not in before:
+            start = "earliest"  # it came later: all of it is new
         synced = {*wanted.synced, *wanted.pinned} if slot.leads else set()
         return MirrorRecord(
             source=topic.name,

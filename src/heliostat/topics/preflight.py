@@ -14,7 +14,7 @@ from heliostat.topics.configs import (
     source_message_bytes,
 )
 from heliostat.topics.naming import name_problem
-from heliostat.topics.topic_plan import Refusal
+from heliostat.topics.topic_plan import Refusal, RefusalCode
 from heliostat.topics.values import (
     MirrorRecord,
     SourceTopic,
@@ -117,7 +117,7 @@ def _internal(case: Case) -> Refusal | None:
     if not case.topic.is_internal:
         return None
     return Refusal(
-        "internal",
+        RefusalCode.INTERNAL,
         "it is an internal topic of the source's brokers",
         "exclude it: each cluster writes its own",
     )
@@ -127,14 +127,16 @@ def _bad_name(case: Case) -> Refusal | None:
     problem = name_problem(case.name)
     if problem is None:
         return None
-    return Refusal("name", f"{case.name} cannot be its name: {problem}", "choose another naming")
+    return Refusal(
+        RefusalCode.NAME, f"{case.name} cannot be its name: {problem}", "choose another naming"
+    )
 
 
 def _clash(case: Case) -> Refusal | None:
     if case.clash is None:
         return None
     return Refusal(
-        "name_collision",
+        RefusalCode.NAME_COLLISION,
         f"its mirror {case.name} and that of {case.clash} have names that Kafka cannot tell apart",
         "choose another naming, or exclude one of them",
     )
@@ -144,7 +146,7 @@ def _two_links(case: Case) -> Refusal | None:
     if case.claimed_by is None:
         return None
     return Refusal(
-        "two_links",
+        RefusalCode.TWO_LINKS,
         f"link {case.claimed_by} writes into {case.name} as well",
         "exclude it in one of the links, give one of them a naming, or each a slot of its own "
         "(topics.fan_in); a link that is no more lets "
@@ -157,7 +159,7 @@ def _source_changed(case: Case) -> Refusal | None:
     if record is None or record.source_cluster == now:
         return None
     return Refusal(
-        "source_changed",
+        RefusalCode.SOURCE_CHANGED,
         f"{record.target} was copied from another cluster (cluster id "
         f"{record.source_cluster}, now {now})",
         "check the source's bootstrap addresses; " + _ANEW,
@@ -168,7 +170,7 @@ def _renamed(case: Case) -> Refusal | None:
     if case.record is None or case.record.target == case.name:
         return None
     return Refusal(
-        "renamed",
+        RefusalCode.RENAMED,
         f"its mirror is {case.record.target}, the naming now says {case.name}",
         "put the naming back, or use a new link for the new names",
     )
@@ -179,7 +181,7 @@ def _other_slot(case: Case) -> Refusal | None:
         return None
     was, now = case.record.slot, case.slot
     return Refusal(
-        "fan_in_changed",
+        RefusalCode.FAN_IN_CHANGED,
         f"{case.name} was made with slot {was.number} of {was.of}, topics.fan_in now says "
         f"{now.number} of {now.of}: partitions would be others",
         "put topics.fan_in back, or use a new link and another name",
@@ -191,7 +193,7 @@ def _source_recreated(case: Case) -> Refusal | None:
     if was is None or case.topic.topic_id is None or was == case.topic.topic_id:
         return None
     return Refusal(
-        "source_recreated",
+        RefusalCode.SOURCE_RECREATED,
         "it was deleted and created again at the source, its offsets began anew",
         _ANEW,
     )
@@ -199,7 +201,11 @@ def _source_recreated(case: Case) -> Refusal | None:
 
 def _target_unreadable(case: Case) -> Refusal | None:
     error = case.target.unreadable.get(case.name)
-    return None if error is None else Refusal("unreadable", f"the target: {error.text}", error.hint)
+    return (
+        None
+        if error is None
+        else Refusal(RefusalCode.UNREADABLE, f"the target: {error.text}", error.hint)
+    )
 
 
 def _target_recreated(case: Case) -> Refusal | None:
@@ -208,7 +214,7 @@ def _target_recreated(case: Case) -> Refusal | None:
     if was is None or now is None or was == now:
         return None
     return Refusal(
-        "target_recreated",
+        RefusalCode.TARGET_RECREATED,
         f"{case.name} was deleted and created again at the target, and has been written to, not "
         "by this link",
         _ANEW,
@@ -221,12 +227,12 @@ def _target_not_ours(case: Case) -> Refusal | None:
         return None
     if not case.there.is_told(slot):
         return Refusal(
-            "unreadable",
+            RefusalCode.UNREADABLE,
             f"{case.name} exists at the target, and whether records are in it cannot be read",
             "see whether all its partitions have a leader; it goes on by itself then",
         )
     return Refusal(
-        "target_not_ours",
+        RefusalCode.TARGET_NOT_OURS,
         f"{case.name} exists at the target and has been written to, not by this link",
         "choose a naming such as {prefix: ...}, or delete the target topic",
     )
@@ -238,7 +244,7 @@ def _target_partitions(case: Case) -> Refusal | None:
     if case.there is None or case.there.partitions <= case.topic.partitions:
         return None
     return Refusal(
-        "target_has_more_partitions",
+        RefusalCode.TARGET_HAS_MORE_PARTITIONS,
         f"{case.name} has {case.there.partitions} partitions, the source has "
         f"{case.topic.partitions}",
         "Kafka cannot take partitions away: " + _ANEW,
@@ -250,7 +256,7 @@ def _message_bytes(case: Case) -> Refusal | None:
     if pinned is None or int(pinned) >= needed:
         return None
     return Refusal(
-        "configs",
+        RefusalCode.CONFIGS,
         f"config_set pins {MESSAGE_BYTES} to {pinned}, the source's batches may have {needed}",
         f"raise it to {needed} or more",
     )
@@ -263,7 +269,7 @@ def _replicas(case: Case) -> Refusal | None:
     replicas = planned if there is None else there.replication_factor
     if there is None and replicas > brokers:
         return Refusal(
-            "replication_factor",
+            RefusalCode.REPLICATION_FACTOR,
             f"replication factor {replicas} is more than the target's {brokers} brokers",
             "lower topics.replication_factor, or set it to null",
         )
@@ -271,7 +277,7 @@ def _replicas(case: Case) -> Refusal | None:
     if minimum <= replicas:
         return None
     return Refusal(
-        "configs",
+        RefusalCode.CONFIGS,
         f"{case.name} would have {replicas} replicas and min.insync.replicas={minimum}: each "
         "append would fail",
         "pin min.insync.replicas in topics.config_set, or raise topics.replication_factor",
@@ -284,7 +290,7 @@ def _compaction(case: Case) -> Refusal | None:
     if source_compacts or "compact" not in case.value("cleanup.policy"):
         return None
     return Refusal(
-        "configs",
+        RefusalCode.CONFIGS,
         f"{case.name} is compacted, the source is not: records without a key would be refused, "
         "others would vanish",
         "let cleanup.policy be synced, or set it to delete at the target",
@@ -297,7 +303,7 @@ def _fixed_configs(case: Case) -> Refusal | None:
         entry = None if there is None else there.configs.get(key)
         if entry is not None and entry.is_read_only and entry.value != value:
             return Refusal(
-                "configs",
+                RefusalCode.CONFIGS,
                 f"{key} is {entry.value} and may not be changed, appends need {value}",
                 "ask who runs the target to change it",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
@@ -40,6 +41,39 @@ class SetConfigs:
     target: TopicName
     changes: Mapping[str, str | None]
     was: Mapping[str, str | None]
+
+
+class RefusalCode(StrEnum):
+    """Why a topic is not mirrored."""
+
+    INTERNAL = "internal"
+    """An internal topic of the source's brokers."""
+    NAME = "name"
+    """Kafka takes no topic of the name that its mirror would have."""
+    NAME_COLLISION = "name_collision"
+    """Two mirrors would have names that Kafka cannot tell apart."""
+    TWO_LINKS = "two_links"
+    """Another link writes into the same target topic."""
+    SOURCE_CHANGED = "source_changed"
+    """Its mirror was copied from another cluster."""
+    RENAMED = "renamed"
+    """Its mirror has another name than the naming says now."""
+    FAN_IN_CHANGED = "fan_in_changed"
+    """Its mirror has other partitions than `topics.fan_in` says now."""
+    SOURCE_RECREATED = "source_recreated"
+    """It was deleted and created again at the source."""
+    TARGET_RECREATED = "target_recreated"
+    """Its mirror was deleted and created again, and written to by others."""
+    TARGET_NOT_OURS = "target_not_ours"
+    """A topic of its mirror's name exists and has been written to by others."""
+    TARGET_HAS_MORE_PARTITIONS = "target_has_more_partitions"
+    """A topic of its mirror's name has partitions that the source has not."""
+    UNREADABLE = "unreadable"
+    """One of the clusters does not tell what must be known of it."""
+    CONFIGS = "configs"
+    """Settings at the target would have its records refused, or vanish."""
+    REPLICATION_FACTOR = "replication_factor"
+    """The target has fewer brokers than its mirror should have replicas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,15 @@ class SourceTopics:
     """The source, seen once.
 
     `names` are all topics there, selected or not; `unreadable` are selected ones that the source
-    would not tell us about.
+    would not tell us about; `at_beginning` those that there were when the link began, None where it
+    begins now: topics that came later are copied from their beginning.
     """
 
     cluster_id: ClusterId
     names: tuple[TopicName, ...]
     topics: Mapping[TopicName, SourceTopic]
     unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
+    at_beginning: frozenset[TopicName] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from heliostat.access import ClusterAccess, Reachable, access_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition
 from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import (
@@ -74,7 +75,8 @@ def verify_pair(
     Parameters
     ----------
     spark
-        A session, or a master such as `local[*]` for a session of our own.
+        A session, or a master such as `local[*]` for a session of our own; where this process
+        has a session already, as a notebook has, that one is used and left running.
     source, target
         How the clusters are reached.
     pairs
@@ -141,6 +143,9 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
     """Give the session as it is, or one of our own that ends with the block."""
     if not isinstance(spark, str):
         yield spark
+        return
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001  # a process has one at most
+        yield SparkSession.active()
         return
     settings = {
         "spark.log.level": "ERROR",
@@ -279,7 +284,7 @@ def _apply(result: PartitionResult, answer: Explained, failed: dict[int, NotComp
     elif answer.findings.is_clean:
         failed[answer.stretch] = _failed(
             result.stretch,
-            HeliostatError("both sides differed when compared, but not when read again"),
+            ProtocolError("both sides differed when compared, but not when read again"),
         )
 
 

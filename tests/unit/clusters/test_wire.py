@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from heliostat.clusters.wire import fetch, produce
 from heliostat.errors import ProtocolError
@@ -57,6 +57,7 @@ def test_a_fetch_answer_is_read_to_its_records(version: int) -> None:
     read = fetch.decode_fetch(version, buffer, 4)
     [got] = read.partitions
     assert (read.throttle_ms, got.partition, got.high_watermark, got.log_start) == (9, 3, 50, 4)
+    assert (got.last_stable_offset, got.aborted) == (49, ((1, 2),))
     assert bytes(buffer[got.start : got.end]) == b"batches"
     assert got.topic == (TOPIC_ID if version >= fetch.BY_ID_FROM else "a")
 
@@ -87,3 +88,56 @@ def test_a_produce_request_is_what_the_schema_says(version: int) -> None:
     assert (read.acks, read.timeout_ms, read.transactional_id) == (-1, 77, None)
     rows = [(p.index, bytes(p.records)) for t in read.topic_data for p in t.partition_data]
     assert rows == [(0, b"headbody"), (1, b"more"), (4, b"x" * 300)]
+
+
+def test_what_is_read_of_open_transactions_is_asked_for() -> None:
+    for read_committed in (False, True):
+        body = fetch.encode_fetch(
+            12, [], max_wait_ms=0, min_bytes=0, max_bytes=1, read_committed=read_committed
+        )
+        read = FetchRequest.decode(memoryview(body), version=12)
+        assert read.isolation_level == int(read_committed)
+
+
+@pytest.mark.parametrize("version", fetch.VERSIONS)
+def test_a_request_is_aimed_anew_where_it_stands(version: int) -> None:
+    """Given a fetch that is sent again / when aimed / then that partition's wishes alone differ."""
+    wanted = [fetch.FetchPartition("a", TOPIC_ID, n, 100 + n, 5000, 3) for n in range(2)]
+    at: list[int] = []
+    body = fetch.encode_fetch(
+        version,
+        wanted,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1,
+        read_committed=True,
+        offsets_at=at,
+    )
+    fetch.aim(body, at[1], 777, 9, 4)
+    [topic] = FetchRequest.decode(memoryview(body), version=version).topics
+    rows = [(p.fetch_offset, p.last_fetched_epoch, p.partition_max_bytes) for p in topic.partitions]
+    assert rows == [(100, 3, 5000), (777, 4, 9)]
+
+
+@pytest.mark.parametrize("version", produce.VERSIONS)
+def test_a_produce_answer_names_the_first_record_that_is_refused(version: int) -> None:
+    """Given several refused records in any order / when decoded / then the first one is named."""
+    kind = ProduceResponse.TopicProduceResponse
+    row = kind.PartitionProduceResponse
+    errors = [
+        row.BatchIndexAndErrorMessage(batch_index=n, batch_index_error_message=f"no {n}")
+        for n in (7, 2, 5)
+    ]
+    partitions = [
+        row(index=1, error_code=87, base_offset=-1, log_append_time_ms=-1, log_start_offset=0),
+        row(index=2, error_code=0, base_offset=55, log_append_time_ms=-1, log_start_offset=0),
+    ]
+    partitions[0].record_errors = errors
+    topic = kind(name="a", topic_id=TOPIC_ID, partition_responses=partitions)
+    body = ProduceResponse(responses=[topic], throttle_time_ms=9).encode(version=version)
+    buffer = bytearray(bytes(4) + b"\x00" + bytes(body))
+    [refused, landed], throttle_ms = produce.decode_produce(version, buffer, 4)
+    assert (refused.partition, refused.error, refused.refused) == (1, 87, 2)
+    assert "no 2" in refused.message
+    assert (landed.error, landed.base_offset, landed.refused) == (0, 55, -1)
+    assert throttle_ms == 9

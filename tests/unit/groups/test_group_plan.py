@@ -83,6 +83,7 @@ def sent(offset: int, before: int | None = None) -> Sent:
     return Sent(Offset(offset), None if before is None else Offset(before))
 
 
+REWOUND = Reason.REWOUND_AT_TARGET
 HOLES = (Break(20, 25), Break(40, 60))
 """Source 20..24 and 45..59 have no record at the target."""
 
@@ -118,6 +119,8 @@ HOLES = (Break(20, 25), Break(40, 60))
         # Never below where the target's log begins.
         (Scene(source=5, start=10), Reason.BELOW_START, 10),
         (Scene(source=5, start=10, target=at(10)), Reason.BELOW_START, None),
+        (Scene(source=10, start=10), Reason.PUBLISH, 10),
+        (Scene(source=10, start=10, target=at(10)), Reason.SYNCED, None),
         (Scene(source=5, start=30, target=at(10), sent=sent(10)), Reason.TARGET_AGED, None),
         (Scene(source=5, start=30, target=at(10)), Reason.TARGET_AGED, None),
         (Scene(source=20, start=30, target=at(10), sent=sent(10)), Reason.BELOW_START, 30),
@@ -145,6 +148,8 @@ HOLES = (Break(20, 25), Break(40, 60))
         # What somebody put back there stays.
         (Scene(target=at(20), sent=sent(30)), Reason.REWOUND_AT_TARGET, None),
         (Scene(target=at(20), sent=sent(40, 30)), Reason.REWOUND_AT_TARGET, None),
+        (Scene(target=at(20), sent=Sent(Offset(30), over=Offset(20))), Reason.PUBLISH, 50),
+        (Scene(target=at(19), sent=Sent(Offset(30), over=Offset(20))), REWOUND, None),
         # The mirror lost its end: no reason to go back.
         (Scene(source=95, end=90, target=at(95), sent=sent(95)), Reason.TARGET_SHORTER, None),
         (Scene(source=80, end=90, target=at(95), sent=sent(95)), Reason.RESET, 80),
@@ -307,3 +312,24 @@ def test_what_is_remembered_comes_back() -> None:
     rows = [sent(5, 3), sent(7), Sent(Offset(7), None, Offset(2)), sent(0, 0)]
     row = Published(dict(zip(parts, rows, strict=True)), 99)
     assert Published.from_json(row.to_json()) == row
+
+
+@pytest.mark.parametrize(
+    ("known", "there", "kept"),
+    [
+        (None, None, Sent(Offset(50))),
+        (None, 20, Sent(Offset(50), over=Offset(20))),
+        (sent(20), 20, Sent(Offset(50), before=Offset(20))),
+        (sent(30, 20), 20, Sent(Offset(50), before=Offset(20))),
+        (sent(10), 20, Sent(Offset(50), over=Offset(20))),
+        (sent(10), None, Sent(Offset(50))),
+    ],
+)
+def test_what_stood_there_is_ours_only_where_we_wrote_it(
+    known: Sent | None, there: int | None, kept: Sent
+) -> None:
+    """Given an offset at the target / when ours replaces it / then whose it was is remembered."""
+    row = Scene(target=None if there is None else at(there), sent=known).row()
+    assert row.publish is not None
+    before = None if known is None else Published({THERE: known})
+    assert sent_after(before, [row], 1).sent[THERE] == kept

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import Call, SimulatedCluster
 
-from heliostat.clusters.admin import (
-    EARLIEST,
-    CommittedOffset,
-    GroupListing,
-    ListedGroup,
-    ListedOffset,
-    PartitionInfo,
-    TopicInfo,
-)
 from heliostat.config import GroupsConfig
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import ConnectionLost
 from heliostat.groups.apply import CONNECTIONS, FEW, Committers
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.sync import IDLE_AFTER_S, IDLE_LOOK_S, GroupSync
 from heliostat.groups.values import Published
 from heliostat.names import (
-    BrokerId,
     ClusterId,
     GroupId,
-    LeaderEpoch,
-    Offset,
     PartitionId,
-    TopicId,
     TopicName,
     TopicPartition,
 )
@@ -40,11 +29,9 @@ from heliostat.topics.values import MirrorRecord
 
 TOPIC = TopicName("t")
 PARTITION = TopicPartition(TOPIC, PartitionId(0))
-TOPIC_ID = TopicId(int=7)
 STATE_TOPIC = TopicName("heliostat.x.groups")
 G = GroupId("g")
-BROKER = BrokerId(1)
-LOADING = BrokerError("loading", kafka_code=14)
+LOADING = 14
 
 
 @dataclass
@@ -61,56 +48,12 @@ class Clock:
         self.now_s += seconds
 
 
-@dataclass
-class FakeCluster:
-    """Groups and one topic of one partition."""
-
-    end: int = 100
-    states: dict[GroupId, str] = field(default_factory=dict)
-    offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
-    failed: dict[BrokerId, BrokerError] = field(default_factory=dict)
-    asked: list[GroupId] = field(default_factory=list)
-    commits: int = 0
-    is_down: bool = False
-    refuses: BrokerError | None = None
-
-    def list_groups(self) -> GroupListing:
-        if self.is_down:
-            raise ConnectionLost("down")
-        listed = {
-            group: ListedGroup(group, BROKER, state, "classic", "consumer")
-            for group, state in self.states.items()
-        }
-        return GroupListing({} if self.failed else listed, self.failed)
-
-    def committed_offsets(self, groups: Iterable[GroupId]) -> Mapping[GroupId, Any]:
-        asked = list(groups)
-        self.asked += asked
-        return {group: dict(self.offsets.get(group, {})) for group in asked}
-
-    def commit_offsets(self, commits: Mapping[GroupId, Any]) -> Mapping[GroupId, Any]:
-        self.commits += 1
-        if self.refuses is not None:
-            return dict.fromkeys(commits, self.refuses)
-        for group, rows in commits.items():
-            self.states.setdefault(group, "Empty")
-            self.offsets.setdefault(group, {}).update(rows)
-        return {group: dict.fromkeys(rows) for group, rows in commits.items()}
-
-    def describe_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, TopicInfo]:
-        part = PartitionInfo(PartitionId(0), BROKER, LeaderEpoch(0), (BROKER,), (BROKER,))
-        return {name: TopicInfo(name, TOPIC_ID, (part,), False) for name in names}
-
-    def list_offsets(
-        self, specs: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, ListedOffset]:
-        return {
-            partition: ListedOffset(Offset(0 if spec == EARLIEST else self.end), -1, LeaderEpoch(0))
-            for partition, spec in specs.items()
-        }
-
-    def close(self) -> None:
-        pass
+def cluster() -> SimulatedCluster:
+    """One topic of one partition with a hundred records."""
+    made = SimulatedCluster()
+    made.create(TOPIC)
+    made.append(TOPIC, 100)
+    return made
 
 
 @dataclass
@@ -140,21 +83,22 @@ class FakeMemory:
 class World:
     def __init__(self, **config: Any) -> None:
         self.clock = Clock()
-        self.source, self.target = FakeCluster(), FakeCluster()
+        self.source, self.target = cluster(), cluster()
         self.memory = FakeMemory()
         self.events = Events(self.clock.wall_ms)
         self.decided: dict[GroupId, GroupDecision] = {}
         self.config = GroupsConfig(**{"sync": True, **config})
-        self.opened: list[FakeCluster] = []
+        self.opened: list[SimulatedAdmin] = []
         self.start()
 
     def start(self) -> None:
         """A driver begins."""
-        record = MirrorRecord(TOPIC, TOPIC, TOPIC_ID, TOPIC_ID, ClusterId("s"), "earliest", 1)
+        source_id, target_id = (each.topics[TOPIC].topic_id for each in (self.source, self.target))
+        record = MirrorRecord(TOPIC, TOPIC, source_id, target_id, ClusterId("s"), "earliest", 1)
         self.sync = GroupSync(
             self.config,
-            self.source,  # type: ignore[arg-type]  # a stand-in
-            Committers(self.target, self._another),  # type: ignore[arg-type]  # a stand-in
+            SimulatedAdmin(self.source),
+            Committers(SimulatedAdmin(self.target), self._another),
             self.memory,  # type: ignore[arg-type]  # a stand-in
             mirrors=lambda: {TOPIC: record},
             maps=MapReader,
@@ -166,20 +110,32 @@ class World:
             also_tell=self.decided.update,
         )
 
-    def _another(self) -> Any:
-        self.opened.append(self.target)
-        return self.target
+    def _another(self) -> SimulatedAdmin:
+        self.opened.append(SimulatedAdmin(self.target))
+        return self.opened[-1]
 
-    def commit(self, offset: int, group: GroupId = G, state: str = "Empty") -> None:
-        self.source.states[group] = state
-        self.source.offsets[group] = {PARTITION: CommittedOffset(Offset(offset))}
+    def commit(self, offset: int, group: GroupId = G, *, live: bool = False) -> None:
+        """Commit at the source, as a member or after all have left."""
+        self.source.commit(group, PARTITION, offset)
+        self.source.leave(group)
+        if live:
+            self.source.join(group)
+
+    def commits(self) -> int:
+        """Calls that committed at the target."""
+        return len(self.target.asked("commit_offsets"))
+
+    def looked_at(self) -> list[Hashable]:
+        """Groups that the source was asked about in the last turn."""
+        return [group for groups in self.source.asked("committed_offsets") for group in groups]
 
     def turn(self, after_s: float = 5.0) -> int | None:
         """One turn; what the target has for the group then."""
         self.clock.now_s += after_s
-        self.source.asked.clear()
+        self.source.calls.clear()
         self.sync.run()
-        found = self.target.offsets.get(G, {}).get(PARTITION)
+        group = self.target.groups.get(G)
+        found = None if group is None else group.offsets.get(PARTITION)
         return None if found is None else found.offset
 
 
@@ -191,23 +147,23 @@ def test_a_group_is_followed_while_it_moves_and_looked_at_rarely_when_idle() -> 
     began_s = world.clock.now_s
     while world.clock.now_s < began_s + IDLE_AFTER_S + 10 * IDLE_LOOK_S:
         world.turn()
-        looks += len(world.source.asked)
+        looks += len(world.looked_at())
     often = IDLE_AFTER_S / 5 + 2
     assert 10 <= looks - often <= 22, "each half to a whole minute"
     world.commit(20)
     assert world.turn(IDLE_LOOK_S) == 20
     world.commit(21)
     assert world.turn() == 21, "in use again"
-    assert world.target.commits == 3
+    assert world.commits() == 3
 
 
 def test_a_group_with_members_is_looked_at_in_each_turn() -> None:
     world = World()
-    world.commit(10, state="Stable")
+    world.commit(10, live=True)
     for _ in range(40):
         world.turn()
-        assert world.source.asked == [G]
-    assert world.target.commits == 1
+        assert world.looked_at() == [G]
+    assert world.commits() == 1
 
 
 def test_what_waits_is_looked_at_in_each_turn() -> None:
@@ -216,8 +172,8 @@ def test_what_waits_is_looked_at_in_each_turn() -> None:
     assert world.turn(100) == 100
     for _ in range(20):
         assert world.turn() == 100
-        assert world.source.asked == [G]
-    world.target.end = 200
+        assert world.looked_at() == [G]
+    world.target.append(TOPIC, 100)
     assert world.turn() == 150
 
 
@@ -225,14 +181,14 @@ def test_groups_that_are_not_used_any_more_are_left_behind() -> None:
     world = World(active_within_s=600)
     world.commit(150)
     assert world.turn() == 100
-    world.target.end = 120
+    world.target.append(TOPIC, 20)
     assert world.turn(1000) == 100, "not followed any more"
     world.commit(110)
     assert world.turn(IDLE_LOOK_S) == 110, "it has moved"
-    world.target.states[G] = "Stable"
-    world.commit(115, state="Stable")
+    world.target.join(G)
+    world.commit(115, live=True)
     assert world.turn(10_000) == 110
-    world.target.states[G] = "Empty"
+    world.target.leave(G)
     assert world.turn() == 115, "somebody is in it"
 
 
@@ -254,11 +210,11 @@ def test_a_deleted_group_keeps_what_was_published() -> None:
     world = World()
     world.commit(10)
     world.turn()
-    del world.source.states[G], world.source.offsets[G]
+    del world.source.groups[G]
     assert world.turn() == 10
     assert world.sync.told()["groups"] == 0
     assert G in world.memory.rows
-    del world.target.states[G]
+    del world.target.groups[G]
     world.turn()
     assert G not in world.memory.rows
 
@@ -267,15 +223,15 @@ def test_a_broker_that_tells_no_groups_makes_none_of_them_gone() -> None:
     world = World()
     world.commit(10)
     world.turn()
-    world.source.failed = {BROKER: LOADING}
+    world.source.fail("list_groups", LOADING)
     world.commit(20)
     assert world.turn() == 10
     assert world.sync.told()["groups"] == 1
-    world.source.failed = {}
-    world.target.failed = {BROKER: LOADING}
+    world.source.heal()
+    world.target.fail("list_groups", LOADING)
     assert world.turn() == 10, "its state is not known"
     assert "does not tell its groups" in str(world.sync.told()["left_alone"])
-    world.target.failed = {}
+    world.target.heal()
     assert world.turn() == 20
 
 
@@ -294,13 +250,13 @@ def test_many_commits_go_out_over_several_connections() -> None:
     for number in range(FEW):
         world.commit(number, GroupId(f"few-{number}"))
     world.turn()
-    assert (world.target.commits, world.opened) == (1, [])
+    assert (world.commits(), world.opened) == (1, [])
     for number in range(5 * FEW):
         world.commit(number, GroupId(f"many-{number}"))
     world.turn()
     assert len(world.opened) == CONNECTIONS - 1
-    assert world.target.commits == 1 + CONNECTIONS
-    assert len(world.target.offsets) == 6 * FEW
+    assert world.commits() == 1 + CONNECTIONS
+    assert len(world.target.groups) == 6 * FEW
     assert world.sync.told()["published"] == 6 * FEW
 
 
@@ -325,12 +281,67 @@ def test_a_lost_state_topic_is_told() -> None:
 def test_what_the_target_refuses_is_tried_again_and_told() -> None:
     world = World()
     world.commit(10)
-    world.target.refuses = BrokerError("no right", kafka_code=30)
+    world.target.fail("commit_offsets", 30)
     for _ in range(3):
         assert world.turn() is None
-        assert "no right" in str(world.sync.told()["left_alone"])
+        assert "GROUP_AUTHORIZATION_FAILED" in str(world.sync.told()["left_alone"])
         assert world.sync.told()["reasons"] == {"REFUSED": 1}
     assert world.memory.writes == 1
-    world.target.refuses = None
+    world.target.heal()
     assert world.turn() == 10
     assert world.sync.told()["left_alone"] == {}
+
+
+@pytest.mark.parametrize(("after_s", "expected"), [(600.0, 120), (600.001, 100)])
+def test_a_group_counts_as_used_up_to_the_very_limit(after_s: float, expected: int) -> None:
+    world = World(active_within_s=600)
+    world.commit(150)
+    assert world.turn() == 100
+    world.target.append(TOPIC, 20)
+    assert world.turn(after_s) == expected
+
+
+def test_what_is_published_is_remembered_before() -> None:
+    """Given a driver that dies while it commits / then its row says that the offset is ours."""
+    world = World()
+    world.commit(10)
+
+    def die(call: Call) -> None:
+        if call.method == "commit_offsets":
+            raise ConnectionLost("dies")
+
+    world.target.heard = die
+    with pytest.raises(ConnectionLost):
+        world.turn()
+    assert world.memory.rows[G].sent[PARTITION].offset == 10
+
+
+def test_what_a_consumer_commits_at_the_last_moment_stays() -> None:
+    """Given a consumer at the target between plan and commit / then its offset is left (I9)."""
+    world = World()
+    world.commit(10)
+    world.turn()
+    world.commit(20)
+    looks: list[Call] = []
+
+    def moves_after_the_first_look(call: Call) -> None:
+        if call.method == "committed_offsets":
+            looks.append(call)
+            if len(looks) == 2:
+                world.target.commit(G, PARTITION, 15)
+
+    world.target.heard = moves_after_the_first_look
+    assert world.turn() == 15
+    [row] = world.decided[G].partitions
+    assert row.reason.name == "MOVED_AT_TARGET"
+
+
+def test_what_is_known_of_groups_outlives_a_silent_broker() -> None:
+    """Given both sides' listings cut short / when groups seem gone / then no row is forgotten."""
+    world = World()
+    world.commit(10)
+    world.turn()
+    world.source.fail("list_groups", LOADING)
+    world.target.groups.clear()
+    world.turn()
+    assert G in world.memory.rows

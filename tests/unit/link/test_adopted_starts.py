@@ -10,9 +10,7 @@ import pytest
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link.flow import _specs
 from heliostat.link.state import LinkState, Starts
-from heliostat.names import LinkName, Offset, PartitionId, TopicId, TopicName, TopicPartition
-from heliostat.records import tails
-from heliostat.records.lane import PartitionSpec
+from heliostat.names import LinkName, Offset, PartitionId, TopicId, TopicName
 from heliostat.topics.topic_plan import Mirror
 
 TARGET_ID = TopicId(int=7)
@@ -69,41 +67,6 @@ def test_a_lane_hears_where_partitions_were_taken_over() -> None:
         1: (3, None),
     }
     assert _specs((mirror,), {}) == {}
-
-
-def test_the_record_before_a_takeover_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    class Cluster:
-        def open_data(self, broker: int) -> Any:
-            return self
-
-        def fetch_version(self, broker: int) -> int:
-            return 12
-
-        def close(self) -> None:
-            pass
-
-    def read(version: int, connection: Any, specs: Any, indexes: list[int], ends: Any) -> Any:
-        asked.extend(indexes)
-        return {}
-
-    def spec(number: int, adopted_at: int | None) -> PartitionSpec:
-        place = TopicPartition(ORDERS, PartitionId(number))
-        at = None if adopted_at is None else Offset(adopted_at)
-        return PartitionSpec(
-            place, place, None, None, Offset(0), 1, needs_keys=False, adopted_at=at
-        )
-
-    monkeypatch.setattr(tails, "_read", read)
-    specs = {0: spec(0, 41), 1: spec(1, 41), 2: spec(2, None)}
-    tails.read_tails(
-        Cluster(),
-        1,
-        specs,
-        {0: Offset(41), 1: Offset(42), 2: Offset(41)},
-    )
-    assert asked == [1, 2]
 
 
 def test_mirrors_that_are_handed_back_take_the_producer_with_them(state: LinkState) -> None:

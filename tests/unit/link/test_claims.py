@@ -210,6 +210,45 @@ def test_an_owner_that_renews_between_the_wait_and_the_fence_stays() -> None:
     assert second.hands.now_s >= 50.0
 
 
+def test_an_owner_that_renews_just_before_the_fence_stays() -> None:
+    """Given a record that changes between the last look and the fence / then it is waited again."""
+    topic = Topic()
+    first = owned(topic)
+    second = Instance(topic)
+    fence = second.store.fence_owner
+
+    def renewed_before() -> None:
+        second.store.fence_owner = fence  # type: ignore[method-assign]  # the first time only
+        first.hands.now_s = second.hands.now_s
+        first.ownership.keep(50.0)
+        fence()
+
+    second.store.fence_owner = renewed_before  # type: ignore[method-assign]  # as above
+    assert second.ownership.claim()
+    assert second.hands.now_s >= 50.0
+
+
+def test_an_older_version_that_resigned_is_not_waited_for() -> None:
+    """Given its record without a duration / when another claims / then at once."""
+    topic = Topic()
+    older = {"instance": "x", "host": "h", "pid": 1, "deadline_ms": 77, "resigned": True}
+    topic.owner = Owner.from_json(older)
+    assert owned(topic).hands.now_s == 0.0
+
+
+def test_an_owner_that_slept_learns_it_before_it_goes_on() -> None:
+    """Given a takeover meanwhile / when the first only holds on to the link / then it is told."""
+    topic = Topic()
+    first = owned(topic)
+    first.ownership.keep(6.0)
+    first.ownership.hold(6.0)
+    owned(topic)
+    first.hands.now_s = 3600
+    with pytest.raises(LinkTakenOver):
+        first.ownership.hold(6.0)
+    assert not first.ownership.is_ours
+
+
 def test_of_two_that_claim_at_once_one_wins_and_the_other_waits() -> None:
     """Given two past the wait / when one fences the other / then there is one owner."""
     topic = Topic()

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
 
 from heliostat.clusters.admin import EpochEnd
-from heliostat.errors import BrokerError
 from heliostat.link.epochs import EpochBook, Lost, Parted, is_truncated, truncations
 from heliostat.link.gaps import Copied, CopiedTopic
 from heliostat.names import LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionReport, PartitionState
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
 
 T = TopicName("t")
 P = TopicPartition(T, PartitionId(0))
 ID = UUID(int=7)
+OTHER = TopicPartition(TopicName("other"), PartitionId(0))
 
 
 def end(epoch: int, offset: int) -> EpochEnd:
@@ -40,21 +41,28 @@ def test_a_log_that_ends_before_what_was_copied_was_truncated(
     assert is_truncated(Copied(100, 3), answer) is is_so
 
 
-def asked(answers: dict[TopicPartition, Any]) -> Any:
-    return SimpleNamespace(epoch_ends=lambda epochs: {p: answers[p] for p in epochs})
+def led(source: SimulatedCluster, partition: int, *epochs: tuple[int, int]) -> TopicPartition:
+    """A partition whose leaders' epochs ended at these offsets."""
+    log = source.topics[T].logs[partition]
+    for epoch, until in epochs:
+        log.lead(epoch)
+        source.append(T, until - log.end, partition=partition)
+    return TopicPartition(T, PartitionId(partition))
 
 
 def test_where_it_parted_is_told_only_if_the_epoch_is_the_same() -> None:
-    other = TopicPartition(T, PartitionId(1))
-    dead = TopicPartition(T, PartitionId(2))
-    answers = {P: end(3, 90), other: end(1, 50), dead: BrokerError("none", kafka_code=5)}
-    known = dict.fromkeys([P, other, dead], Copied(100, 3))
-    sound, blind = (TopicPartition(T, PartitionId(n)) for n in (3, 4))
-    known |= dict.fromkeys([sound, blind], Copied(100, 3))
-    source = asked({**answers, sound: end(3, 100), blind: end(-1, -1)})
-    found = truncations(source, known)
+    source = SimulatedCluster()
+    source.create(T, 5)
+    led(source, 0, (3, 90), (4, 200))
+    other = led(source, 1, (1, 50), (4, 200))
+    dead = led(source, 2, (3, 90))
+    sound = led(source, 3, (3, 100))
+    blind = led(source, 4, (1, 200))
+    source.fail("epoch_ends", 5, dead)
+    known = dict.fromkeys([P, other, dead, sound, blind], Copied(100, 3))
+    found = truncations(SimulatedAdmin(source), known)
     assert found == {P: Parted(Offset(90)), other: Parted(None), sound: None}
-    assert truncations(source, {}) == {}
+    assert truncations(SimulatedAdmin(source), {}) == {}
 
 
 def report(
@@ -110,3 +118,60 @@ def test_a_stopped_partition_tells_what_it_has_copied_at_once() -> None:
     stop = report(150, copied=(150, 3), state=PartitionState.GAP)
     assert book.take([stop], {T: ID}) == []
     assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(150, 3)}
+
+
+@pytest.mark.parametrize(("position", "lost"), [(99, True), (100, False), (101, False)])
+def test_only_a_position_that_went_back_was_lost(position: int, *, lost: bool) -> None:
+    """Given a mirror that has all below 100 / when it tells where it stands / then by that."""
+    book = EpochBook({T: CopiedTopic(str(ID), {P.partition: Copied(Offset(100), 3)})})
+    expected = [Lost(P, P, position, 100)] if lost else []
+    assert book.take([report(position)], {T: ID}) == expected
+
+
+def copied_spec(topic_id: UUID = ID) -> PartitionSpec:
+    return PartitionSpec(P, P, topic_id, None, Offset(0), 1000, needs_keys=False)
+
+
+def test_where_a_round_ended_is_known_before_reports_tell_it() -> None:
+    """Given reports that are behind / when rounds end / then lanes hear of the ends, and a close
+
+    writes them; of another topic of that name, and without an epoch, nothing is taken.
+    """
+    book = EpochBook({})
+    book.note(copied_spec(), Copied(40, -1))
+    assert book.row_of(copied_spec()) is None
+    book.note(copied_spec(), Copied(50, 3))
+    assert book.row_of(copied_spec()) == Copied(50, 3)
+    assert book.row_of(copied_spec(UUID(int=8))) is None
+    assert book.take([report(45, copied=(45, 3))], {T: ID}) == []
+    assert book.row_of(copied_spec()) == Copied(50, 3)
+    book.take([report(60, copied=(60, 3))], {T: ID})
+    assert book.row_of(copied_spec()) == Copied(60, 3)
+    book.note(copied_spec(), Copied(70, 3))
+    book.note(
+        PartitionSpec(OTHER, OTHER, ID, None, Offset(0), 1000, needs_keys=False), Copied(5, 1)
+    )
+    book.settle_noted(is_over=True)
+    written = book.due(all_moved=True)
+    assert written[T].partitions == {PartitionId(0): Copied(70, 3)}
+    assert written[OTHER.topic].partitions == {PartitionId(0): Copied(5, 1)}
+
+
+def test_while_lanes_run_only_the_targets_end_is_taken_from_rounds() -> None:
+    """Given a round that ended further than reports tell / then no report seems to go back."""
+    book = EpochBook({})
+    book.take([report(50, copied=(50, 3))], {T: ID})
+    book.note(copied_spec(), Copied(60, 3, 58))
+    book.settle_noted(is_over=False)
+    assert book.take([report(55, copied=(55, 3))], {T: ID}) == []
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(55, 3)}
+    book.take([report(60, copied=(60, 3))], {T: ID})
+    book.settle_noted(is_over=False)
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(60, 3, 58)}
+
+
+def test_what_a_round_left_of_a_settled_gap_is_forgotten() -> None:
+    book = EpochBook({})
+    book.note(copied_spec(), Copied(50, 3))
+    book.forget(P)
+    assert book.row_of(copied_spec()) is None

@@ -70,6 +70,18 @@ def test_a_truncated_source_is_copied_on_from_where_it_parted() -> None:
     assert effect.jump == Break(100, 90)
 
 
+def test_what_retention_took_since_a_source_parted_is_not_waited_for() -> None:
+    truncated = facts(
+        Cause.SOURCE_TRUNCATED,
+        source_start=Offset(95),
+        source_end=Offset(120),
+        diverged_at=Offset(90),
+    )
+    effect = effect_of(truncated, Choice.CONTINUE)
+    assert effect is not None
+    assert effect.jump == Break(100, 95)
+
+
 def test_where_a_source_parted_is_not_guessed() -> None:
     truncated = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(0), source_end=Offset(95))
     assert effect_of(truncated, Choice.CONTINUE) is None
@@ -134,6 +146,7 @@ def test_late_reports_are_held_against_the_clusters() -> None:
     assert still_holds(facts(Cause.SOURCE_OVERTOOK))
     assert not still_holds(facts(Cause.SOURCE_OVERTOOK, position=Offset(150)))
     assert still_holds(facts(Cause.SOURCE_TRUNCATED, position=Offset(201)))
+    assert not still_holds(facts(Cause.SOURCE_TRUNCATED, position=Offset(200)))
     assert not still_holds(facts(Cause.SOURCE_TRUNCATED))
     assert still_holds(facts(Cause.SOURCE_TRUNCATED, diverged_at=Offset(99)))
     assert not still_holds(facts(Cause.SOURCE_TRUNCATED, diverged_at=Offset(100)))

@@ -9,21 +9,23 @@ from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
+from sim.partition_log import PartitionLog
 from support.ledger import KeptTopic, ledger_on
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import Call, SimulatedCluster
 
-from heliostat.clusters.admin import EARLIEST, EpochEnd, ListedOffset
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
 from heliostat.config import GapsConfig, LinkConfig
 from heliostat.link.gap_choices import Cause, Choice
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
-from heliostat.link.gaps import Decision, GapRow
+from heliostat.link.gaps import Copied, Decision, GapRow
 from heliostat.link.state import Starts
 from heliostat.names import (
     ClusterId,
-    LeaderEpoch,
     Offset,
     PartitionId,
+    TopicId,
     TopicName,
     TopicPartition,
 )
@@ -37,53 +39,43 @@ P = TopicPartition(T, PartitionId(0))
 OLD_ID, NEW_ID, TARGET_ID = UUID(int=1), UUID(int=2), UUID(int=3)
 RECORD = MirrorRecord(T, T, OLD_ID, TARGET_ID, ClusterId("c"), "earliest", 1)
 NOW_MS = 1000
+NOT_LEADER = 6
 
 
-class Side:
-    """A cluster of one partition; what it is told to do is noted in `done`."""
+def side(topic_id: TopicId, start: int, end: int, *epochs: int) -> SimulatedCluster:
+    """One partition whose log is [start, end), of batches of ten; its leaders' epochs so far."""
+    made = SimulatedCluster()
+    made.create(T).topic_id = topic_id
+    for epoch in epochs:
+        log_of(made).lead(epoch)
+    write(made, end)
+    log_of(made).delete_before(start)
+    return made
 
-    def __init__(self, start: int, end: int, done: list[str]) -> None:
-        self.start, self.end, self.done = start, end, done
-        self.epoch_end = EpochEnd(LeaderEpoch(-1), Offset(-1))
-        self.leader_epoch = 0
-        self.asked_epochs = 0
 
-    def list_offsets(self, specs: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        return {
-            p: ListedOffset(
-                Offset(self.start if spec == EARLIEST else self.end), -1, LeaderEpoch(0)
-            )
-            for p, spec in specs.items()
-        }
+def log_of(cluster: SimulatedCluster) -> PartitionLog:
+    return cluster.topics[T].logs[0]
 
-    def list_log_ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Any]:
-        return {p: Offset(self.end) for p in partitions}
 
-    def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        self.asked_epochs += 1
-        return dict.fromkeys(epochs, self.epoch_end)
-
-    def describe_topics(self, names: Any = None) -> dict[TopicName, Any]:
-        leader = SimpleNamespace(partition=0, leader_epoch=self.leader_epoch)
-        info = SimpleNamespace(error=None, partitions=[leader])
-        return dict.fromkeys([T] if names is None else names, info)
-
-    def delete_records(self, before: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        self.done += [f"empty {p} to {offset}" for p, offset in before.items()]
-        return dict(before)
-
-    def delete_topics(self, names: list[TopicName]) -> dict[TopicName, Any]:
-        self.done += [f"delete {name}" for name in names]
-        return dict.fromkeys(names)
+def write(cluster: SimulatedCluster, end: int) -> None:
+    while log_of(cluster).end < end:
+        cluster.append(T, min(10, end - log_of(cluster).end))
 
 
 class Turns:
     """A keeper in a world: source [150, 200), target [0, 100)."""
 
-    def __init__(self, policy: Literal["stop", "continue", "restart"] = "stop") -> None:
+    def __init__(
+        self,
+        policy: Literal["stop", "continue", "restart"] = "stop",
+        source: SimulatedCluster | None = None,
+    ) -> None:
         self.done: list[str] = []
-        self.source, self.target = Side(150, 200, self.done), Side(0, 100, self.done)
+        self.source = source or side(OLD_ID, 150, 200)
+        self.target = side(TARGET_ID, 0, 100)
+        self.target.heard = self._note
         self.kept = KeptTopic()
+        self.target.create(self.kept.topic)
         self.ledger = ledger_on(self.kept)
         write_many = self.kept.write_many
 
@@ -97,8 +89,8 @@ class Turns:
         link = LinkConfig(name="l", source="a", target="b", gaps=GapsConfig(policy=policy))
         self.keeper = GapKeeper(
             link,
-            self.source,  # type: ignore[arg-type]  # stand-ins
-            self.target,  # type: ignore[arg-type]  # stand-ins
+            SimulatedAdmin(self.source),
+            SimulatedAdmin(self.target),
             self.ledger,
             maps=MapReader,
             clock=self.clock,  # type: ignore[arg-type]  # a stand-in
@@ -109,6 +101,13 @@ class Turns:
         self.topic = SourceTopic(T, OLD_ID, 1, 1, {"cleanup.policy": delete})
         self.starts = {T: Starts(TARGET_ID, {PartitionId(0): Offset(0)})}
         self.refuse: dict[TopicName, Refusal] = {}
+
+    def _note(self, call: Call) -> None:
+        if call.method == "delete_records":
+            rows = zip(call.items, call.values, strict=True)
+            self.done += [f"empty {partition} to {offset}" for partition, offset in rows]
+        if call.method == "delete_topics":
+            self.done += [f"delete {name}" for name in call.items]
 
     def turn(self, *reports: PartitionReport) -> dict[TopicName, MirrorRecord | None]:
         memory = Memory({T: RECORD}, self.starts, {T: self.topic})
@@ -179,7 +178,7 @@ def test_by_policy_it_goes_on_behind_a_recorded_gap_once() -> None:
 def test_what_goes_meanwhile_is_a_gap_of_its_own() -> None:
     world = Turns("continue")
     world.turn(stopped())
-    world.source.start = 170
+    log_of(world.source).delete_before(170)
     world.clock.wall_ms = lambda: NOW_MS + 1
     world.turn(stopped(since_ms=NOW_MS + 1))
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149), (150, 169)]
@@ -207,8 +206,7 @@ def test_a_restart_is_recorded_first_and_finished_by_whoever_comes() -> None:
 
 
 def test_a_late_report_of_a_gap_that_is_none_changes_nothing() -> None:
-    world = Turns("continue")
-    world.source.start = 0
+    world = Turns("continue", side(OLD_ID, 0, 200))
     world.turn(stopped())
     assert world.rows() == []
 
@@ -241,7 +239,9 @@ def test_a_source_made_anew_may_go_on_behind_the_old_records() -> None:
     world = Turns("continue")
     world.refuse = {T: Refusal("source_recreated", "it is another", "")}
     world.topic = replace(world.topic, topic_id=NEW_ID)
-    world.source.start, world.source.end = 0, 10
+    world.source.delete(T)
+    world.source.create(T).topic_id = NEW_ID
+    write(world.source, 10)
     assert world.turn() == {T: replace(RECORD, source_id=NEW_ID)}
     (row,) = world.rows()
     assert (row.first, row.last, row.count) == (100, None, None)
@@ -257,12 +257,11 @@ def test_continuing_behind_foreign_records_is_refused_and_said_once() -> None:
 
 
 def test_a_truncated_source_is_found_by_its_epochs_and_copied_on_from_there() -> None:
-    world = Turns("continue")
-    world.source.start, world.source.end, world.source.leader_epoch = 0, 500, 3
+    world = Turns("continue", side(OLD_ID, 0, 100, 3))
     world.turn(copying(100, 100, 3))
     assert world.spec().truncated == ""
-    world.source.leader_epoch = 4
-    world.source.epoch_end = EpochEnd(LeaderEpoch(3), Offset(90))
+    log_of(world.source).truncate(90)
+    write(world.source, 500)
     world.turn(copying(100, 100, 3))
     assert "from offset 90 on" in world.spec().truncated
     world.turn(stopped(code="SOURCE_TRUNCATED"))
@@ -277,25 +276,26 @@ def test_a_truncated_source_is_found_by_its_epochs_and_copied_on_from_there() ->
 def test_what_was_copied_survives_a_restart_of_the_driver() -> None:
     world = Turns()
     world.turn(copying(100, 100, 3))
-    again = Turns()
+    again = Turns(source=side(OLD_ID, 0, 90, 3))
+    log_of(again.source).lead(4)
+    write(again.source, 200)
     again.kept.kept.update(world.kept.kept)
     again.keeper.begin()
-    again.source.epoch_end = EpochEnd(LeaderEpoch(3), Offset(90))
     again.turn()  # nothing is reported yet
     assert again.spec().truncated
 
 
 def test_leaders_that_did_not_change_are_not_asked_again() -> None:
-    world = Turns()
-    world.source.leader_epoch = 3
+    world = Turns(source=side(OLD_ID, 0, 200, 3))
     world.turn(copying(100, 100, 3))
     world.turn(copying(110, 110, 3))
-    assert world.source.asked_epochs <= 1
+    assert len(world.source.asked("epoch_ends")) <= 1
 
 
 def test_what_the_target_lost_is_recorded_as_copied_again() -> None:
     world = Turns()
     world.turn(copying(100, 100, 3))
+    log_of(world.target).truncate(60)
     world.turn(copying(60, -1, -1))
     (row,) = world.rows()
     assert (row.cause, row.first, row.last, row.count) == (Cause.TARGET_TRUNCATED, 60, 99, 0)
@@ -310,7 +310,92 @@ def test_a_deleted_mirror_takes_along_what_the_source_has_no_more() -> None:
     assert len(world.rows()) == 1
 
 
+def test_how_far_a_deleted_mirror_was_copied_says_nothing_of_the_next_one() -> None:
+    """Given a mirror copied to 100 / when it is deleted and made anew / then no record is lost."""
+    world = Turns()
+    world.turn(copying(100, 100, 3))
+    world.keeper.note_anew(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
+    assert world.keeper.copied([world.spec()]) == ()
+    world.turn(copying(40, 40, 3))
+    assert world.rows() == []
+    assert world.keeper.copied([world.spec()]) == ((0, 40, 3, -1),)
+
+
+def test_a_round_that_ended_tells_the_next_one_how_far_it_came() -> None:
+    world = Turns()
+    lane = Mock(partitions=[world.spec()])
+    world.keeper.round_ended(lane, Mock(copied=[(0, 70, 3, 68)]))
+    assert world.keeper.copied([world.spec()]) == ((0, 70, 3, 68),)
+    world.keeper.close()
+    assert world.ledger.copied[T].partitions == {PartitionId(0): Copied(70, 3, 68)}
+
+
+def test_a_decision_is_over_whichever_code_its_cause_was_seen_by() -> None:
+    """Given a decision on a batch that landed elsewhere / when the tail is seen / then carried out
+
+    and forgotten: it must not delete the mirror once more.
+    """
+    world = Turns()
+    world.decide(Choice.RESTART, "APPENDED_ELSEWHERE", whole=True)
+    world.turn(stopped(code="FOREIGN_TAIL"))
+    assert "delete t" in world.done
+    assert not world.ledger.decisions
+
+
 def test_sums_for_the_status() -> None:
     world = Turns("continue")
     world.turn(stopped())
     assert world.keeper.told() == {"rows": 1, "records_lost": 50, "unknown": 0}
+
+
+def test_a_report_of_the_moment_that_was_settled_is_late() -> None:
+    """Given a gap recorded now / when a report of this very moment comes / then it is no other."""
+    world = Turns("continue")
+    world.turn(stopped())
+    world.source.start = 170
+    world.turn(stopped(since_ms=NOW_MS))
+    assert [(row.first, row.last) for row in world.rows()] == [(100, 149)]
+
+
+def test_a_target_that_stands_where_the_lane_says_is_decided_on_at_once() -> None:
+    world = Turns("continue")
+    world.turn(stopped(position=100))
+    assert [row.first for row in world.rows()] == [100]
+
+
+def test_a_target_that_still_moves_is_not_decided_on() -> None:
+    """Given appends that land late / when its end moves between turns / then it must stand (I4)."""
+    world = Turns("continue")
+    for end in (100, 105, 110):
+        write(world.target, end)
+        world.turn(stopped(position=95))
+        assert world.rows() == []
+    world.turn(stopped(position=95))
+    assert [row.first for row in world.rows()] == [110]
+
+
+def test_a_mirror_is_not_deleted_while_one_of_its_partitions_is_not_told_of() -> None:
+    """Given two partitions, one without a leader / when the topic is restarted / then it waits."""
+    world = Turns("restart")
+    other = TopicPartition(T, PartitionId(1))
+    world.starts = {T: Starts(TARGET_ID, dict.fromkeys([P.partition, other.partition], Offset(0)))}
+    for cluster, start, end in ((world.source, 150, 200), (world.target, 0, 100)):
+        cluster.topics[T].logs.append(PartitionLog())
+        log = cluster.append(T, end, partition=other.partition)
+        log.delete_before(start)
+    world.source.fail("list_offsets", NOT_LEADER, other)
+    world.refuse = {T: Refusal("source_recreated", "it is another", "")}
+    assert world.turn() == {}
+    assert (world.rows(), world.done) == ([], [])
+    world.source.heal()
+    assert world.turn() == {T: None}
+    assert sorted(row.partition for row in world.rows()) == [0, 1]
+
+
+def test_a_gap_concerns_the_mirror_that_it_was_recorded_for() -> None:
+    """Given a recorded jump / when the target topic is another by its id / then it says nothing."""
+    world = Turns("continue")
+    world.turn(stopped())
+    spec = PartitionSpec(P, P, OLD_ID, NEW_ID, Offset(0), 1 << 20, needs_keys=False)
+    assert world.spec().jump is not None
+    assert world.keeper.with_gaps({P: spec})[P].jump is None

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from uuid import UUID
 
 import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
 
-from heliostat.clusters.admin import EARLIEST, ListedOffset
 from heliostat.config import Config
 from heliostat.errors import BrokerError, ConnectionLost, InterchangeFailed
 from heliostat.interchange.checkpoints import GroupRow
 from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.link import interchange as module
 from heliostat.link.interchange import Interchange
-from heliostat.names import ClusterId, LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import ClusterId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.offset_map import Break, MapReader, OffsetMap
 from heliostat.topics.values import MirrorRecord
 
-ID, OTHER_ID = UUID(int=1), UUID(int=2)
+NO_LEADER = 5
 NOW_MS = 5_000
 
 
@@ -55,27 +55,14 @@ class Topic:
         self.closed = True
 
 
-class Target:
-    """A mirror of two partitions, and what was made anew under the name of another."""
-
-    def describe_topics(self, names):
-        def info(name):
-            numbers = range(2) if name == "east.t" else range(1)
-            return SimpleNamespace(
-                error=None,
-                topic_id=ID if name == "east.t" else OTHER_ID,
-                partitions=[SimpleNamespace(partition=number) for number in numbers],
-            )
-
-        return {name: info(name) for name in names}
-
-    def list_offsets(self, specs):
-        return {
-            p: BrokerError("no leader", kafka_code=5)
-            if p.partition == 1
-            else ListedOffset(Offset(0 if at == EARLIEST else 20), -1, LeaderEpoch(0))
-            for p, at in specs.items()
-        }
+def target():
+    """A mirror of two partitions, one without a leader, and a topic that is not our mirror."""
+    made = SimulatedCluster()
+    made.create("east.t", 2)
+    made.append("east.t", 20)
+    made.create("east.anew")
+    made.fail("list_offsets", NO_LEADER, TopicPartition(TopicName("east.t"), PartitionId(1)))
+    return made
 
 
 @pytest.fixture
@@ -100,16 +87,20 @@ def interchange(**settings):
             ],
         }
     )
+    cluster = target()
+    topic_id = cluster.topics[TopicName("east.t")].topic_id
     mirrors = {
-        name: MirrorRecord(name, TopicName(f"east.{name}"), None, ID, ClusterId("E"), "earliest", 2)
+        name: MirrorRecord(
+            name, TopicName(f"east.{name}"), None, topic_id, ClusterId("E"), "earliest", 2
+        )
         for name in (TopicName("t"), TopicName("anew"))
     }
     mirror = TopicPartition(TopicName("east.t"), PartitionId(0))
-    maps = MapReader({(mirror, str(ID)): OffsetMap.of([Break(10, 15)])})
+    maps = MapReader({(mirror, str(topic_id)): OffsetMap.of([Break(10, 15)])})
     return Interchange(
         config.links[0],
         source=None,
-        target=Target(),
+        target=SimulatedAdmin(cluster),
         source_access=config.clusters["east"].access(),
         target_access=config.clusters["west"].access(),
         mirrors=lambda: mirrors,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
-from heliostat.errors import BrokerError, OffsetMapLost, Verdict
+from heliostat.errors import OffsetMapLost, Verdict
 from heliostat.link.flow import Known, Turn
 from heliostat.link.state import LinkState, Starts
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName, TopicPartition
@@ -55,20 +56,17 @@ def state(topics: list[Memory]) -> LinkState:
 
 
 def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Mock]:
-    def describe(names: list[TopicName]) -> dict[TopicName, Any]:
-        return {
-            name: SimpleNamespace(
-                error=BrokerError("no", kafka_code=errors[name]) if name in errors else None
-            )
-            for name in names
-        }
-
+    target = SimulatedCluster()
+    for name in NAMES:
+        target.create(name)
+    for name, code in errors.items():
+        target.fail("describe_topics", code, TopicName(name))
     events = Mock()
     lanes = Mock()
     turn = Turn(
         link=Mock(),
         source=Mock(),
-        target=SimpleNamespace(describe_topics=describe),  # type: ignore[arg-type]  # stand-in
+        target=SimulatedAdmin(target),
         state=state,
         lanes=lanes,
         lane_count=Mock(),
@@ -81,7 +79,10 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
 
 
 KNOWN = Known(
-    {}, {TopicName("t"): Starts(None, {PartitionId(0): Offset(5)})}, producer_id=ProducerId(9)
+    {},
+    {TopicName("t"): Starts(None, {PartitionId(0): Offset(5)})},
+    producer_id=ProducerId(9),
+    at_beginning=frozenset({TopicName("t")}),
 )
 
 
@@ -112,6 +113,7 @@ def test_a_gone_topic_is_made_and_written_anew_and_told(
     assert topics[0].written == {
         "producer": {"producer_id": 9},
         "start/t": {"target_id": None, "starts": {"0": 5}},
+        "beginning/0": {"topics": ["t"]},
     }
     lanes.tell.assert_called_once_with()  # which lanes are wanted
     assert gone in events.warn.call_args.args[0]
@@ -125,3 +127,15 @@ def test_where_mirrors_are_mapped_a_lost_offset_map_halts_the_link(state: LinkSt
         turn._keep_state(KNOWN)
     assert caught.value.verdict is Verdict.HALT
     lanes.tell.assert_not_called()
+
+
+@pytest.mark.parametrize("count", [0, 3, 11_000])
+def test_topics_of_the_beginning_are_remembered(
+    state: LinkState, topics: list[Memory], count: int
+) -> None:
+    topics[0].read_all = lambda: topics[0].written  # type: ignore[attr-defined]  # as above
+    assert state.read().at_beginning is None
+    names = frozenset(TopicName(f"topic-{number}") for number in range(count))
+    state.put_beginning(names)
+    assert state.read().at_beginning == names
+    assert all(len(row["topics"]) <= 5_000 for row in topics[0].written.values())

@@ -79,3 +79,10 @@ def test_a_partition_that_is_gone_leaves_its_lane() -> None:
     before = pack(partitions(3), {}, 3, {})
     after = pack(partitions(1), {}, 3, before)
     assert [p for items in after.values() for p in items] == partitions(1)
+
+
+def test_a_hot_partition_leaves_the_others_where_they_are() -> None:
+    """Given one that outweighs all / when packed again / then nothing moves: it can't be split."""
+    wanted = partitions(5)
+    before = {LaneId(0): tuple(wanted[:2]), LaneId(1): tuple(wanted[2:])}
+    assert pack(wanted, {wanted[0]: 1e6}, 2, before) == before

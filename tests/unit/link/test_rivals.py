@@ -9,6 +9,8 @@ from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link import rivals
@@ -32,16 +34,17 @@ def record(
 
 
 class Topics:
-    """What a target has: topics with their ids, and what state topics hold."""
+    """A target's topics, and what state topics hold."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, TopicId | None] = {TOPIC: ID}
+        self.cluster = SimulatedCluster()
+        self.cluster.create(TOPIC).topic_id = ID
         self.rows: dict[str, dict[str, Any]] = {}
         self.read: list[str] = []
 
     def state_of(self, link: LinkName, *records: MirrorRecord) -> None:
         topic = f"heliostat.{link}.state"
-        self.ids[topic] = None
+        self.cluster.create(topic)
         self.rows[topic] = {
             "producer": {"producer_id": 1},
             **{f"mirror/{each.source}": each.to_json() for each in records},
@@ -53,9 +56,6 @@ class Topics:
             return self.rows[topic]
 
         return SimpleNamespace(read_all=read_all, close=lambda: None)
-
-    def describe_topics(self) -> dict[str, Any]:
-        return {name: SimpleNamespace(topic_id=each) for name, each in self.ids.items()}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def _rivals(there: Topics, **topics: Any) -> Rivals:
     ours = {"name": OURS, "source": "a", "target": "b", "topics": {"include": [".*"], **topics}}
     target = ClusterConfig(bootstrap=("127.0.0.1:1",))
     link = LinkConfig.model_validate(ours)
-    return Rivals(link, target, there)  # type: ignore[arg-type]  # stand-in
+    return Rivals(link, target, SimulatedAdmin(there.cluster))
 
 
 def test_another_links_mirror_is_found_and_our_own_is_no_rivals(there: Topics) -> None:
@@ -98,13 +98,13 @@ def test_a_topic_made_anew_is_not_theirs_any_more(
     there: Topics, now: TopicId | None, was: TopicId | None, *, is_theirs: bool
 ) -> None:
     """Given another link's record / when the topic is of another id / then it is free."""
-    there.ids[TOPIC] = now
+    there.cluster.topics[TOPIC].topic_id = now
     there.state_of(THEIRS, record(target_id=was))
     assert bool(claims(there, TOPIC)) is is_theirs
 
 
 def test_a_deleted_mirror_is_still_theirs_who_will_make_it_anew(there: Topics) -> None:
-    del there.ids[TOPIC]
+    there.cluster.delete(TOPIC)
     there.state_of(THEIRS, record())
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
 

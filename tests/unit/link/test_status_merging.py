@@ -113,14 +113,21 @@ def test_what_a_lane_copied_that_is_gone_is_shown_until_others_are_heard_of_it()
 
 
 def test_what_lanes_of_another_driver_copied_is_not_believed() -> None:
-    """Given a driver's lanes / when another driver says that it has none yet / then none."""
+    """Given a driver's lanes / when another one has looked at all topics, and has none / then none.
+
+    Until it has looked, what was heard last is told, and the link is not called in sync.
+    """
     board = StatusBoard(LinkName("l"))
-    driver = {"state": "running", "generations": {"0": 1}, "instance": "a"}
+    driver = {"state": "running", "generations": {"0": 1}, "instance": "a", "turns": 9}
     board.hear("driver", {**driver, "at_ms": NOW_MS})
     hear(board, NOW_MS, [row(0, 1)], its_round=(1, 0), whole=True)
     other = {**driver, "generations": {}, "instance": "b"}
-    board.hear("driver", {**other, "at_ms": NOW_MS + 1_000})
-    assert board.status(NOW_MS + 1_000).partitions == 0
+    board.hear("driver", {**other, "at_ms": NOW_MS + 500, "turns": 0})
+    status = board.status(NOW_MS + 500)
+    assert (status.partitions, status.is_in_sync) == (1, False)
+    board.hear("driver", {**other, "at_ms": NOW_MS + 1_000, "turns": 1})
+    status = board.status(NOW_MS + 1_000)
+    assert (status.partitions, status.is_in_sync) == (0, True)
 
 
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:

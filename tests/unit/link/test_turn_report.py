@@ -30,4 +30,4 @@ def test_few_are_told_in_full() -> None:
     known = Known({}, {})
     known.refused = {TopicName("topic"): "why"}
     known.notes = ("note",)
-    assert known.told() == {"refused": {"topic": "why"}, "notes": ["note"]}
+    assert known.told() == {"refused": {"topic": "why"}, "notes": ["note"], "turns": 0}

@@ -9,7 +9,7 @@ from support.records import Sample, encode
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.network import LogRange
+from heliostat.records.network import LogRange, Tail
 from heliostat.records.offset_map import Break, OffsetMap, Row, RowKey, Stamp
 from heliostat.records.partition_copy import PartitionCopy
 
@@ -22,7 +22,7 @@ def copy_with(**fields: Any) -> PartitionCopy:
 
 
 def begin(copy: PartitionCopy, end: int, known: OffsetMap | None = None) -> None:
-    copy.begin_at(LogRange(Offset(0), Offset(end)), None, known or OffsetMap(), 0)
+    copy.begin_at(LogRange(Offset(0), Offset(end)), Tail(7, end - 1), known or OffsetMap(), 0)
 
 
 @pytest.mark.parametrize("source", [150, 30], ids=["behind a gap", "back to where it parted"])

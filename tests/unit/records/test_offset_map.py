@@ -70,3 +70,20 @@ def test_a_reader_that_begins_with_the_end_knows_what_is_behind(records, most):
     for target in range(known.known_from, len(records)):
         assert known.source_of(target) == records[target]
     assert not end.take(row._replace(key=row.key._replace(stamp=Stamp(2, 0))))
+
+
+def test_a_break_takes_the_place_of_one_that_named_it_before() -> None:
+    """Given a break that was never reached / when another is said there / then it alone counts."""
+    found = OffsetMap.of([Break(2, 4), Break(5, 8)])
+    found.add(Break(5, 10))
+    assert list(found.breaks()) == [Break(2, 4), Break(5, 10)]
+    assert [each.length for each in found.extents()] == [2, 3, None]
+    row = Row(RowKey(MIRROR, "id", 5, Stamp(1, 1)), (Break(5, 7), Break(6, 20)))
+    found.apply(row)
+    assert list(found.breaks()) == [Break(2, 4), Break(6, 20)]
+
+
+def test_a_break_that_is_taken_back_leaves_an_exact_mirror() -> None:
+    found = OffsetMap.of([Break(5, 8)])
+    found.add(Break(5, 5))
+    assert found.is_identity

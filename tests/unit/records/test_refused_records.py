@@ -8,7 +8,7 @@ from support.records import Sample, encode
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.network import LogRange, Send
+from heliostat.records.network import LogRange, Send, Tail
 from heliostat.records.offset_map import OffsetMap
 from heliostat.records.partition_copy import PartitionCopy
 
@@ -27,7 +27,7 @@ class OnePartition:
         self.begin(10)
 
     def begin(self, end: int) -> None:
-        self.copy.begin_at(LogRange(Offset(10), Offset(end)), None, OffsetMap(), 0)
+        self.copy.begin_at(LogRange(Offset(10), Offset(end)), Tail(7, end - 1), OffsetMap(), 0)
 
     def fetch(self) -> None:
         want = self.copy.want(self.now_s)

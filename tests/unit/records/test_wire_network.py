@@ -48,6 +48,9 @@ class ScriptedConnection:
     def send(self, _: list[Any]) -> None:
         self.sent += 1
 
+    def discard_at_close(self, *, is_wanted: bool) -> None:
+        """Nothing is closed."""
+
     def has_held(self) -> bool:
         return bool(self.frames)
 

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from uuid import UUID
+from collections.abc import Mapping
 
-from heliostat.clusters.admin import (
-    ConfigEntry,
-    ConfigSource,
-    NewTopic,
-    PartitionInfo,
-    TopicInfo,
-)
-from heliostat.errors import BrokerError
-from heliostat.names import (
-    BrokerId,
-    ClusterId,
-    LeaderEpoch,
-    Offset,
-    PartitionId,
-    TopicName,
-    TopicPartition,
-)
-from heliostat.topics.apply import VISIBLE_TIMEOUT_S, apply_plan
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
+
+from heliostat.names import ClusterId, PartitionId, TopicName, TopicPartition
+from heliostat.topics.apply import VISIBLE_TIMEOUT_S, ApplyReport, apply_plan
 from heliostat.topics.topic_plan import CreateTopic, GrowTopic, Mirror, SetConfigs, TopicPlan
 from heliostat.topics.values import MirrorRecord
 
 A, B = TopicName("a"), TopicName("b")
+LEADER_NOT_AVAILABLE, NOT_LEADER = 5, 6
 
 
 class Clock:
@@ -43,53 +29,29 @@ class Clock:
         self.now_s += seconds
 
 
-@dataclass
-class Target:
-    """Answers as told; topics are led, and settings in effect, after some looks."""
+def target(
+    refused: Mapping[TopicName, int] | None = None,
+    *there: TopicName,
+    looks_until_led: int = 0,
+    looks_until_answering: int = 0,
+    looks_until_in_effect: int = 0,
+) -> SimulatedCluster:
+    """Topics are led, and settings in effect, after some looks; some are refused."""
+    made = SimulatedCluster()
+    for name in there:
+        made.create(name, configs={"retention.ms": "4"})
+    for name, code in (refused or {}).items():
+        for method in ("create_topics", "grow_partitions", "alter_configs"):
+            made.fail(method, code, name)
+    last = [TopicPartition(name, PartitionId(1)) for name in (A, B)]
+    made.fail("describe_topics", LEADER_NOT_AVAILABLE, *last, times=looks_until_led)
+    made.fail("list_log_ends", NOT_LEADER, *last, times=looks_until_answering)
+    made.settings_behind = looks_until_in_effect
+    return made
 
-    refused: Mapping[TopicName, BrokerError] = field(default_factory=dict)
-    looks_until_led: int = 0
-    looks_until_answering: int = 0
-    looks_until_in_effect: int = 0
-    configs: dict[TopicName, dict[str, str | None]] = field(default_factory=dict)
 
-    def create_topics(self, topics: Iterable[NewTopic]) -> dict[TopicName, UUID | BrokerError]:
-        return {t.name: self.refused.get(t.name, UUID(int=ord(t.name))) for t in topics}
-
-    def grow_partitions(self, topics: Mapping[TopicName, int]) -> dict[TopicName, object]:
-        return {name: self.refused.get(name) for name in topics}
-
-    def alter_configs(self, changes: Mapping[TopicName, dict]) -> dict[TopicName, object]:
-        self.configs = {name: dict(values) for name, values in changes.items()}
-        return {name: self.refused.get(name) for name in changes}
-
-    def describe_configs(self, topics: Iterable[TopicName], keys: list[str]) -> dict:
-        self.looks_until_in_effect -= 1
-        in_effect = self.looks_until_in_effect < 0
-
-        def entry(value: str | None) -> ConfigEntry:
-            if not in_effect:
-                return ConfigEntry("old", ConfigSource.TOPIC, False, False, False)
-            source = ConfigSource.DEFAULT if value is None else ConfigSource.TOPIC
-            return ConfigEntry(value or "default", source, value is None, False, False)
-
-        return {
-            name: {key: entry(value) for key, value in self.configs[name].items() if key in keys}
-            for name in topics
-        }
-
-    def describe_topics(self, names: Iterable[TopicName]) -> dict[TopicName, TopicInfo]:
-        self.looks_until_led -= 1
-        leader = BrokerId(1) if self.looks_until_led < 0 else None
-        partitions = tuple(
-            PartitionInfo(PartitionId(n), leader, LeaderEpoch(0), (), ()) for n in range(2)
-        )
-        return {n: TopicInfo(n, UUID(int=ord(n)), partitions, False) for n in names}
-
-    def list_log_ends(self, partitions: Iterable[TopicPartition]) -> dict:
-        self.looks_until_answering -= 1
-        silent = BrokerError("no leader", kafka_code=6)
-        return {p: Offset(0) if self.looks_until_answering < 0 else silent for p in partitions}
+def apply(plan: TopicPlan, cluster: SimulatedCluster, clock: Clock | None = None) -> ApplyReport:
+    return apply_plan(plan, SimulatedAdmin(cluster), clock or Clock())
 
 
 def mirror(name: TopicName) -> Mirror:
@@ -115,25 +77,27 @@ def changing(key: str, value: str | None) -> TopicPlan:
 
 def test_new_topics_are_awaited_and_get_their_ids():
     clock = Clock()
-    target = Target(looks_until_led=3, looks_until_answering=2)
-    report = apply_plan(creating(A, B), target, clock)
+    cluster = target(looks_until_led=3, looks_until_answering=2)
+    report = apply(creating(A, B), cluster, clock)
     assert report.created == (A, B)
-    assert [m.target_id for m in report.mirrors] == [UUID(int=97), UUID(int=98)]
-    assert [r.target_id for r in report.remember] == [UUID(int=97), UUID(int=98)]
-    assert target.looks_until_answering < 0  # leaders were asked until they answered
+    ids = [cluster.topics[name].topic_id for name in (A, B)]
+    assert ids[0] not in {None, ids[1]}
+    assert [m.target_id for m in report.mirrors] == ids
+    assert [r.target_id for r in report.remember] == ids
+    assert len(cluster.asked("describe_topics")) == 3 + 2 + 1
+    assert len(cluster.asked("list_log_ends")) == 2 + 1  # until leaders answered
     assert 0 < clock.now_s < 1
 
 
 def test_one_that_is_refused_is_told_and_not_copied():
-    error = BrokerError("policy", kafka_code=44)
-    report = apply_plan(creating(A, B), Target(refused={A: error}), Clock())
-    assert report.failed == {A: error}
+    report = apply(creating(A, B), target({A: 44}))
+    assert codes(report) == {A: 44}
     assert [m.source for m in report.mirrors] == [r.source for r in report.remember] == [B]
 
 
 def test_waiting_for_leaders_ends():
     clock = Clock()
-    report = apply_plan(creating(A), Target(looks_until_led=10**9), clock)
+    report = apply(creating(A), target(looks_until_led=10**9), clock)
     assert report.failed[A].kafka_name == "LEADER_NOT_AVAILABLE"
     assert (report.created, report.mirrors, report.remember) == ((), (), ())
     assert VISIBLE_TIMEOUT_S < clock.now_s < VISIBLE_TIMEOUT_S + 1
@@ -141,32 +105,46 @@ def test_waiting_for_leaders_ends():
 
 def test_partitions_that_are_refused_hold_the_mirror_back():
     plan = TopicPlan(grow=(GrowTopic(A, A, 1, 2),), mirrors=(mirror(A),))
-    error = BrokerError("no", kafka_code=44)
-    report = apply_plan(plan, Target(refused={A: error}), Clock())
-    assert (report.grown, report.mirrors, report.failed) == ((), (), {A: error})
-    assert apply_plan(plan, Target(), Clock()).grown == (A,)
+    report = apply(plan, target({A: 44}, A))
+    assert (report.grown, report.mirrors, codes(report)) == ((), (), {A: 44})
+    cluster = target(None, A)
+    assert apply(plan, cluster).grown == (A,)
+    assert len(cluster.topics[A].logs) == 2
 
 
 def test_a_refused_setting_holds_the_mirror_back_only_where_appends_need_it():
-    refusing = Target(refused={A: BrokerError("no", kafka_code=40)})
-    drift = apply_plan(changing("retention.ms", "5"), refusing, Clock())
-    assert ([m.source for m in drift.mirrors], list(drift.failed)) == ([A], [A])
+    drift = apply(changing("retention.ms", "5"), target({A: 40}, A))
+    assert ([m.source for m in drift.mirrors], codes(drift)) == ([A], {A: 40})
     assert drift.remember == ()  # it was not synced
-    needed = apply_plan(changing("compression.type", "producer"), refusing, Clock())
-    assert (needed.mirrors, list(needed.failed)) == ((), [A])
+    needed = apply(changing("compression.type", "producer"), target({A: 40}, A))
+    assert (needed.mirrors, codes(needed)) == ((), {A: 40})
+
+
+def test_what_no_broker_takes_is_told():
+    """Given a plan with a setting that is none / when applied / then as where it is refused."""
+    report = apply(changing("retention.ms", "long"), target(None, A))
+    assert codes(report) == {A: 40}
 
 
 def test_settings_are_awaited():
     for value in ("5", None):
         clock = Clock()
         plan = changing("retention.ms", value)
-        report = apply_plan(plan, Target(looks_until_in_effect=3), clock)
+        cluster = target(None, A, looks_until_in_effect=3)
+        report = apply(plan, cluster, clock)
         assert (report.configured, report.failed) == ((A,), {})
+        assert cluster.topics[A].configs == ({} if value is None else {"retention.ms": value})
         assert clock.now_s > 0
-        report = apply_plan(plan, Target(looks_until_in_effect=10**9), Clock())
+        report = apply(plan, target(None, A, looks_until_in_effect=10**9))
         assert "not in effect" in report.failed[A].text
 
 
 def test_an_empty_plan_asks_nothing():
-    report = apply_plan(TopicPlan(mirrors=(mirror(A),)), Target(), Clock())
+    cluster = target()
+    report = apply(TopicPlan(mirrors=(mirror(A),)), cluster)
     assert (report.mirrors, report.failed) == ((mirror(A),), {})
+    assert all(not call.items for call in cluster.calls)
+
+
+def codes(report: ApplyReport) -> dict[TopicName, int]:
+    return {name: error.kafka_code for name, error in report.failed.items()}

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import Call, SimulatedCluster
 
-from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.config import LinkConfig
-from heliostat.errors import BrokerError
 from heliostat.names import ClusterId, TopicName
-from heliostat.topics.observe import _with_hidden
+from heliostat.topics.observe import _with_hidden, observe_source
 from heliostat.topics.values import MirrorRecord, SourceTopics
 
+UNKNOWN, NO_RIGHT = 3, 29
 LINK = LinkConfig.model_validate(
     {"name": "l", "source": "a", "target": "b", "topics": {"include": ["t.*"]}}
 )
-UNKNOWN, NO_RIGHT = 3, 29
 
 
-class Source:
-    """Answers a question by names with an error each."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-        self.asked: list[list[TopicName]] = []
-
-    def describe_topics(self, names: Iterable[TopicName]) -> dict[TopicName, TopicInfo]:
-        self.asked.append(list(names))
-        error = BrokerError("describe", kafka_code=self.code)
-        return {name: TopicInfo(name, None, (), False, error) for name in self.asked[-1]}
+def cluster(*listed: str, hidden: set[TopicName] | None = None) -> SimulatedCluster:
+    made = SimulatedCluster()
+    for name in listed:
+        made.create(name)
+    made.hidden = hidden or set()
+    return made
 
 
 def remembered(*names: str) -> dict[TopicName, MirrorRecord]:
@@ -42,16 +36,29 @@ def seen(*names: str) -> SourceTopics:
     return SourceTopics(ClusterId("c"), tuple(TopicName(name) for name in names), {})
 
 
-@pytest.mark.parametrize(("code", "unreadable"), [(UNKNOWN, set()), (NO_RIGHT, {"t1"})])
-def test_a_mirrors_source_that_is_not_listed_is_asked_for(code: int, unreadable: set[str]) -> None:
-    source = Source(code)
-    found = _with_hidden(cast("ClusterAdmin", source), LINK, seen("t2"), remembered("t1", "t2"))
-    assert source.asked == [["t1"]]
+@pytest.mark.parametrize("unreadable", [set[TopicName](), {TopicName("t1")}])
+def test_a_mirrors_source_that_is_not_listed_is_asked_for(unreadable: set[TopicName]) -> None:
+    source = cluster("t2", hidden=unreadable)
+    admin = SimulatedAdmin(source)
+    found = _with_hidden(admin, LINK, seen("t2"), remembered("t1", "t2"))
+    assert source.calls == [Call("describe_topics", ("t1",))]
     assert set(found.unreadable) == unreadable
 
 
 @pytest.mark.parametrize("names", [("t1", "t2"), ("t1", "other")])
 def test_nothing_is_asked_while_all_selected_ones_are_listed(names: tuple[str, ...]) -> None:
-    source: Any = Source(NO_RIGHT)
-    found = _with_hidden(source, LINK, seen("t1", "t2"), remembered(*names))
-    assert (source.asked, dict(found.unreadable)) == ([], {})
+    source = cluster("t1", "t2")
+    admin = SimulatedAdmin(source)
+    found = _with_hidden(admin, LINK, seen("t1", "t2"), remembered(*names))
+    assert (source.calls, dict(found.unreadable)) == ([], {})
+
+
+@pytest.mark.parametrize(("code", "unreadable"), [(UNKNOWN, set()), (NO_RIGHT, {"t1"})])
+def test_a_listed_topic_whose_settings_are_not_told_is_named(
+    code: int, unreadable: set[str]
+) -> None:
+    """Given topics of which one was deleted, or hidden / then the hidden one alone is told of."""
+    source = cluster("t1", "t2")
+    source.fail("describe_configs", code, TopicName("t1"))
+    found = observe_source(SimulatedAdmin(source), LINK)
+    assert (set(found.topics), set(found.unreadable)) == ({"t2"}, unreadable)

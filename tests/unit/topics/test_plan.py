@@ -74,6 +74,23 @@ def test_new_partitions_are_added_and_start_at_their_beginning():
 
 
 @pytest.mark.parametrize(
+    ("before", "start", "expected"),
+    [
+        (None, "latest", "latest"),
+        ({"t", "other"}, "latest", "latest"),
+        ({"other"}, "latest", "earliest"),
+        ({"other"}, "earliest", "earliest"),
+        ({"other"}, {"timestamp": "2026-01-02T00:00:00Z"}, "1767312000000"),
+    ],
+)
+def test_latest_is_for_topics_of_the_links_beginning(before, start, expected):
+    """Given a topic that came later / then all of it is copied."""
+    seen = replace(source(topic()), at_beginning=before and frozenset(before))
+    plan = plan_topics(link(start=start), seen, target(), {})
+    assert [made.start for made in plan.mirrors] == [expected]
+
+
+@pytest.mark.parametrize(
     ("own", "there", "synced", "changes"),
     [
         ({"retention__ms": "5"}, {"retention__ms": "5"}, ("retention.ms",), {}),
@@ -286,6 +303,43 @@ def test_a_mirror_that_is_gone_begins_anew(there):
     assert not plan.refuse
     assert plan.remember[0].source_id == UUID(int=2)
     assert plan.notes == ("t: its mirror is gone, it is copied anew",)
+
+
+def test_a_mirror_of_a_topic_that_cannot_be_read_now_is_left_as_it_is():
+    """Given a mirror / when source or target can't be read for a moment / then nothing is gone."""
+    error = BrokerError("no right", kafka_code=29)
+    blind = replace(source(), unreadable={TopicName("t"): error})
+    plan = plan_topics(link(), blind, target(mirror(end=1)), record())
+    assert (plan.notes, plan.remember, plan.refuse[TopicName("t")].code) == ((), (), "unreadable")
+    plan = plan_topics(
+        link(), source(topic()), target(unreadable={TopicName("t"): error}), record()
+    )
+    assert (plan.notes, plan.remember, plan.create) == ((), (), ())
+    assert plan.refuse[TopicName("t")].code == "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("config", "one", "there"),
+    [
+        (link(config_set={"max.message.bytes": 1048588}), topic(), target()),
+        (
+            link(replication_factor=2),
+            topic(),
+            target(inherited={**INHERITED, "min.insync.replicas": "2"}),
+        ),
+        (link(), topic(), target(mirror())),
+        (link(naming={"prefix": "x" * 248}), topic(), target()),
+    ],
+    ids=["pinned as large", "as many replicas", "as many partitions", "as long a name"],
+)
+def test_what_is_just_enough_is_not_refused(config, one, there):
+    assert plan_topics(config, source(one), there, {}).refuse == {}
+
+
+@pytest.mark.parametrize("partitions", [3, 4])
+def test_a_target_with_more_partitions_is_refused_by_the_first(partitions):
+    plan = plan_topics(link(), source(topic()), target(mirror(partitions=partitions)), {})
+    assert plan.refuse[TopicName("t")].code == "target_has_more_partitions"
 
 
 def test_a_source_topic_that_is_gone_is_noted_and_nothing_is_done():

@@ -106,6 +106,8 @@ def test_what_compaction_explains(one: list[Row], two: list[Row], explained: Com
         # Contents that differ in one place.
         ([A1, B1], [A1, row(1, b"b", b"other")], {"different": 1}),
         ([A1, B1], [A1, row(1, b"a", b"1")], {"different": 1}),
+        ([A1, B1], [A1, row(1, b"b", b"1", OLD_MS + 1)], {"different": 1}),
+        ([A1, B1], [A1, (*B1[:4], [("h", b"")])], {"different": 1}),
     ],
 )
 def test_what_it_does_not_explain(one: list[Row], two: list[Row], finding: dict[str, int]) -> None:

@@ -11,7 +11,7 @@ from support.planted import Record, batch_bytes
 
 from heliostat.errors import BatchError, BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.verify.compare import Compared, compare
+from heliostat.verify.compare import Compared, _first_difference, compare
 from heliostat.verify.reader import Fetched
 from heliostat.verify.stream import Batch, PartitionStream
 
@@ -183,3 +183,10 @@ def test_a_batch_knows_only_what_readers_see() -> None:
     assert not before.same_as(
         Batch(before.base_offset, before.next_offset, before.records, before.meaning, bytes(data))
     )
+
+
+def test_where_one_side_lacks_a_record_the_other_sides_is_the_first_difference() -> None:
+    """Given rows that part at 3 and 4 / when told where / then at 3, so that it is explained."""
+    whole = [(offset, 0, None, b"%d" % offset, []) for offset in range(6)]
+    lacking = [each for each in whole if each[0] != 3]
+    assert _first_difference(whole, lacking) == _first_difference(lacking, whole) == (3, 3)

@@ -299,3 +299,11 @@ def test_a_row_of_the_map_that_is_missing_is_seen() -> None:
     found = check(rows_of(SPARSE), rows_of(SPARSE, renumber=True), wrong)
     assert counts(found) == {"moved": right.targets[5] - right.targets[4]}
     assert all(a.shows_at <= b.shows_at for a, b in pairwise(found.differences))
+
+
+def test_a_record_without_a_place_is_a_difference_also_as_the_last() -> None:
+    """Given a map that leaves out the last record of a piece / then it is found, at its offset."""
+    source, _ = logs([0, 1, 2, 3], set(), 9)
+    _, target = logs([0, 1, 2, 4], set(), 9)
+    piece = chunk(places_of([0, 1, 2, 4]), 0, 4, 3)
+    assert compared(source, target, piece).differs_at == 3

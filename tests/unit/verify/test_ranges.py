@@ -73,8 +73,9 @@ def test_ranges(
     assert not stretch.target_has_more
 
 
-def test_a_target_that_is_ahead_is_marked() -> None:
-    [stretch] = planned((0, 10), (0, 12)).stretches
+@pytest.mark.parametrize("end", [11, 12])
+def test_a_target_that_is_ahead_is_marked(end: int) -> None:
+    [stretch] = planned((0, 10), (0, end)).stretches
     assert stretch.target_has_more
     [asked] = planned((0, 10), (0, 12), RangeSpec(until=5)).stretches
     assert not asked.target_has_more

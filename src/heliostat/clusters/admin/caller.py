@@ -22,6 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
 from heliostat.names import BrokerId
@@ -61,7 +62,8 @@ class Caller:
         if refusal is not None:
             raise refusal
         try:
-            self._client = KafkaAdminClient(
+            self._client = opened(
+                KafkaAdminClient,
                 **client_settings(self.access),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,

@@ -19,7 +19,7 @@ from kafka.protocol.metadata import (
 )
 
 from heliostat.access import Reachable, access_of
-from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
@@ -159,6 +159,28 @@ class WireCluster:
             self._known(broker), requests, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
         )
         return starts, ends
+
+    def last_sequences(
+        self, broker: BrokerId, partitions: Sequence[Partition]
+    ) -> dict[Partition, dict[int, int]]:
+        """By producer id the last sequence that `broker` remembers of partitions that it leads.
+
+        Nothing is known where a broker has no such request: those before KIP-664.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker did not answer.
+        """
+        if last_sequences.API_KEY not in self._versions(self._known(broker)):
+            return {}
+        found: dict[Partition, dict[int, int]] = self._ask(
+            broker,
+            last_sequences.LastSequencesRequest(partitions),
+            last_sequences.LastSequencesAnswer,
+            last_sequences.VERSION_MAX,
+        )
+        return found
 
     def delete_records(self, broker: BrokerId, partition: Partition, before: Offset) -> None:
         """Lift the log start of a partition that `broker` leads to `before` (KIP-107).

@@ -56,6 +56,9 @@ class DialSettings:
     security: Security = PLAINTEXT
 
 
+LINGER = struct.Struct("ii")  # struct linger: whether, and for how many seconds
+
+
 def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStream:
     """Open a socket to `endpoint`, encrypted where its listener is, ready for Kafka frames.
 
@@ -251,6 +254,17 @@ class Connection:
                 return frame
             self._wait_readable(max(0.0, deadline - time.monotonic()))
         raise ConnectionLost("no answer in time", broker=str(self.endpoint), timeout_s=timeout_s)
+
+    def discard_at_close(self, *, is_wanted: bool) -> None:
+        """Whether what the broker has not taken by then is thrown away with the socket.
+
+        Also where the process's end closes it; else the kernel goes on to send it (socket(7),
+        SO_LINGER).
+        """
+        with contextlib.suppress(OSError):  # the broker has closed it: nothing is sent
+            self._socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, LINGER.pack(int(is_wanted), 0)
+            )
 
     def close(self) -> None:
         """Close the socket; requests in flight are ambiguous from here on."""

@@ -11,12 +11,12 @@ import struct
 from collections.abc import Sequence
 
 from heliostat.clusters.wire.primitives import (
+    NO_TAGS,
     Buffer,
-    compact_string,
+    compact_topics,
     read_compact_string,
     read_uvarint,
     skip_tagged_fields,
-    uvarint,
 )
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName
@@ -28,7 +28,7 @@ VERSION_MIN, VERSION_MAX = 6, 7
 _HEAD = struct.Struct(">ib")
 _ASKED = struct.Struct(">iiqB")
 _ANSWER = struct.Struct(">ihqqi")
-_NO_EPOCH, _READ_UNCOMMITTED, _NO_TAGS = -1, 0, b"\x00"
+_NO_EPOCH, _READ_UNCOMMITTED = -1, 0
 
 
 class LogEndsRequest:
@@ -66,19 +66,11 @@ class LogEndsRequest:
                 hint="brokers from 2.8 on are supported",
                 api_key=API_KEY,
             )
-        topics: dict[TopicName, list[PartitionId]] = {}
-        for item in self._partitions:
-            topics.setdefault(item.topic, []).append(item.partition)
-        out = bytearray(_HEAD.pack(self._replica_id, _READ_UNCOMMITTED))
-        out += uvarint(len(topics) + 1)
-        for topic, numbers in topics.items():
-            out += compact_string(topic)
-            out += uvarint(len(numbers) + 1)
-            for number in numbers:
-                out += _ASKED.pack(number, _NO_EPOCH, self._timestamp, 0)
-            out += _NO_TAGS
-        out += _NO_TAGS
-        return bytes(out)
+        head = _HEAD.pack(self._replica_id, _READ_UNCOMMITTED)
+        asked = compact_topics(
+            self._partitions, lambda number: _ASKED.pack(number, _NO_EPOCH, self._timestamp, 0)
+        )
+        return head + asked + NO_TAGS
 
 
 class LogEndsAnswer:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Callable, Iterable
 
-from heliostat.names import TopicId
+from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
 TOPIC_IDS_MAX = 1 << 16
+NO_TAGS = b"\x00"
+"""An empty section of tagged fields (KIP-482)."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -50,6 +53,23 @@ def compact_string(text: str) -> bytes:
     """COMPACT_STRING: length + 1 as UNSIGNED_VARINT, then UTF-8."""
     raw = text.encode()
     return uvarint(len(raw) + 1) + raw
+
+
+def compact_topics(
+    partitions: Iterable[TopicPartition], packed: Callable[[PartitionId], bytes]
+) -> bytes:
+    """COMPACT_ARRAY of topics by name, each with its partitions as `packed` gives them."""
+    topics: dict[TopicName, list[PartitionId]] = {}
+    for item in partitions:
+        topics.setdefault(item.topic, []).append(item.partition)
+    out = bytearray(uvarint(len(topics) + 1))
+    for topic, numbers in topics.items():
+        out += compact_string(topic)
+        out += uvarint(len(numbers) + 1)
+        for number in numbers:
+            out += packed(number)
+        out += NO_TAGS
+    return bytes(out)
 
 
 def read_compact_string(buffer: Buffer, at: int) -> tuple[str | None, int]:

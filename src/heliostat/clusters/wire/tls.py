@@ -57,6 +57,10 @@ class TlsStream:
         """Decrypted bytes that wait to be received; no selector tells of them."""
         return self._socket.pending()
 
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        """Set an option of the socket."""
+        self._socket.setsockopt(level, option, value)
+
     def close(self) -> None:
         """Close it without the farewell that TLS knows: Kafka's frames tell where they end."""
         self._socket.close()

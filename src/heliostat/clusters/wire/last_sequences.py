@@ -1,0 +1,96 @@
+"""DescribeProducers packed by hand (KIP-664, DescribeProducersRequest.json, v0).
+
+It says which place in its sequence a producer has reached in each partition, as far as the leader
+remembers it: who wrote a log's last record can be told by it without reading that record. Asked of
+all partitions of a lane when a round begins, as `log_ends` is, and packed for the same reason.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from heliostat.clusters.wire.primitives import (
+    NO_TAGS,
+    Buffer,
+    compact_topics,
+    read_compact_string,
+    read_uvarint,
+    skip_tagged_fields,
+)
+from heliostat.errors import ProtocolError
+from heliostat.names import PartitionId, TopicName
+from heliostat.names import TopicPartition as Partition
+
+API_KEY = 61
+VERSION_MAX = 0
+_PARTITION = struct.Struct(">ih")
+_PRODUCER = struct.Struct(">qiiqiq")
+_INDEX = struct.Struct(">i")
+
+
+class LastSequencesRequest:
+    """Producers that the leader of partitions remembers.
+
+    Parameters
+    ----------
+    partitions
+        All of one leader.
+    """
+
+    API_KEY = API_KEY
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self._partitions = partitions
+
+    @staticmethod
+    def flexible_version_q(version: int) -> bool:
+        """Whether there are tagged fields."""
+        return version >= 0
+
+    def encode(self, version: int) -> bytes:
+        """Body of the request."""
+        del version  # there is one
+        return compact_topics(self._partitions, _INDEX.pack) + NO_TAGS
+
+
+class LastSequencesAnswer:
+    """By partition and producer id the last sequence; partitions that were refused are missing."""
+
+    @staticmethod
+    def decode(buffer: Buffer, version: int) -> dict[Partition, dict[int, int]]:
+        """Read an answer that begins at the buffer's first byte.
+
+        Raises
+        ------
+        ProtocolError
+            The bytes do not follow the format.
+        """
+        del version  # there is one
+        try:
+            return _read(buffer)
+        except (IndexError, struct.error, ValueError) as error:
+            raise ProtocolError("an answer with producers is malformed", why=str(error)) from error
+
+
+def _read(buffer: Buffer) -> dict[Partition, dict[int, int]]:
+    found: dict[Partition, dict[int, int]] = {}
+    topics, at = read_uvarint(buffer, 4)  # behind the throttle time
+    for _ in range(topics - 1):
+        name, at = read_compact_string(buffer, at)
+        topic = TopicName(name or "")
+        count, at = read_uvarint(buffer, at)
+        for _ in range(count - 1):
+            number, error = _PARTITION.unpack_from(buffer, at)
+            _, at = read_compact_string(buffer, at + _PARTITION.size)
+            producers, at = read_uvarint(buffer, at)
+            last: dict[int, int] = {}
+            for _ in range(producers - 1):
+                producer_id, _, sequence, _, _, _ = _PRODUCER.unpack_from(buffer, at)
+                at = skip_tagged_fields(buffer, at + _PRODUCER.size)
+                last[producer_id] = sequence
+            at = skip_tagged_fields(buffer, at)
+            if not error:
+                found[Partition(topic, PartitionId(number))] = last
+        at = skip_tagged_fields(buffer, at)
+    return found

@@ -1,0 +1,128 @@
+"""Ends a process that would send later than its round may.
+
+I10 Between the look at the deadline and the last byte's way out a process can be stopped, suspended
+    with its machine, or held up by a broker that takes nothing. What it sends once it goes on lands
+    beside its successor's, and where the broker has forgotten the producer nothing refuses it
+    (2026-11-22: 3 records doubled behind an owner that was stopped in mid copy). The kernel's timer
+    goes on meanwhile, and a process that it kills runs no further instruction.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Protocol
+
+LATE_S = 1.0
+"""So long after the deadline the process may still be in the midst of what it began before. Who
+waits for a predecessor waits so much longer (`link.lane_set`)."""
+CLOCK_BOOTTIME = 7
+"""Linux's number (`linux/time.h`): goes on while the machine is suspended."""
+SIGEV_SIGNAL = 0
+_NS_PER_S = 1_000_000_000
+
+
+class LateSends(Protocol):
+    """What keeps sends within their time."""
+
+    def arm(self, left_s: float) -> None:
+        """Something is sent from here on, which may take until `left_s` from now."""
+        ...
+
+    def disarm(self) -> None:
+        """All is sent."""
+        ...
+
+
+class NotWatched:
+    """For a clock that is not the machine's."""
+
+    def arm(self, left_s: float) -> None:
+        """Do nothing."""
+
+    def disarm(self) -> None:
+        """Do nothing."""
+
+
+NOT_WATCHED = NotWatched()
+
+
+class KilledWhenLate:
+    """The process ends by SIGKILL `LATE_S` after the time that `arm` named.
+
+    Where there is no Linux, by SIGALRM, which a stopped process takes when it goes on.
+    """
+
+    def __init__(self) -> None:
+        self._timer = _BootTimer() if sys.platform == "linux" else _Alarm()
+
+    def close(self) -> None:
+        """Forget the timer: nothing is sent any more."""
+        self._timer.close()
+
+    def arm(self, left_s: float) -> None:
+        """See `LateSends.arm`; a time that is over already is told by `may_send`."""
+        if left_s > 0:
+            self._timer.set(left_s + LATE_S)
+
+    def disarm(self) -> None:
+        """See `LateSends.disarm`."""
+        self._timer.set(0.0)
+
+
+class _Alarm:
+    def set(self, in_s: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, in_s)
+
+    def close(self) -> None:
+        self.set(0.0)
+
+
+class _Time(ctypes.Structure):
+    """`struct timespec`."""
+
+    _fields_ = (("seconds", ctypes.c_long), ("ns", ctypes.c_long))
+
+
+class _TimerTimes(ctypes.Structure):
+    """`struct itimerspec`."""
+
+    _fields_ = (("interval", _Time), ("value", _Time))
+
+
+class _SignalEvent(ctypes.Structure):
+    """`struct sigevent`, 64 bytes (sigevent(7))."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("rest", ctypes.c_int * 12),
+    )
+
+
+class _BootTimer:
+    """A timer of timer_create(2); Python has none of a clock that counts a suspension."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._number = ctypes.c_void_p()
+        event = _SignalEvent(signal=signal.SIGKILL, notify=SIGEV_SIGNAL)
+        self._ask("timer_create", CLOCK_BOOTTIME, ctypes.byref(event), ctypes.byref(self._number))
+        self._times = _TimerTimes()
+
+    def set(self, in_s: float) -> None:
+        whole_s = int(in_s)
+        self._times.value.seconds = whole_s
+        self._times.value.ns = int((in_s - whole_s) * _NS_PER_S)
+        self._ask("timer_settime", self._number, 0, ctypes.byref(self._times), None)
+
+    def close(self) -> None:
+        self._ask("timer_delete", self._number)
+
+    def _ask(self, name: str, *values: object) -> None:
+        if getattr(self._libc, name)(*values):
+            number = ctypes.get_errno()
+            raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -1,0 +1,162 @@
+"""Codes of partitions that no other test provokes, each between real brokers.
+
+By the product's copier in this process, without Spark. All codes and their tests are listed in
+docs/reference/errors-provoked.md.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.clusters import ClusterPair
+from support.one_partition import OnePartition, damage, segment_of
+from support.provoked import Provoked
+from support.records import write_transaction
+
+from heliostat.access import access_of
+from heliostat.errors import BatchError
+from heliostat.names import Offset
+from heliostat.records import filling
+from heliostat.records.lane import PartitionState
+from heliostat.records.offset_map import Break, MapTail, Stamp, encode_breaks
+from heliostat.records.partition_copy import PartitionCopy
+from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.stream import PartitionStream
+
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
+
+OF_ONE_BEFORE = ("codes/0/1/0",)
+"""Rounds before this one: a successor does not ask who wrote the mirror's end at first."""
+
+
+@pytest.mark.provokes("FOREIGN_TAIL")
+def test_a_mirror_that_ends_with_anothers_records(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given a mirror / when another producer appends between two rounds / then DIVERGED."""
+    one = OnePartition(cluster_pair)
+    one.write_source(10)
+    one.copy_to(10)
+    one.write_target(3)
+    told = one.copy_until("FOREIGN_TAIL")
+    assert told.state is PartitionState.DIVERGED
+    provoked("FOREIGN_TAIL", told)
+
+
+@pytest.mark.provokes("APPENDED_ELSEWHERE")
+def test_a_batch_that_lands_behind_anothers_records(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given a round that copies / when another producer appends in the middle / then DIVERGED."""
+    one = OnePartition(cluster_pair)
+    one.write_source(10)
+    steps = iter([lambda: one.write_target(3), lambda: one.write_source(5)])
+
+    def is_found(item: PartitionCopy) -> bool:
+        if item.position >= 10 and not item.in_flight:
+            for step in steps:
+                step()
+        return item.code == "APPENDED_ELSEWHERE"
+
+    told = one.copy(is_found)
+    assert (told.state, told.position) == (PartitionState.DIVERGED, 10)
+    provoked("APPENDED_ELSEWHERE", told)
+
+
+@pytest.mark.provokes("TARGET_REFUSES_SEQUENCE")
+def test_a_mirror_taken_over_twice_in_whose_middle_our_sequence_stands(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given our records and another's behind them / when taken over from there / then DIVERGED."""
+    one = OnePartition(cluster_pair)
+    one.write_source(20)
+    one.copy_to(20)
+    one.write_target(3)
+    one.write_source(10)
+    told = one.copy_until("TARGET_REFUSES_SEQUENCE", spec={"adopted_at": Offset(23)})
+    assert told.state is PartitionState.DIVERGED
+    provoked("TARGET_REFUSES_SEQUENCE", told)
+
+
+@pytest.mark.provokes("TARGET_TRUNCATED", how="the lane is told a map that begins behind its end")
+def test_a_mirror_that_ends_before_its_map_begins(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given a map whose end alone is known / when the mirror ends before that / then DIVERGED."""
+    one = OnePartition(cluster_pair)
+    one.write_source(10)
+    one.copy_to(10)
+    told = one.copy_until(
+        "TARGET_TRUNCATED", maps=((0, MapTail(Stamp(0, 0), 50, encode_breaks([]))),)
+    )
+    assert told.state is PartitionState.DIVERGED
+    provoked("TARGET_TRUNCATED", told)
+
+
+@pytest.mark.provokes("OFFSETS_GO_BACK")
+def test_a_decision_to_go_back_where_offsets_are_to_stay_equal(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given `offsets: exact` / when it is decided to go on at an earlier offset / then BLOCKED."""
+    one = OnePartition(cluster_pair, fills=True)
+    one.write_source(10)
+    one.copy_to(10)
+    told = one.copy_until("OFFSETS_GO_BACK", spec={"jump": Break(10, 5)})
+    assert told.state is PartitionState.BLOCKED
+    provoked("OFFSETS_GO_BACK", told)
+
+
+@pytest.mark.provokes("HOLE_TOO_LARGE", how="the limit is lowered from ten million to four")
+def test_a_hole_of_more_offsets_than_are_filled(
+    cluster_pair: ClusterPair, provoked: Provoked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given `offsets: exact` / when a transaction of many records was aborted / then BLOCKED."""
+    monkeypatch.setattr(filling, "HOLE_MARKERS_MAX", 4)
+    one = OnePartition(cluster_pair, fills=True)
+    write_transaction(cluster_pair.source.bootstrap, one.topic, 8, commit=False)
+    one.write_source(1)
+    told = one.copy_until("HOLE_TOO_LARGE")
+    assert told.state is PartitionState.BLOCKED
+    provoked("HOLE_TOO_LARGE", told)
+
+
+@pytest.mark.provokes("MARKERS_MISSING", how="another producer's records come between markers")
+def test_a_mirror_that_does_not_end_behind_its_markers(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given markers under way / when another producer appends beside them / then looked at anew."""
+    one = OnePartition(cluster_pair, fills=True)
+    # Several requests of markers: with one, the records might land behind the look at the end.
+    hole = 3 * filling.MARKERS_MAX
+    write_transaction(cluster_pair.source.bootstrap, one.topic, hole, commit=False)
+    steps = iter([lambda: one.write_target(2)])
+
+    def is_found(item: PartitionCopy) -> bool:
+        if item.filling.is_sending:
+            for step in steps:
+                step()
+        return item.code == "MARKERS_MISSING"
+
+    told = one.copy(is_found)
+    assert told.state is PartitionState.RETRYING
+    provoked("MARKERS_MISSING", told)
+
+
+@pytest.mark.provokes(
+    "CORRUPT", "BATCH_MALFORMED", how="a byte of the source's segment file is changed"
+)
+def test_a_batch_that_is_stored_damaged(cluster_pair: ClusterPair, provoked: Provoked) -> None:
+    """Given a segment with a changed byte / when copied and verified / then BLOCKED, and told."""
+    one = OnePartition(cluster_pair)
+    one.write_source(10)
+    one.write_source(10)
+    damage(segment_of(cluster_pair.source, one.partition))
+    told = one.copy(lambda item: item.state is PartitionState.BLOCKED)
+    assert told.position == 10
+    provoked("CORRUPT", told)
+    with LogReader(
+        access_of([cluster_pair.source.bootstrap]), Isolation.READ_UNCOMMITTED
+    ) as reader:
+        reader.topics([one.topic])
+        with pytest.raises(BatchError) as caught:
+            list(PartitionStream(reader, one.partition, 0, 20))
+    provoked("BATCH_MALFORMED", caught.value)

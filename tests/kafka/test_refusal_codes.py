@@ -1,0 +1,294 @@
+"""Codes of refused topics, and of errors that concern a whole link, each on real clusters.
+
+All codes and their tests are listed in docs/reference/errors-provoked.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.command import said
+from support.group_sides import Sides, partition_of
+from support.links import LinkProcess, ends, wait_for, write_config
+from support.one_partition import segment_of
+from support.provoked import Provoked
+from support.proxy import FaultProxy
+from support.records import Sample, encode, write_batches
+
+from heliostat.access import access_of
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.byte_topic import ByteTopic
+from heliostat.config import load_config
+from heliostat.errors import GroupsFailed, InterchangeFailed, OffsetMapLost
+from heliostat.link.group_part import GroupPart
+from heliostat.link.interchange import Interchange
+from heliostat.link.offset_maps import OffsetMaps
+from heliostat.link.state import LinkState
+from heliostat.names import ClusterId, TopicName
+from heliostat.ops.events import Events
+from heliostat.records.offset_map import Break, MapReader, Row, RowKey, Stamp
+from heliostat.sandbox import Cluster
+from heliostat.slots import Slot
+from heliostat.topics import select
+from heliostat.topics.values import MirrorRecord
+
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
+
+LOST, BATCH_BYTES = 100, 100_000
+SLOWLY_S = 30.0
+"""To copy again what was lost takes so long: a driver that could not reach the target pauses before
+it looks again, and records what the reports show then."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A link of its own name between both clusters, and a topic of the source."""
+
+    pair: ClusterPair
+    folder: Path
+    topic: TopicName
+
+    def configured(self, **link: Any) -> Path:
+        """Its configuration, with these keys."""
+        settings = {"name": fresh_name("link"), "topics": {"include": [self.topic]}, **link}
+        source, target = self.pair.source.bootstrap, self.pair.target.bootstrap
+        return write_config(self.folder, source, target, **settings)
+
+    def refusal(self, topic: str | None = None, **link: Any) -> Mapping[str, str]:
+        """What `heliostat plan` refuses a topic for."""
+        return self.refusal_by(self.configured(**link), topic)
+
+    def refusal_by(self, config: Path, topic: str | None = None) -> Mapping[str, str]:
+        """As `refusal`, of a configuration that is written."""
+        (plan,) = said(config, "plan")
+        found: Mapping[str, str] = plan["refuse"][topic or self.topic]
+        return found
+
+    def remembered(self, **record: Any) -> Mapping[str, str]:
+        """What is refused where the link remembers another mirror of the topic than there is."""
+        config = self.configured()
+        loaded = load_config(config)
+        with ClusterAdmin(self.pair.source.bootstrap) as admin:
+            cluster = admin.cluster_id()
+        create_topic(self.pair.target, self.topic)
+        facts = {"target": self.topic, "source_cluster": cluster, **record}
+        mirror = MirrorRecord(
+            source=self.topic,
+            source_id=None,
+            target_id=None,
+            start="earliest",
+            initial_partitions=1,
+            **facts,
+        )
+        with closing(LinkState(loaded.links[0], loaded.clusters["west"])) as state:
+            state.ensure()
+            state.put_mirrors({self.topic: mirror})
+        return self.refusal_by(config)
+
+
+@pytest.fixture
+def planned(cluster_pair: ClusterPair, tmp_path: Path) -> Planned:
+    return Planned(cluster_pair, tmp_path, create_topic(cluster_pair.source))
+
+
+def more_partitions(planned: Planned) -> Mapping[str, str]:
+    create_topic(planned.pair.target, planned.topic, partitions=2)
+    return planned.refusal()
+
+
+def colliding(planned: Planned) -> Mapping[str, str]:
+    """The source's heartbeats are called `east.heartbeats` at the target."""
+    with (
+        ClusterAdmin(planned.pair.source.bootstrap) as admin,
+        ByteTopic(planned.pair.source.bootstrap, TopicName("heartbeats"), "test") as heartbeats,
+    ):
+        heartbeats.ensure(admin)
+        until(lambda: "heartbeats" in admin.describe_topics(), "the heartbeats' topic")
+    other = create_topic(planned.pair.source, "east_heartbeats")
+    return planned.refusal(other, topics={"include": [other]}, heartbeats={"emit": True})
+
+
+def pinned(planned: Planned, **settings: Any) -> Mapping[str, str]:
+    return planned.refusal(topics={"include": [planned.topic], **settings})
+
+
+REFUSED: dict[str, Callable[[Planned], Mapping[str, str]]] = {
+    "name": lambda planned: pinned(planned, naming={"prefix": "x" * 240}),
+    "name_collision": colliding,
+    "source_changed": lambda planned: planned.remembered(source_cluster=ClusterId("another")),
+    "renamed": lambda planned: planned.remembered(target=TopicName("another")),
+    "fan_in_changed": lambda planned: planned.remembered(slot=Slot(0, 2)),
+    "target_has_more_partitions": more_partitions,
+    "configs": lambda planned: pinned(planned, config_set={"max.message.bytes": "1000"}),
+    "replication_factor": lambda planned: pinned(planned, replication_factor=3),
+}
+
+
+@pytest.mark.provokes(
+    "refused:name",
+    "refused:name_collision",
+    "refused:source_changed",
+    "refused:renamed",
+    "refused:fan_in_changed",
+    "refused:target_has_more_partitions",
+    "refused:configs",
+    "refused:replication_factor",
+)
+def test_what_would_go_wrong_is_refused_by_its_code(
+    cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked
+) -> None:
+    """Given what stands in a mirror's way / when planned / then the topic is refused for it."""
+    for code, refused in REFUSED.items():
+        planned = Planned(cluster_pair, tmp_path, create_topic(cluster_pair.source))
+        found = refused(planned)
+        provoked(f"refused:{code}", found)
+        assert found["reason"], code
+
+
+@pytest.mark.provokes("refused:internal", how="the names of internal topics are let through")
+def test_an_internal_topic_is_refused_where_its_name_does_not_give_it_away(
+    planned: Planned, provoked: Provoked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given brokers' own topic / when its name is not excluded / then refused for what it is."""
+    monkeypatch.setattr(select, "BUILT_IN_EXCLUDE", ())
+    own = "__consumer_offsets"
+    with ClusterAdmin(planned.pair.source.bootstrap) as admin:
+        until(lambda: admin.committed_offsets([fresh_name("group")]), "the topic of offsets")
+        until(lambda: own in admin.describe_topics(), "the topic of offsets")
+    provoked("refused:internal", planned.refusal(own, topics={"include": [own]}))
+
+
+@pytest.mark.provokes("OFFSET_MAP_LOST")
+def test_offset_maps_that_are_deleted_halt_the_link(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given a mapped mirror / when the topic of the maps is deleted / then it is told as lost."""
+    bootstrap = cluster_pair.target.bootstrap
+    maps = OffsetMaps(bootstrap, fresh_name("link"))
+    with closing(maps), ClusterAdmin(bootstrap) as admin:
+        maps.ensure(1)
+        key = RowKey(partition_of("mapped"), "", 10, Stamp(1, 0))
+        maps.put([Row(key, (Break(10, 15),))])
+        maps.refresh()
+        assert admin.delete_topics([maps.topic]) == {maps.topic: None}
+        with pytest.raises(OffsetMapLost) as caught:
+            maps.forget()
+    provoked("OFFSET_MAP_LOST", caught.value)
+
+
+@pytest.fixture
+def sides(cluster_pair: ClusterPair) -> Iterator[Sides]:
+    with Sides(cluster_pair) as made:
+        yield made
+
+
+@pytest.mark.provokes("INTERCHANGE_FAILED", "GROUPS_FAILED")
+def test_topics_beside_the_mirrors_that_cannot_be_made(
+    sides: Sides, planned: Planned, provoked: Provoked
+) -> None:
+    """Given more replicas than brokers / when a link's other topics are made / then told as such.
+
+    It is about no record, so that copying goes on.
+    """
+    replicas = {"replication_factor": 3}
+    path = planned.configured(
+        offset_syncs={"emit": True, "location": "target", **replicas},
+        groups={"sync": True},
+        state=replicas,
+    )
+    # Another alias than other tests' links have: the topic's name holds it.
+    path.write_text(path.read_text().replace("east", fresh_name("east")))
+    config = load_config(path)
+    (link,) = config.links
+    access = [access_of(where) for where in (sides.source_bootstrap, sides.target_bootstrap)]
+    interchange = Interchange(
+        link,
+        sides.source,
+        sides.target,
+        source_access=access[0],
+        target_access=access[1],
+        mirrors=dict,
+        maps=MapReader,
+        clock=SystemClock(),
+    )
+    with closing(interchange):
+        (part,) = interchange.parts()
+        with pytest.raises(InterchangeFailed) as failed:
+            part.turn()
+        provoked("INTERCHANGE_FAILED", failed.value)
+        groups = GroupPart(
+            link,
+            source_access=access[0],
+            target_access=access[1],
+            mirrors=dict,
+            maps=MapReader,
+            positions=dict,
+            interchange=interchange,
+            clock=SystemClock(),
+            events=Events(SystemClock().wall_ms),
+            guard=lambda: None,
+        )
+        with closing(groups), pytest.raises(GroupsFailed) as refused:
+            groups.turn()
+        provoked("GROUPS_FAILED", refused.value)
+
+
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.provokes(
+    "gap:target_truncated", how="its broker is killed and the end of its segment file cut off"
+)
+def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
+    cluster_pair: ClusterPair,
+    start_cluster: Callable[..., Cluster],
+    tmp_path: Path,
+    provoked: Provoked,
+) -> None:
+    """Given a running link / when the target comes back with less / then copied anew, recorded."""
+    proxy = FaultProxy()
+    target = start_cluster("target", settings=proxy.settings)
+    topic = create_topic(cluster_pair.source)
+    config = write_config(
+        tmp_path,
+        cluster_pair.source.bootstrap,
+        proxy.address,
+        topics={"include": [topic], "refresh_interval_s": 0.5},
+        records={"fetch_bytes_max": 100_000, "partition_fetch_bytes_max": 20_000},
+    )
+    batch = encode([Sample(b"k", bytes(BATCH_BYTES), 1_790_000_000_000)])
+
+    def copied(end: int) -> None:
+        at_target = {topic: 1}
+        wait_for(f"{end} records", lambda: ends(target.bootstrap, at_target)[topic] == [end], 60)
+
+    (broker,) = target.brokers
+    with proxy.serving(broker.endpoint), LinkProcess(config) as link:
+        write_batches(cluster_pair.source.bootstrap, topic, [batch])
+        copied(1)
+        kept = segment_of(target, partition_of(topic)).stat().st_size
+        write_batches(cluster_pair.source.bootstrap, topic, [batch] * LOST)
+        copied(1 + LOST)
+        # What reports said before the fault, the driver has heard when it has told it twice.
+        before = len(link.text())
+        wait_for("the driver to know", lambda: link.text()[before:].count(" lag 0 rec") > 1, 60)
+        broker.kill()
+        os.truncate(segment_of(target, partition_of(topic)), kept)
+        proxy.bytes_per_s = LOST * BATCH_BYTES / SLOWLY_S
+        broker.start()
+        try:
+            rows = wait_for("a row of the ledger", lambda: said(config, "gaps")[0]["rows"], 60)
+        except AssertionError as error:
+            seen = said(config, "status")[0]["problems"]
+            raise AssertionError(f"{error}\n{seen}\n{link.text()[-3000:]}") from None
+        provoked("gap:target_truncated", rows[0])
+        assert (rows[0]["last"], rows[0]["count"]) == (LOST, 0)
+        proxy.heal()
+        copied(1 + LOST)

@@ -1,0 +1,249 @@
+"""A stop that a person must decide on is there in every later round, and after a restart.
+
+The target forgets producers at once, as a broker does with records of days ago or a mirror that was
+idle for a day: only the link's own looks keep a stranger's records from becoming part of a mirror.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.command import said
+from support.links import RunningLink, ends, write_config
+from support.one_partition import OnePartition
+from support.provoked import Provoked
+from support.records import Sample, encode, write_batches, write_transaction
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.lane import PartitionState
+from heliostat.sandbox import Cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+FORGETFUL = {
+    "producer.id.expiration.ms": "500",
+    "producer.id.expiration.check.interval.ms": "100",
+    "log.retention.ms": "-1",
+}
+FORGOTTEN_S = 1.0
+ROUND_S = 2
+ROUNDS_S = 4 * ROUND_S
+"""More than three rounds."""
+PARTITIONS = 8
+TWO_DAYS_MS = 2 * 86_400_000
+DIVERGED = {"state": "diverged", "code": "FOREIGN_TAIL"}
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[Cluster]:
+    with Cluster.start("forgetful", settings=FORGETFUL) as made:
+        yield made
+
+
+class Mirror:
+    """A topic of eight partitions, and a link of its own that copies it to a forgetful target."""
+
+    def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
+        self.source, self.target = source, target
+        self.topic = create_topic(source, fresh_name("lasting"), partitions=PARTITIONS)
+        self.config = write_config(
+            folder,
+            source.bootstrap,
+            target.bootstrap,
+            name=fresh_name("link"),
+            topics={"include": [self.topic], "refresh_interval_s": 0.5},
+            lanes={"round_s": ROUND_S},
+        )
+
+    def write(self, cluster: Cluster, count: int, *partitions: int) -> None:
+        """Records of two days ago, one batch a partition, of nobody's producer."""
+        at_ms = int(time.time() * 1000) - TWO_DAYS_MS
+        for partition in partitions:
+            batch = encode([Sample(b"k", b"%d" % number, at_ms) for number in range(count)])
+            write_batches(cluster.bootstrap.split(","), self.topic, [batch], partition=partition)
+
+    def ends(self, cluster: Cluster) -> list[int]:
+        return [int(end) for end in ends(cluster.bootstrap, {self.topic: PARTITIONS})[self.topic]]
+
+    def wait_ends(self, expected: list[int]) -> None:
+        until(
+            lambda: self.ends(self.target) == expected,
+            lambda: f"{expected} at the target, it has {self.ends(self.target)}",
+            timeout_s=90,
+        )
+
+    def problems(self) -> dict[int, dict[str, Any]]:
+        """By partition, as `heliostat status` tells them."""
+        (status,) = said(self.config, "status")
+        return {item["partition"]: item for item in status["problems"]}
+
+    def codes(self) -> dict[int, dict[str, str]]:
+        found = self.problems()
+        return {number: {key: row[key] for key in DIVERGED} for number, row in found.items()}
+
+    def wait_codes(self, expected: dict[int, dict[str, str]]) -> None:
+        until(
+            lambda: self.codes() == expected,
+            lambda: f"{expected}, it has {self.codes()}",
+            timeout_s=60,
+        )
+
+    def stays(
+        self, expected: dict[int, dict[str, str]], ends_at: list[int], for_s: float = ROUNDS_S
+    ) -> None:
+        """For more than three rounds nothing is copied, and status says the same."""
+        until_s = time.monotonic() + for_s
+        while time.monotonic() < until_s:
+            assert self.codes() == expected
+            assert self.ends(self.target) == ends_at
+            time.sleep(0.3)
+
+    def forget(self) -> None:
+        """Let the target forget who wrote."""
+        time.sleep(FORGOTTEN_S)
+
+
+def test_strangers_records_stop_a_mirror_until_it_is_decided(
+    cluster_pair: ClusterPair, forgetful: Cluster, tmp_path: Path
+) -> None:
+    """Given a link at rest, its producer forgotten / when strangers write into seven of eight
+
+    partitions, and the source goes on / then these stand stopped, over rounds and restarts, until
+    it is decided; the eighth goes on.
+    """
+    mirror = Mirror(cluster_pair.source, forgetful, tmp_path)
+    everywhere, theirs = range(PARTITIONS), range(1, PARTITIONS)
+    mirror.write(mirror.source, 50, *everywhere)
+    with RunningLink(mirror.config):
+        mirror.wait_ends([50] * PARTITIONS)
+    mirror.forget()
+    mirror.write(mirror.target, 5, *theirs)
+    mirror.write(mirror.source, 20, *everywhere)
+    stopped, stand = dict.fromkeys(theirs, DIVERGED), [70] + [55] * len(theirs)
+    for _ in range(2):
+        with RunningLink(mirror.config):
+            mirror.wait_codes(stopped)
+            mirror.wait_ends(stand)
+            mirror.stays(stopped, stand)
+    assert said(mirror.config, "gaps")[0]["rows"] == []
+    with RunningLink(mirror.config):
+        mirror.wait_codes(stopped)
+        resolve = ("resolve", mirror.topic, "--choose", "restart", "--by", "ops", "--yes")
+        said(mirror.config, *resolve)
+        mirror.wait_ends([70] * PARTITIONS)
+        mirror.wait_codes({})
+
+
+def remove_all(cluster: Cluster, topic: TopicName, ends_at: list[int]) -> None:
+    """DeleteRecords up to each end."""
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        asked = {
+            TopicPartition(topic, PartitionId(number)): Offset(end)
+            for number, end in enumerate(ends_at)
+        }
+        assert all(isinstance(answer, int) for answer in admin.delete_records(asked).values())
+
+
+@pytest.mark.provokes("TAIL_UNKNOWN", "gap:target_unknown")
+def test_strangers_records_that_are_gone_again_are_noticed(
+    cluster_pair: ClusterPair,
+    start_cluster: Callable[..., Cluster],
+    tmp_path: Path,
+    provoked: Provoked,
+) -> None:
+    """Given a link at rest / when strangers' records in its mirror are removed with all others
+
+    and the broker is restarted / then where they were it stands stopped, and where only ours went
+    it goes on; decided on, it goes on there, and the ledger says what may be missing.
+    """
+    mirror = Mirror(cluster_pair.source, start_cluster("target", settings=FORGETFUL), tmp_path)
+    mirror.write(mirror.source, 50, 0, 1)
+    with RunningLink(mirror.config):
+        mirror.wait_ends([50, 50, *[0] * 6])
+    mirror.write(mirror.target, 5, 1)
+    remove_all(mirror.target, mirror.topic, [50, 55])
+    (broker,) = mirror.target.brokers
+    broker.stop()
+    broker.start()
+    mirror.write(mirror.source, 20, 0, 1)
+    stopped = {1: {"state": "diverged", "code": "TAIL_UNKNOWN"}}
+    with RunningLink(mirror.config):
+        mirror.wait_codes(stopped)
+        mirror.wait_ends([70, 55, *[0] * 6])
+        mirror.stays(stopped, [70, 55, *[0] * 6])
+        provoked("TAIL_UNKNOWN", mirror.problems()[1])
+        resolve = ("resolve", mirror.topic, "1", "--choose", "continue", "--by", "ops", "--yes")
+        said(mirror.config, *resolve)
+        mirror.wait_ends([70, 70, *[0] * 6])
+        mirror.wait_codes({})
+        (row,) = said(mirror.config, "gaps")[0]["rows"]
+    provoked("gap:target_unknown", row)
+    assert (row["first"], row["last"], row["count"]) == (50, 54, None)
+
+
+def test_a_source_that_ends_in_a_marker_is_whole(
+    cluster_pair: ClusterPair, forgetful: Cluster, tmp_path: Path
+) -> None:
+    """Given a transaction's marker behind the last record / when the link begins anew, also after
+
+    the source's retention took all / then no record is called lost, and no gap is where none is.
+    """
+    mirror = Mirror(cluster_pair.source, forgetful, tmp_path)
+    write_transaction(cluster_pair.source.bootstrap, mirror.topic, 50, commit=True)
+    copied = [50, *[0] * 7]
+    until(lambda: mirror.ends(mirror.source)[0] == 51, "the marker")
+    with RunningLink(mirror.config):
+        mirror.wait_ends(copied)
+    with RunningLink(mirror.config):
+        mirror.stays({}, copied)
+    assert said(mirror.config, "gaps")[0]["rows"] == []
+    remove_all(mirror.source, mirror.topic, [51])
+    with RunningLink(mirror.config):
+        mirror.stays({}, copied)
+        mirror.write(mirror.source, 10, 0)
+        mirror.wait_ends([60, *[0] * 7])
+        mirror.stays({}, [60, *[0] * 7], ROUND_S)
+    assert said(mirror.config, "gaps")[0]["rows"] == []
+
+
+def led_alike(pair: ClusterPair) -> tuple[OnePartition, int]:
+    """A mirror on all brokers, led by the one that has the offset map, too; and that one."""
+    with ClusterAdmin(pair.target.bootstrap.split(",")) as admin:
+        while True:  # ends: brokers take turns in leading new topics
+            one = OnePartition(pair, target_replicas=3)
+            names = [one.topic, one.maps]
+            found = admin.describe_topics(names)
+            first, second = (found[name].partitions[0].leader for name in names)
+            if first == second:
+                return one, first
+
+
+@pytest.mark.provokes("TAIL_UNREAD")
+def test_behind_a_record_that_is_not_on_all_replicas_nothing_is_appended(
+    cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster], provoked: Provoked
+) -> None:
+    """Given a stranger's record that lost replicas lack / then waited for; read, DIVERGED."""
+    target = start_cluster("target", brokers=3)
+    one, leader = led_alike(ClusterPair(cluster_pair.source, target))
+    one.write_source(10)
+    one.copy_to(10)
+    producer = KafkaProducer(bootstrap_servers=target.bootstrap, acks=1)
+    producer.partitions_for(one.topic)
+    followers = [each for each in target.brokers if each.broker_id != leader]
+    for each in followers:
+        each.kill()  # the controllers' majority with them: who is in sync stays as it was
+    producer.send(one.topic, b"a stranger's").get(30)
+    producer.close()
+    told = one.copy_until("TAIL_UNREAD")
+    assert told.state is PartitionState.RETRYING
+    provoked("TAIL_UNREAD", told)
+    for each in followers:
+        each.start()
+    assert one.copy_until("FOREIGN_TAIL").state is PartitionState.DIVERGED

@@ -1,0 +1,225 @@
+"""Which tests run, in which order, and what is said meanwhile; `tests/conftest.py` has its hooks.
+
+There are two runs. `scripts/test` is the one for newcomers: all unit tests, the simulation, and of
+the tests with brokers those marked `core`. `scripts/test --all` has those marked `thorough`, too.
+A test below `tests/kafka`, `tests/spark` or `tests/peer` bears one of both marks, by itself or
+through its module (the tidy test looks); others are `core` if they bear none.
+
+What tests cost was measured (`scripts/test --all --record`) and stands in `tests/costs.tsv`. The
+most expensive files go first: processes share the files, and one begun last would run on alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+COSTS = TESTS / "costs.tsv"
+CHEAP_S = 0.02
+"""Of a test that is not listed."""
+LISTED_FROM_S = 0.5
+SLOWEST = 10
+CORE, THOROUGH = "core", "thorough"
+TELL_EVERY_S = 15.0
+TELL_EVERY_S_ON_TERMINALS = 0.2
+LINE_COLUMNS = 100
+
+
+def read_costs(path: Path) -> dict[str, float]:
+    """Seconds of each test that is listed, by its id."""
+    if not path.is_file():
+        return {}
+    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
+    return {name: float(seconds) for seconds, name in rows}
+
+
+def write_costs(costs: Mapping[str, float], path: Path) -> None:
+    """List what costs something, by file and then as they ran."""
+    lines = [f"{cost:.1f}\t{name}\n" for name, cost in costs.items() if cost >= LISTED_FROM_S]
+    path.write_text("".join(sorted(lines, key=lambda line: line.split("\t")[1])), encoding="utf-8")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `scripts/test` says."""
+    group = parser.getgroup("heliostat")
+    group.addoption("--run", choices=(CORE, "all"), default="all", help="which tests, see runs.py")
+    group.addoption("--record", action="store_true", help="write tests/costs.tsv")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to tell how far it is, in the one process that tells anything."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config), "progress")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose and order."""
+    select(config, items)
+
+
+def file_of(name: str) -> str:
+    """The file of a test's id."""
+    return name.partition("::")[0]
+
+
+def run_of(marks: Iterable[str]) -> str:
+    """The run of a test by its marks, nearest first."""
+    return next((mark for mark in marks if mark in {CORE, THOROUGH}), CORE)
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave `thorough` tests out of the run for newcomers; the most expensive files first."""
+    if config.getoption("run") == CORE:
+        by_run = defaultdict[str, list[pytest.Item]](list)
+        for item in items:
+            by_run[run_of(mark.name for mark in item.iter_markers())].append(item)
+        if by_run[THOROUGH]:
+            config.hook.pytest_deselected(items=by_run[THOROUGH])
+            items[:] = by_run[CORE]
+    costs, by_file = read_costs(COSTS), defaultdict[str, float](float)
+    for item in items:
+        by_file[file_of(item.nodeid)] += costs.get(item.nodeid, CHEAP_S)
+    items.sort(key=lambda item: -by_file[file_of(item.nodeid)])
+
+
+@dataclass
+class Progress:
+    """What runs, how long it may still take; afterwards where the time went.
+
+    Lives in the process that a person sees; those that run the tests report to it.
+    """
+
+    config: pytest.Config
+    costs: dict[str, float] = field(default_factory=lambda: read_costs(COSTS))
+    took: dict[str, float] = field(default_factory=dict)
+    running: dict[str, None] = field(default_factory=dict)
+    left: dict[str, None] = field(default_factory=dict)
+    failed: int = 0
+    total: int = 0
+    began_s: float = field(default_factory=time.monotonic)
+    told_s: float = 0.0
+
+    @property
+    def _terminal(self) -> pytest.TerminalReporter:
+        found = self.config.pluginmanager.get_plugin("terminalreporter")
+        assert isinstance(found, pytest.TerminalReporter)
+        return found
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """All tests are known, where they run in this process."""
+        self._expect(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """All tests are known to a process that runs some of them."""
+        self._expect(ids)
+
+    def _expect(self, names: Iterable[str]) -> None:
+        if not self.total:
+            self.left = dict.fromkeys(names)
+            self.total = len(self.left)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A test begins."""
+        self.running[nodeid] = None
+        self.tell()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """No dot a test: the line says more."""
+        if self.config.getoption("verbose") > 0 or report.skipped:
+            return None
+        if report.failed:
+            kind = "failed" if report.when == "call" else "error"
+            return kind, "", kind.upper()
+        return ("passed" if report.when == "call" else ""), "", ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One of a test's three parts has ended."""
+        name = report.nodeid
+        self.took[name] = self.took.get(name, 0.0) + report.duration
+        self.failed += report.failed
+        if report.failed:
+            self._clear()
+            self._terminal.write_line(f"FAILED {name} ({report.when})", red=True)
+        if report.when == "teardown":
+            self.running.pop(name, None)
+            self.left.pop(name, None)
+            self.tell()
+
+    def line(self) -> str:
+        """Where the run stands, in one line."""
+        done = self.total - len(self.left)
+        passed_s = time.monotonic() - self.began_s
+        text = f"{done} of {self.total} tests, {self.failed} failed, {_minutes(passed_s)}"
+        left_s = self.left_s(passed_s)
+        if left_s is not None:
+            text += f", about {_minutes(left_s)} left"
+        names = [name.removeprefix("tests/") for name in self.running]
+        return f"{text}: {', '.join(names)}" if names else text
+
+    def left_s(self, passed_s: float) -> float | None:
+        """About so long, at the pace of this machine; None before anything can be said."""
+        cost = {
+            name: self.costs.get(name, CHEAP_S) for name in (*self.took, *self.left, *self.running)
+        }
+        left = sum(cost[name] for name in self.left)
+        done = sum(cost[name] for name in self.took if name not in self.left)
+        if done <= 0.0 or not self.left:
+            return None
+        return left * passed_s / done
+
+    def tell(self) -> None:
+        """Show the line: again and again on a terminal, now and then in a log."""
+        now_s = time.monotonic()
+        on_terminal = self._terminal.isatty
+        every_s = TELL_EVERY_S_ON_TERMINALS if on_terminal else TELL_EVERY_S
+        if now_s < self.told_s + every_s or not self.total:
+            return
+        self.told_s = now_s
+        if on_terminal:
+            columns = self._terminal._tw.fullwidth - 1  # pytest has no other way
+            self._terminal.write("\r" + self.line()[:columns].ljust(columns))
+        else:
+            self._terminal.write_line(self.line()[:LINE_COLUMNS])
+
+    def _clear(self) -> None:
+        if self._terminal.isatty:
+            columns = self._terminal._tw.fullwidth - 1  # as above
+            self._terminal.write("\r" + " " * columns + "\r")
+
+    def pytest_terminal_summary(self) -> None:
+        """The slowest tests, and the time by folder."""
+        self._clear()
+        terminal = self._terminal
+        terminal.section("slowest tests")
+        slowest = sorted(self.took.items(), key=lambda row: -row[1])[:SLOWEST]
+        for name, seconds in slowest:
+            terminal.write_line(f"{seconds:7.1f} s  {name}")
+        folders = defaultdict[str, float](float)
+        for name, seconds in self.took.items():
+            folders[folder_of(name)] += seconds
+        terminal.section("time by folder, of all processes together")
+        for folder, seconds in sorted(folders.items(), key=lambda row: -row[1]):
+            terminal.write_line(f"{seconds:7.1f} s  {folder}")
+        passed_s = time.monotonic() - self.began_s
+        terminal.write_line(f"{passed_s:7.1f} s  the run itself took, {self.failed} failed")
+        if self.config.getoption("record"):
+            write_costs(self.took, COSTS)
+            terminal.write_line(f"recorded in {COSTS.relative_to(TESTS.parent)}")
+
+
+def folder_of(name: str) -> str:
+    """The first two folders of a test's id."""
+    return "/".join(Path(file_of(name)).parts[:2])
+
+
+def _minutes(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"

@@ -1,0 +1,103 @@
+"""What a coordinator answers about consumer groups in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from support.simulated_cluster import SimulatedCluster, SimulatedGroup, error
+from support.simulated_settings import OFFSET_METADATA_MAX
+
+from heliostat.clusters.admin import CommittedOffset, GroupListing, GroupMember, ListedGroup
+from heliostat.clusters.admin.group_calls import CommitAnswers, Commits, FetchedOffsets
+from heliostat.clusters.admin.group_values import NO_COMMIT
+from heliostat.errors import BrokerError
+from heliostat.names import BrokerId, GroupId, TopicPartition
+
+UNKNOWN_PARTITION, METADATA_TOO_LARGE, INVALID_GROUP, UNKNOWN_MEMBER = 3, 12, 24, 25
+NO_RIGHT, NOT_FOUND = 29, 69
+
+
+def list_groups(
+    cluster: SimulatedCluster, states: Sequence[str], kinds: Sequence[str]
+) -> GroupListing:
+    """The first broker coordinates all groups; where it fails, none of them is told."""
+    brokers = [each.broker_id for each in cluster.brokers]
+    failed = {
+        BrokerId(broker): refused
+        for broker, refused in cluster.take("list_groups", brokers).items()
+        if isinstance(broker, int)
+    }
+    wanted = {each.lower() for each in states}
+    listed = {
+        name: ListedGroup(name, brokers[0], group.state, group.kind, group.protocol)
+        for name, group in cluster.groups.items()
+        if (not wanted or group.state.lower() in wanted) and (not kinds or group.kind in kinds)
+    }
+    return GroupListing({} if brokers[0] in failed else listed, failed)
+
+
+def members(
+    cluster: SimulatedCluster, method: str, kind: str, groups: Iterable[GroupId]
+) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
+    """Members of groups of one kind; others are not found."""
+    asked = sorted(set(groups))
+    failed = cluster.take(method, asked)
+    answers: dict[GroupId, tuple[GroupMember, ...] | BrokerError] = {}
+    for name in asked:
+        group = cluster.groups.get(name)
+        if name in failed:
+            answers[name] = failed[name]
+        elif kind == "consumer" and not name:
+            answers[name] = error(INVALID_GROUP, "describe group")
+        elif group is None or group.kind != kind:
+            answers[name] = error(NOT_FOUND, f"describe group {name}")
+        else:
+            answers[name] = tuple(group.members)
+    return answers
+
+
+def committed(
+    cluster: SimulatedCluster, groups: Iterable[GroupId]
+) -> dict[GroupId, FetchedOffsets | BrokerError]:
+    """Offsets of topics that may be seen; below zero only what is not `NO_COMMIT`."""
+    asked = sorted(set(groups))
+    failed = cluster.take("committed_offsets", asked)
+    nobody = SimulatedGroup()
+    return {
+        name: failed.get(name)
+        or {
+            partition: row
+            for partition, row in cluster.groups.get(name, nobody).offsets.items()
+            if row.offset != NO_COMMIT and partition.topic not in cluster.hidden
+        }
+        for name in asked
+    }
+
+
+def commit(
+    cluster: SimulatedCluster, commits: Mapping[GroupId, Commits]
+) -> dict[GroupId, CommitAnswers | BrokerError]:
+    """Commits of nobody's member; a group that was not there is there from the first on."""
+    asked = {name: rows for name, rows in commits.items() if rows}
+    failed = cluster.take("commit_offsets", asked)
+    return {
+        name: failed.get(name) or {p: _commit(cluster, name, p, row) for p, row in rows.items()}
+        for name, rows in asked.items()
+    }
+
+
+def _commit(
+    cluster: SimulatedCluster, name: GroupId, partition: TopicPartition, row: CommittedOffset
+) -> BrokerError | None:
+    what = f"commit for {partition}"
+    if partition.topic in cluster.hidden:
+        return error(NO_RIGHT, what)
+    if cluster.log(partition) is None:
+        return error(UNKNOWN_PARTITION, what)
+    known = cluster.groups.get(name)
+    if known is not None and known.members:
+        return error(UNKNOWN_MEMBER, what)
+    if len(row.metadata) > OFFSET_METADATA_MAX:
+        return error(METADATA_TOO_LARGE, what)
+    cluster.groups.setdefault(name, SimulatedGroup()).offsets[partition] = row
+    return None

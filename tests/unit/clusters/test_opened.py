@@ -1,0 +1,23 @@
+"""A client that can't be opened leaves no thread behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from support.leaks import clients_left
+
+from heliostat.clusters.opened import opened
+
+
+@pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
+def test_nothing_of_one_that_fails_lives_on(kind: Callable[..., Any]) -> None:
+    known = frozenset(threading.enumerate())
+    with pytest.raises(KafkaError):
+        opened(kind, bootstrap_servers=["127.0.0.1:1"], bootstrap_timeout_ms=200)
+    assert clients_left(known) == []

@@ -1,0 +1,121 @@
+"""What is read of mirrors for groups: in which order, and what a silent broker means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from heliostat.clusters.admin import EARLIEST, CommittedOffset, GroupListing, ListedOffset
+from heliostat.errors import BrokerError
+from heliostat.groups.observe import observe_target
+from heliostat.groups.values import MirrorPartition, SourceGroups
+from heliostat.names import (
+    ClusterId,
+    GroupId,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    TopicName,
+    TopicPartition,
+)
+from heliostat.records.offset_map import MapReader
+from heliostat.topics.values import MirrorRecord
+
+T = TopicName("t")
+P = TopicPartition(T, PartitionId(0))
+SOURCE_ID, TARGET_ID, OTHER_ID = UUID(int=1), UUID(int=2), UUID(int=3)
+RECORD = MirrorRecord(T, T, SOURCE_ID, TARGET_ID, ClusterId("c"), "earliest", 1)
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 3, 5
+
+
+class Side:
+    """A cluster of one topic with records 10 to 99; what it is asked is noted in `asked`."""
+
+    def __init__(self, topic_id: UUID, asked: list[str]) -> None:
+        self.topic_id, self.asked = topic_id, asked
+        self.error: BrokerError | None = None
+
+    def committed_offsets(self, groups: Iterable[GroupId]) -> Mapping[GroupId, Any]:
+        return {group: {} for group in groups}
+
+    def describe_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, Any]:
+        info = SimpleNamespace(error=self.error, topic_id=self.topic_id, partitions=[0])
+        return dict.fromkeys(names, info)
+
+    def list_offsets(self, specs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+        if EARLIEST not in specs.values():
+            self.asked.append("end")
+        return {
+            p: ListedOffset(Offset(10 if spec == EARLIEST else 100), -1, LeaderEpoch(0))
+            for p, spec in specs.items()
+        }
+
+
+class World:
+    """A group that has committed 50 of a topic with a mirror."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.source, self.target = Side(SOURCE_ID, self.asked), Side(TARGET_ID, self.asked)
+
+    def maps(self) -> MapReader:
+        self.asked.append("maps")
+        return MapReader()
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        self.asked.append("positions")
+        return {P: 77}
+
+    def observe(self) -> Any:
+        source: Any = self.source
+        target: Any = self.target
+        listing = GroupListing({}, {})
+        seen = SourceGroups(listing, {GroupId("g"): {P: CommittedOffset(Offset(50), "")}})
+        found = observe_target(
+            source,
+            target,
+            seen,
+            listing,
+            mirrors={T: RECORD},
+            maps=self.maps,
+            positions=self.positions,
+        )
+        return found.partitions[P]
+
+
+def test_positions_then_ends_then_maps() -> None:
+    """Given a mirror that is written to / then each look covers the one before it (I3, I9).
+
+    A position read behind the end would say that what has just landed is a hole; a map read before
+    it would lack the last break.
+    """
+    world = World()
+    found = world.observe()
+    assert world.asked == ["positions", "end", "maps"]
+    assert isinstance(found, MirrorPartition)
+    assert (found.start, found.end, found.copied_to) == (10, 100, 77)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_topic_that_cannot_be_read_now_is_not_gone(side: str) -> None:
+    world = World()
+    error = getattr(world, side).error = BrokerError("no", kafka_code=LEADER_NOT_AVAILABLE)
+    assert world.observe() is error
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_topic_that_is_gone_is_told_so(side: str) -> None:
+    world = World()
+    getattr(world, side).error = BrokerError("no", kafka_code=UNKNOWN_TOPIC)
+    assert world.observe() == f"the {side} topic is gone"
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_topic_made_anew_is_told_so(side: str) -> None:
+    world = World()
+    getattr(world, side).topic_id = OTHER_ID
+    assert "made anew" in world.observe()

@@ -1,0 +1,116 @@
+"""One connection to a target broker: what may be under way, and whose answer is whose."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.producer import ProduceResponse
+
+from heliostat.clusters.wire import produce
+from heliostat.clusters.wire.connection import Frame
+from heliostat.errors import ProtocolError
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.append_line import AppendLine
+from heliostat.records.lane import CopySettings, PartitionSpec
+from heliostat.records.network import Appended, Send
+from heliostat.records.wire_lines import LineContext
+
+VERSION = max(v for v in produce.VERSIONS if v < produce.BY_ID_FROM)
+SPECS = [
+    PartitionSpec(p, p, None, None, Offset(0), 1 << 20, needs_keys=False)
+    for p in (TopicPartition(TopicName("t"), PartitionId(number)) for number in range(3))
+]
+
+
+class Wire:
+    """A connection that takes requests."""
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(client_id="test")
+        self.sent = 0
+        self.discards: bool | None = None
+        self.is_closed = False
+
+    def discard_at_close(self, *, is_wanted: bool) -> None:
+        self.discards = is_wanted
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def next_correlation_id(self) -> int:
+        return self.sent + 1
+
+    def send(self, _: list[Any]) -> None:
+        self.sent += 1
+
+
+@pytest.fixture
+def line() -> AppendLine:
+    wire: Any = Wire()
+    return AppendLine(wire, VERSION, LineContext(SPECS, CopySettings(), lambda: 0.0))
+
+
+def sends(*indexes: int) -> list[Send]:
+    batch: Any = SimpleNamespace(parts=[b"batch"], size=5, fills=range(0))
+    return [Send(index, 1, batch) for index in indexes]
+
+
+def answer(number: int, bases: dict[int, int]) -> Frame:
+    """Answer a request: base offset by partition."""
+    kind = ProduceResponse.TopicProduceResponse
+    rows = [
+        kind.PartitionProduceResponse(
+            index=index, error_code=0, base_offset=base, log_append_time_ms=-1, log_start_offset=0
+        )
+        for index, base in bases.items()
+    ]
+    topics = [kind(name="t", partition_responses=rows)]
+    body = ProduceResponse(responses=topics, throttle_time_ms=0).encode(version=VERSION)
+    return Frame(number, memoryview(bytearray(number.to_bytes(4, "big") + b"\0" + bytes(body))))
+
+
+def test_as_many_are_under_way_as_a_broker_remembers(line: AppendLine) -> None:
+    """Given five appends under way / then no sixth: a repeat of the first would be taken."""
+    for _ in range(CopySettings().requests_in_flight_max):
+        assert line.is_free
+        line.send(sends(0))
+    assert not line.is_free
+    line.take(answer(1, {0: 0}))
+    assert line.is_free
+
+
+def test_answers_belong_to_their_partitions_whatever_their_order(line: AppendLine) -> None:
+    line.send(sends(0, 2))
+    events = line.take(answer(1, {2: 70, 0: 50}))
+    found = {e.send.index: e.base_offset for e in events if isinstance(e, Appended)}
+    assert found == {0: 50, 2: 70}
+
+
+@pytest.mark.parametrize(
+    ("number", "bases"),
+    [(1, {0: 5}), (1, {}), (1, {0: 5, 1: 5, 2: 5}), (2, {0: 5, 1: 5})],
+    ids=["lacks one", "lacks all", "one too many", "another request's"],
+)
+def test_an_answer_that_does_not_fit_is_none(
+    line: AppendLine, number: int, bases: dict[int, int]
+) -> None:
+    """Given an answer that leaves a partition open / then the connection is given up (I4)."""
+    line.send(sends(0, 1))
+    line.send(sends(0, 1))
+    with pytest.raises(ProtocolError):
+        line.take(answer(number, bases))
+    assert len(line.give_up("it makes no sense").sends) == 4
+
+
+def test_what_is_under_way_goes_with_its_connection(line: AppendLine) -> None:
+    """Given an append / when closed before its answer, and after / then only before."""
+    wire: Any = line.connection
+    assert wire.discards  # from the beginning: the process may be killed
+    line.send(sends(0))
+    line.close()
+    assert (wire.is_closed, wire.discards) == (True, True)
+    line.take(answer(1, {0: 4}))
+    line.close()
+    assert not wire.discards

@@ -1,0 +1,58 @@
+"""When a mirror is told as clean: of all that may be wrong, each by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.verify.align import Difference, Findings
+from heliostat.verify.ranges import NotCompared, Stretch
+from heliostat.verify.report import PartitionResult, VerifyReport
+
+
+def result(number: int = 0, topic: str = "t") -> PartitionResult:
+    one = TopicPartition(TopicName(topic), PartitionId(number))
+    return PartitionResult(Stretch(one, one, 0, 10, 10, 10), records=10)
+
+
+def difference(kind: str, at: int) -> Difference:
+    return Difference(kind, None, at, at, "x", "y", at)
+
+
+def test_equal_sides_are_clean() -> None:
+    report = VerifyReport([result()], [])
+    assert (report.is_clean, report.offsets_equal, report.first_difference) == (True, True, None)
+
+
+@pytest.mark.parametrize("kind", ["lost", "doubled", "reordered", "different", "foreign", "moved"])
+def test_each_kind_of_finding_is_one(kind: str) -> None:
+    """Given one record that is not as it should be / then the mirror is not clean."""
+    broken = result(1)
+    broken.findings.add(difference(kind, 5))
+    report = VerifyReport([result(), broken], [])
+    assert not report.is_clean
+    assert report.offsets_equal is (kind in {"different", "foreign"})
+    assert [row["partition"] for row in report.to_json()["details"]] == [1]
+
+
+@pytest.mark.parametrize("is_problem", [False, True])
+def test_what_was_not_compared_and_should_be_is_a_finding(*, is_problem: bool) -> None:
+    left_out = NotCompared("t", "t", 3, "the target lacks this partition", 9, is_problem)
+    assert VerifyReport([result()], [left_out]).is_clean is not is_problem
+
+
+def test_findings_beyond_those_shown_count() -> None:
+    findings = Findings()
+    findings.count("foreign", 7)
+    assert (findings.foreign, findings.different, findings.is_clean) == (7, 7, False)
+
+
+def test_the_first_difference_is_by_topic_partition_and_offset() -> None:
+    made = []
+    for topic, number, at in (("b", 0, 1), ("a", 2, 1), ("a", 1, 7), ("a", 1, 3)):
+        each = result(number, topic)
+        each.findings.add(difference("lost", at))
+        made.append(each)
+    first = VerifyReport(made, []).first_difference
+    assert first is not None
+    assert (first["topic"], first["partition"], first["source_offset"]) == ("a", 1, 3)
