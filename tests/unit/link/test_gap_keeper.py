@@ -352,7 +352,7 @@ def test_a_report_of_the_moment_that_was_settled_is_late() -> None:
     """Given a gap recorded now / when a report of this very moment comes / then it is no other."""
     world = Turns("continue")
     world.turn(stopped())
-    world.source.start = 170
+    log_of(world.source).delete_before(170)
     world.turn(stopped(since_ms=NOW_MS))
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149)]
 
