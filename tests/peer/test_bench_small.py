@@ -147,19 +147,26 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
     return process.returncode, log.read_text()
 
 
-@pytest.mark.parametrize(("scenario", "codec"), [("tiny", "none"), ("bulk", "lz4")])
+@pytest.mark.parametrize(
+    ("scenario", "codec", "parts", "ratios"),
+    [
+        # Its records differ from bulk's in their size alone: MirrorMaker 2 is measured there.
+        ("tiny", "none", PARTS[2:], RATIOS[2:]),
+        ("bulk", "lz4", PARTS, RATIOS),
+    ],
+)
 def test_small_comparison_reports_every_part_and_ratio(
-    scenario: str, codec: str, tmp_path: Path
+    scenario: str, codec: str, parts: tuple[str, ...], ratios: tuple[str, ...], tmp_path: Path
 ) -> None:
     file = tmp_path / "report.json"
-    command = [str(BENCH / "compare"), scenario, "--small", "--codec", codec, "--json", str(file)]
-    returncode, output = run(command, tmp_path / "output.log")
+    command = [str(BENCH / "compare"), scenario, "--small", "--codec", codec, "--part", *parts]
+    returncode, output = run([*command, "--json", str(file)], tmp_path / "output.log")
 
     assert returncode == 0, output
     found = json.loads(file.read_text())
     assert found["scenario"] == scenario
     assert found["machine"]["cores"] >= 1
-    for part in PARTS:
+    for part in parts:
         measured = found[part]["by_codec"][codec]
         assert measured["finished"], measured
         assert measured["check"]["records_equal"]
@@ -167,6 +174,6 @@ def test_small_comparison_reports_every_part_and_ratio(
         # The kernel counts in hundredths of a second; the appends alone take no more of it here.
         assert measured["broker_cpu_s"]["target"] > 0 or part == "append_limit"
     assert found["ours"]["by_codec"][codec]["check"]["ends_equal"]
-    for ratio in RATIOS:
+    for ratio in ratios:
         assert found["ratios"][ratio] is not None
         assert ratio in output

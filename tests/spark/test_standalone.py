@@ -36,7 +36,7 @@ FELT_S = 180.0
 two free cores, as the test prints); here other tests run beside it."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spark_cluster() -> Iterator[SparkCluster]:
     with SparkCluster.start(2, worker_cores=1) as cluster:
         yield cluster
@@ -156,7 +156,7 @@ def workers_of(cluster: SparkCluster) -> list[psutil.Process]:
 def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
     cluster_pair: ClusterPair, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """Given a link on two workers / when executors die, a worker goes and comes / then exact."""
+    """Given a link on workers / when executors, workers, the driver go and come / then exact."""
     copied = Copied(cluster_pair, "cluster-" + tmp_path.name)
     (port,) = free_ports(1)
     config = configured(
@@ -184,42 +184,23 @@ def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
         spark_cluster.add_worker()
         wait_for("both workers busy", lambda: page.busy_executors() == 2)
         copied.write_and_wait()
+        spark_cluster.add_worker()
+        wait_for("one more lane", lambda: page.rounds(of_lanes=3))
 
         copied.write_much()
         spark_cluster.kill_worker(spark_cluster.workers[0])
         print(f"worker killed: felt {copied.write_and_wait():.1f} s")
-        assert_verified(config, copied.written * PARTITIONS)
-        assert link.stop() == 0, link.text()
-    wait_for("the program's end at the master", lambda: not spark_cluster.applications(), 60)
-    assert not workers_of(spark_cluster)
 
-
-def test_more_workers_give_more_lanes(
-    cluster_pair: ClusterPair, spark_cluster: SparkCluster, tmp_path: Path
-) -> None:
-    """Given a link / when a worker joins / then one more lane, and all records once."""
-    copied = Copied(cluster_pair, "grow-" + tmp_path.name)
-    (port,) = free_ports(1)
-    config = configured(
-        tmp_path, cluster_pair, copied.topic, spark_cluster.master, **{"spark.ui.port": str(port)}
-    )
-    page = Page(port)
-    before = len(spark_cluster.workers)
-
-    copied.write()
-    with LinkProcess(config) as link:
-        wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
-        wait_for("a lane a worker", lambda: page.rounds(of_lanes=before))
-        spark_cluster.add_worker()
-        wait_for("one more lane", lambda: page.rounds(of_lanes=before + 1))
-        copied.write_and_wait()
         # The driver is killed: its executors and their Python must not copy on.
+        copied.write_much()
         link.kill_driver()
     wait_for("no Python of a dead driver", lambda: not workers_of(spark_cluster), 60)
     with LinkProcess(config) as link:
         copied.write_and_wait()
         assert_verified(config, copied.written * PARTITIONS)
         assert link.stop() == 0, link.text()
+    wait_for("the program's end at the master", lambda: not spark_cluster.applications(), 60)
+    assert not workers_of(spark_cluster)
 
 
 WITHOUT_WORKERS = """

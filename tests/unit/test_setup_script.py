@@ -42,6 +42,7 @@ class Project:
         shutil.copy(ROOT / "scripts" / "setup", self.script)
         for name in ("requirements.lock", "requirements.build.lock", "requirements.uv.lock"):
             (self.root / name).write_text("a==1\n")
+        (self.root / "src/heliostat").mkdir(parents=True)
         (self.root / "pyproject.toml").touch()
         self.program(self.root / ".venv/bin/python", PYTHON)
         self.program(self.root / ".venv/bin/uv", LOGGING)
@@ -131,7 +132,25 @@ def test_what_is_compiled_stays_in_the_project(project: Project) -> None:
         'printf "%s %s %s" "${PYTHONDONTWRITEBYTECODE-}" "$PYTHONPYCACHEPREFIX" "$NUMBA_CACHE_DIR"'
     )
     done = project.run("bash", "-c", f". {project.script}; {said}")
-    assert done.stdout == f" {project.root}/.cache/bytecode {project.root}/.cache/numba"
+    assert done.stdout.startswith(f" {project.root}/.cache/bytecode {project.root}/.cache/numba/")
+
+
+def test_what_numba_kept_counts_for_the_same_sources_only(project: Project) -> None:
+    """Given two compiled files / when one changes / then all is compiled anew: Numba sees one."""
+    sources = project.root / "src/heliostat"
+    (sources / "called.py").write_text("import numba\n")
+    (sources / "other.py").write_text("import os\n")
+
+    def folder() -> str:
+        return project.run(
+            "bash", "-c", f'. {project.script}; printf "%s" "$NUMBA_CACHE_DIR"'
+        ).stdout
+
+    before = folder()
+    (sources / "other.py").write_text("import sys\n")
+    assert folder() == before
+    (sources / "called.py").write_text("import numba  # changed\n")
+    assert folder() != before
 
 
 def test_without_a_home_caches_go_into_the_project(project: Project) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from uuid import UUID
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from support.checked_indexes import IS_CHECKED, pass_with_checked_indexes
 
 from heliostat.clusters.wire import fetch, scan
 from heliostat.clusters.wire.primitives import compact_string, uvarint
@@ -87,15 +85,8 @@ def test_cut_and_damaged_answers_are_refused_or_read_within_their_bytes(topics, 
     assert all(0 <= row[scan.END] <= len(damaged) for row in rows[: max(0, found)].tolist())
 
 
-if os.environ.get("NUMBA_BOUNDSCHECK") != "1":
+if not IS_CHECKED:
 
     def test_no_index_is_ever_wrong(tmp_path):
         """The tests of this file again, compiled with each index checked."""
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__)],
-            env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:]
+        pass_with_checked_indexes(tmp_path, Path(__file__))

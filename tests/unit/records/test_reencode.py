@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
+from support.checked_indexes import IS_CHECKED, pass_with_checked_indexes
 
 from heliostat.records import reencode
 from heliostat.records.carried import CarrySettings, Place
@@ -20,7 +18,6 @@ from heliostat.records.compiled_bytes import crc32c_by_tables, crc32c_compiled
 from heliostat.records.crc import crc32c
 from heliostat.records.varints import varint
 
-IS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 SETTINGS = CarrySettings(producer_id=7, batch_bytes_max=2**20)
 
 
@@ -104,14 +101,4 @@ else:
     def test_no_index_is_ever_wrong(tmp_path):
         """The tests of this file and of damaged batches again, with each index checked."""
         folder = Path(__file__).parent
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-                *(f"{folder}/test_reencode.py", f"{folder}/test_carry.py"),
-            ],
-            env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-3000:]
+        pass_with_checked_indexes(tmp_path, folder / "test_reencode.py", folder / "test_carry.py")
