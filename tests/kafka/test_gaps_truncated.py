@@ -12,7 +12,7 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 from support.clusters import HEAP_MB, create_topic, fresh_name
 from support.command import said
-from support.links import RunningLink, ends_or_errors, wait_for, write_config
+from support.links import LinkProcess, RunningLink, ends_or_errors, wait_for, write_config
 from support.provoked import Provoked
 from support.records import Sample, encode, values_at, write_batches
 
@@ -73,6 +73,39 @@ def write(cluster: Cluster, topic: TopicName, values: range) -> None:
     write_batches(cluster.bootstrap.split(","), topic, [encode(samples)])
 
 
+def config_of(folder: Path, source: Cluster, target: Cluster, topic: TopicName) -> Path:
+    topics = {"include": [topic], "refresh_interval_s": 0.5}
+    return write_config(folder, source.bootstrap, target.bootstrap, topics=topics)
+
+
+def wait_copied(target: Cluster, topic: TopicName, end: int) -> None:
+    wait_for(
+        f"a copy to {end}", lambda: ends_or_errors(target.bootstrap, {topic: 1})[topic] == [end]
+    )
+
+
+def stops_of(config: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = said(config, "gaps")[0]["stopped"]
+    return found
+
+
+def leader_alone(cluster: Cluster, topic: TopicName) -> tuple[Broker, Broker]:
+    """The leader, and the other replica: down, and without what is written from now on."""
+    leader = broker(cluster, partition_of(cluster, topic).leader)
+    old = broker(cluster, sum(REPLICAS) - leader.broker_id)
+    old.kill()
+    wait_for("one replica", lambda: in_sync(cluster, topic) == {leader.broker_id})
+    return leader, old
+
+
+def elect_uncleanly(cluster: Cluster, topic: TopicName, leader: Broker, old: Broker) -> None:
+    """The old replica leads, and takes 80 records from offset 100 on: others than were copied."""
+    leader.kill()
+    old.start()
+    wait_for("the old leader", lambda: partition_of(cluster, topic).leader == old.broker_id)
+    write(cluster, topic, range(1000, 1080))
+
+
 @pytest.mark.provokes("SOURCE_TRUNCATED", "gap:source_truncated")
 def test_an_unclean_election_is_found_though_the_log_has_grown_again(
     clusters: tuple[Cluster, Cluster], tmp_path: Path, provoked: Provoked
@@ -80,36 +113,21 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
     """Given copied records / when an old replica leads and takes others / then GAP, from where."""
     source, target = clusters
     topic = replicated_topic(source)
-    config = write_config(
-        tmp_path,
-        source.bootstrap,
-        target.bootstrap,
-        topics={"include": [topic], "refresh_interval_s": 0.5},
-    )
+    config = config_of(tmp_path, source, target, topic)
 
     def copied_to(end: int) -> None:
-        wait_for(
-            f"a copy to {end}",
-            lambda: ends_or_errors(target.bootstrap, {topic: 1})[topic] == [end],
-        )
+        wait_copied(target, topic, end)
 
     def stops() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = said(config, "gaps")[0]["stopped"]
-        return found
+        return stops_of(config)
 
     with RunningLink(config) as link:
         write(source, topic, range(100))
         copied_to(100)
-        leader = broker(source, partition_of(source, topic).leader)
-        old = broker(source, sum(REPLICAS) - leader.broker_id)
-        old.kill()
-        wait_for("one replica", lambda: in_sync(source, topic) == {leader.broker_id})
+        leader, old = leader_alone(source, topic)
         write(source, topic, range(100, 150))
         copied_to(150)
-        leader.kill()
-        old.start()
-        wait_for("the old leader", lambda: partition_of(source, topic).leader == old.broker_id)
-        write(source, topic, range(1000, 1080))  # offsets 100 to 179: others than were copied
+        elect_uncleanly(source, topic, leader, old)
         try:
             wait_for("the stop", stops)
         except AssertionError as error:
@@ -136,3 +154,37 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
             wait_for("no complaint", lambda: not stops())
         except AssertionError as error:
             raise AssertionError(f"{error}\n{stops()}\n{link.text()[-3000:]}") from None
+
+
+def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_it(
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    """Given a power cut: the driver dies just after a copy, then an old replica leads / then GAP.
+
+    How far was copied is noted once a minute: of the records lost the link knows nothing.
+    """
+    source, target = clusters
+    for number in REPLICAS:
+        if not broker(source, number).is_alive():
+            broker(source, number).start()
+    topic = replicated_topic(source)
+    config = config_of(tmp_path, source, target, topic)
+    with LinkProcess(config) as link:
+        write(source, topic, range(100))
+        wait_copied(target, topic, 100)
+        leader, old = leader_alone(source, topic)
+        write(source, topic, range(100, 150))
+        wait_copied(target, topic, 150)
+        link.kill_driver()
+    elect_uncleanly(source, topic, leader, old)
+    for run in ("first", "second"):  # what was found is known to the next one as well
+        with RunningLink(config) as again:
+            try:
+                wait_for(f"the {run} stop", lambda: stops_of(config))
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{again.text()[-3000:]}") from None
+            (stopped,) = stops_of(config)
+            assert (stopped["code"], stopped["state"]) == ("SOURCE_TRUNCATED", "gap")
+    assert values_at(target.bootstrap, topic, 0, 150) == list(range(150))
+    (explained,) = said(config, "resolve", topic)
+    assert explained["facts"]["diverged_at"] == 100

@@ -15,6 +15,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.filling import filler_of
+from heliostat.records.mirror_ends import Read, compare_ends
 from heliostat.records.network import (
     Appended,
     AppendLost,
@@ -27,14 +28,17 @@ from heliostat.records.network import (
     MapLost,
     MapWrite,
     MapWritten,
+    MirrorEnd,
     Problem,
     Send,
+    SourceSays,
     Tail,
     Traffic,
     Want,
     Watched,
 )
 from heliostat.records.offset_map import MapReader, OffsetMap
+from heliostat.records.single_batches import NO_SUCH_OFFSET, Batches
 
 BROKER = BrokerId(1)
 PRODUCER = 4242
@@ -124,6 +128,20 @@ class World:
         return self.random.random() < self.fault_rate * share
 
 
+def batches_of(logs: Sequence[PartitionLog] | Mapping[int, PartitionLog]) -> Read:
+    """What holds an offset, or else comes next, of each log."""
+
+    def read(offsets: Mapping[int, Offset]) -> Batches:
+        found: Batches = {}
+        for index, offset in offsets.items():
+            log = logs[index]
+            is_there = log.start <= offset < log.end
+            found[index] = (log.read(offset, 1) or None) if is_there else NO_SUCH_OFFSET
+        return found
+
+    return read
+
+
 class SimNetwork:
     """See `heliostat.records.network.Network`; one broker a side."""
 
@@ -173,6 +191,11 @@ class SimNetwork:
                 fields = HEADER.unpack_from(last.data, 0)
                 found[index] = Tail(fields[9], (fields[11] + fields[6]) % 2**31)
         return found
+
+    def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
+        if self.world.happens(0.2):
+            return {}
+        return compare_ends(ends, batches_of(self.world.target), batches_of(self.world.source))
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
         if self.world.happens(0.2):

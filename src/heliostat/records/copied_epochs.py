@@ -95,14 +95,24 @@ class CopiedEpochs:
     def is_parted(self, epoch: int, end: int) -> bool:
         """Whether the source has lost what was read of it: its log ends at `end` up to `epoch`.
 
-        Else only the epoch that was named has ended before the asked offset, and another leader
-        took what we have read since: nothing is named until the next batch tells its epoch.
+        Else only the epoch that was named has ended before the asked offset: another leader may
+        have taken what we have read since. Nothing is named until the next batch tells its epoch.
         """
         newest = self._newest()
         if epoch < newest.epoch or end < newest.offset:
             return True
         self.distrust()
         return False
+
+    @property
+    def named(self) -> int:
+        """The newest epoch that is known, whether it is named in fetches or not."""
+        return self._newest().epoch
+
+    def learn(self, copied: CopiedTo) -> None:
+        """What is at the target is known anew; nothing is on its way to it."""
+        self._fetched.clear()
+        self._copied = copied
 
     def distrust(self) -> None:
         """Name no epoch until the next batch tells one."""

@@ -16,6 +16,7 @@ from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LatencyHistogram
+from heliostat.records.doubts import settle_doubts, source_parted
 from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans, watches_for
 from heliostat.records.group_wants import GroupWants
 from heliostat.records.hooks import Hooks
@@ -29,7 +30,6 @@ from heliostat.records.lane_copies import (
     delete_throw_away,
     fetch_lost,
     look_behind_markers,
-    source_parted,
     tails_of,
 )
 from heliostat.records.late_sends import NOT_WATCHED, LateSends
@@ -271,6 +271,7 @@ class Copier:
             ranges = self._network.target_ranges(seekers)
             tails, unread = tails_of(self._network, ranges, self.partitions)
             maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
+            unread |= settle_doubts(self._network, ranges, maps, self.partitions)
             for index, target in ranges.items():
                 item = self.partitions[index]
                 problem = target if isinstance(target, Exception) else maps

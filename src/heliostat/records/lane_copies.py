@@ -10,7 +10,7 @@ from heliostat.records.lane import LaneSpec, PartitionCode, PartitionState
 from heliostat.records.network import AppendLost, FetchLost, LogRange, Network, Problem, Tail
 from heliostat.records.offset_map import Stamp
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_standing import Phase, truncated_text
+from heliostat.records.partition_standing import Phase
 
 NETWORK_EXCEPTION = 13
 SEEK_S_PER_PARTITION = 100e-6
@@ -142,16 +142,6 @@ def append_lost(
     """Appends will not be answered, or could not be sent in time."""
     for send in lost.sends:
         items[send.index].append_lost(send.batch, lost.reason, now_s, now_ms)
-
-
-def source_parted(item: PartitionCopy, parted: tuple[int, int], now_ms: int) -> None:
-    """Take a leader's word that its log is not the one that was read before (KIP-595).
-
-    `parted` is the newest epoch up to the one that was named, and where its log ends up to that.
-    """
-    epoch, end = parted
-    if item.epochs.is_parted(epoch, end):
-        item.stop(PartitionState.GAP, PartitionCode.SOURCE_TRUNCATED, truncated_text(end), now_ms)
 
 
 def delete_throw_away(

@@ -163,6 +163,28 @@ class Tail(NamedTuple):
 Problem = BrokerError | ConnectionLost
 
 
+class MirrorEnd(NamedTuple):
+    """Where a mirror ends, and which source offsets its records have."""
+
+    target: LogRange
+    known: OffsetMap
+    """The identity where offsets are equal."""
+
+    @property
+    def source(self) -> Offset:
+        """Source offset of the record that would come next."""
+        return self.known.source_of(self.target.end)
+
+
+class SourceSays(NamedTuple):
+    """What the source holds where a mirror's last record came from."""
+
+    has_them: bool | None
+    """That very record; None: another, older or none is there, so that nothing tells it."""
+    epoch: int
+    """Of the leader that took it (-1: not known)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leaders:
     """Leading brokers by partition index; a partition without one is missing, with its problem."""
@@ -188,6 +210,10 @@ class Network(Protocol):
 
         None where no record is left to tell it by, and the broker does not remember us.
         """
+        ...
+
+    def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
+        """Whether the source has the record that these end with; missing: can't be told now."""
         ...
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:

@@ -76,6 +76,8 @@ class PartitionCopy(PartitionStanding):
         """Records for which the broker's duplicate check may not hold must wait (I10)."""
         self.fetch_bytes = settings.partition_fetch_bytes_max
         self.needs_source_range = False
+        self.doubted_from: Offset | None = None
+        """From this source offset on the target may hold what the source has lost (`doubts`)."""
         self.records = 0
         self.bytes = 0
         self.last_timestamp_ms = -1
@@ -443,8 +445,14 @@ class PartitionCopy(PartitionStanding):
         """Forget what was read; go on from the target's end as it is then."""
         if self.phase is Phase.COPY and not self._resetting:
             self._resetting = True
+            self.epochs.drop(self.position)
             self._drop_queue()
             self._settle(now_ms)
+
+    def doubt(self, end: Offset, now_ms: int) -> None:
+        """The source's epoch of what was copied has ended at `end`: compare what lies behind."""
+        self.doubted_from = end
+        self.look_again(now_ms)
 
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
         """A row of the offset map may be durable or not: all is looked at anew (I4)."""

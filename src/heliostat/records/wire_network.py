@@ -20,6 +20,7 @@ from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.append_line import AppendLine
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
+from heliostat.records.mirror_ends import compare_ends
 from heliostat.records.network import (
     DIALS_AT_ONCE,
     LIVE,
@@ -31,13 +32,16 @@ from heliostat.records.network import (
     LogRange,
     MapLost,
     MapWrite,
+    MirrorEnd,
     Problem,
     Send,
+    SourceSays,
     Tail,
     Traffic,
     Want,
 )
 from heliostat.records.offset_map import OffsetMap
+from heliostat.records.single_batches import BatchAt, Batches, by_leader, read_led
 from heliostat.records.tails import read_tails
 from heliostat.records.wire_lines import FetchLine, LineContext, WatchLine
 
@@ -149,15 +153,30 @@ class WireNetwork:
 
     def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
         """Who appended the last record of these logs, asked from the leaders."""
-        by_broker: dict[BrokerId, dict[int, LogRange]] = {}
-        for index, target in ranges.items():
-            if index in self._leaders.target:
-                by_broker.setdefault(self._leaders.target[index], {})[index] = target
         found: dict[int, Tail | None] = {}
-        for broker, some in by_broker.items():
+        for broker, some in by_leader(self._leaders.target, ranges).items():
             specs = {index: self._partitions[index] for index in some}
             found |= read_tails(self._target, broker, specs, some, self._context.producer_id)
         return found
+
+    def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
+        """Whether the source has what these end with, read from the leaders of both sides."""
+        sides = {index: self._partitions[index] for index in ends}
+
+        def at_target(offsets: Mapping[int, Offset]) -> Batches:
+            specs = ((i, sides[i], offset) for i, offset in offsets.items())
+            at = {i: BatchAt(spec.target, spec.target_topic_id, where) for i, spec, where in specs}
+            return read_led(self._target, self._leaders.target, at)
+
+        def at_source(offsets: Mapping[int, Offset]) -> Batches:
+            specs = ((i, sides[i], offset) for i, offset in offsets.items())
+            at = {i: BatchAt(spec.source, spec.source_topic_id, where) for i, spec, where in specs}
+            return read_led(self._source, self._leaders.source, at)
+
+        try:
+            return compare_ends(ends, at_target, at_source)
+        except (ConnectionLost, ProtocolError):
+            return {}
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         """Log starts and high watermarks, asked from the leaders."""
