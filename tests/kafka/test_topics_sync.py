@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
 from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.command import said
 from support.links import RunningLink, write_config
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, NewTopic
 from heliostat.config import FORCED_CONFIGS, LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.link.beginnings import Beginnings
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.sandbox import Cluster
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.naming import naming_of
@@ -221,6 +223,58 @@ def test_one_topic_that_fails_is_told_and_its_neighbours_are_made(sides, provoke
     assert len(report.mirrors) == 2
 
 
+def wait_for_range(cluster: Cluster, topic: str, expected: tuple[int, int]) -> None:
+    """Until the log of partition 0 begins and ends there."""
+    partition = TopicPartition(TopicName(topic), PartitionId(0))
+
+    def held() -> tuple[int, int]:
+        with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+            answers = [admin.list_offsets({partition: at})[partition] for at in (EARLIEST, LATEST)]
+        start, end = (-1 if isinstance(each, BrokerError) else int(each.offset) for each in answers)
+        return start, end
+
+    until(lambda: held() == expected, lambda: f"{expected} of {topic}: {held()}", 60)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_what_retention_takes_before_the_first_copy_is_no_gap(
+    cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a source that goes on deleting / when a link begins / then its mirror begins later.
+
+    Offsets are equal, nothing stands stopped, and the ledger has no row.
+    """
+    source, target = cluster_pair.source, cluster_pair.target
+    topic = create_topic(source, fresh_name("expiring"))
+    batch = encode([Sample(b"k", b"v", 1_790_000_000_000)] * 20)
+    write_batches(source.bootstrap.split(","), topic, [batch] * 5)
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=fresh_name("link"),
+        topics={"include": [topic], "refresh_interval_s": 0.5},
+    )
+    really = Beginnings.look_up
+
+    def look_up(
+        self: Beginnings, asked: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset]:
+        found = really(self, asked)
+        with ClusterAdmin(source.bootstrap.split(",")) as admin:
+            admin.delete_records(dict.fromkeys(found, Offset(60)))
+        return found
+
+    monkeypatch.setattr(Beginnings, "look_up", look_up)
+    with RunningLink(config) as link:
+        wait_for_range(target, topic, (60, 100))
+        write_batches(source.bootstrap.split(","), topic, [batch])
+        wait_for_range(target, topic, (60, 120))
+        (told,) = said(config, "gaps")
+        assert (told["stopped"], told["rows"]) == ([], []), link.text()[-3000:]
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_latest_leaves_out_nothing_of_a_topic_that_comes_later(
@@ -245,15 +299,8 @@ def test_latest_leaves_out_nothing_of_a_topic_that_comes_later(
         batch = encode([Sample(b"k", b"v", 1_790_000_000_000)] * count)
         write_batches(source.bootstrap.split(","), topic, [batch])
 
-    def held(topic: str) -> tuple[int, int]:
-        partition = TopicPartition(TopicName(topic), PartitionId(0))
-        with ClusterAdmin(target.bootstrap.split(",")) as admin:
-            answers = [admin.list_offsets({partition: at})[partition] for at in (EARLIEST, LATEST)]
-        start, end = (-1 if isinstance(each, BrokerError) else int(each.offset) for each in answers)
-        return start, end
-
     def wait_held(topic: str, expected: tuple[int, int]) -> None:
-        until(lambda: held(topic) == expected, lambda: f"{expected} of {topic}: {held(topic)}", 60)
+        wait_for_range(target, topic, expected)
 
     create_topic(source, before)
     write(before, 100)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
 from heliostat.config import LinkConfig
-from heliostat.errors import BrokerError
+from heliostat.link.beginnings import Beginnings
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
@@ -108,6 +108,8 @@ class Turn:
         Those of some target topics that are mirrors of links of other files.
     gaps
         What is done where records are missing.
+    beginnings
+        Looks up where partitions begin.
     reports
         What rounds of the lanes' newest plans said last of each partition: others may not know
         what was decided since, and would seem to contradict it.
@@ -123,6 +125,7 @@ class Turn:
     claimed: ClaimsNow
     rivals: RivalClaims
     gaps: GapKeeper
+    beginnings: Beginnings
     reports: Callable[[], Sequence[PartitionReport]] = tuple
 
     def run(self, known: Known, load: Load) -> None:
@@ -176,6 +179,10 @@ class Turn:
         """Decide on what stands stopped; whether the plan must be made anew."""
         reports = self.reports()
         memory = Memory(known.mirrors, known.starts, source.topics)
+        later = self.beginnings.overtaken(reports)
+        if later:
+            self._begin_later(known, later)
+            reports = [report for report in reports if report.source not in later]
         self.gaps.hear(reports, memory)
         settled = self.gaps.settle(plan, reports, memory)
         kept = {name: record for name, record in settled.items() if record is not None}
@@ -230,12 +237,18 @@ class Turn:
             if number not in rows[mirror.source].offsets
         }
         if asked:
-            for partition, offset in self._offsets_at(asked).items():
+            for partition, offset in self.beginnings.look_up(asked).items():
                 rows[partition.topic].offsets[partition.partition] = offset
             self._note_anew(known, rows)
             self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
             known.starts.update(rows)
         return rows
+
+    def _begin_later(self, known: Known, later: Mapping[TopicPartition, Offset]) -> None:
+        """Retention took what mirrors were to begin with, before they had anything."""
+        for partition, offset in later.items():
+            known.starts[partition.topic].offsets[partition.partition] = offset
+        self.state.put_starts({each.topic: known.starts[each.topic] for each in later})
 
     def _note_anew(self, known: Known, rows: Mapping[TopicName, Starts]) -> None:
         """Of mirrors that somebody deleted: what the source has no more went with them (I6)."""
@@ -243,24 +256,6 @@ class Turn:
             was, record = known.starts.get(name), known.mirrors.get(name)
             if was is not None and record is not None and was.target_id != row.target_id:
                 self.gaps.note_anew(record, was, row.offsets)
-
-    def _offsets_at(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """Source offsets by time; where no record is as young, the next one to come."""
-        found = dict(self.source.list_offsets(asked))
-        past_end = [
-            partition
-            for partition, answer in found.items()
-            if not isinstance(answer, BrokerError) and answer.offset == NO_OFFSET
-        ]
-        if past_end:
-            found.update(self.source.list_offsets(dict.fromkeys(past_end, LATEST)))
-        offsets: dict[TopicPartition, Offset] = {}
-        for partition, answer in found.items():
-            if isinstance(answer, BrokerError):
-                self.events.warn(f"{partition}: where it begins can't be looked up: {answer}")
-            else:
-                offsets[partition] = answer.offset
-        return offsets
 
     def _tell(self, known: Known, applied: ApplyReport, refused: dict[TopicName, str]) -> None:
         """Say what changed since the last turn, once."""

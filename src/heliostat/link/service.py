@@ -16,6 +16,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import LinkTakenOver
 from heliostat.invariants import first_generation
+from heliostat.link.beginnings import Beginnings
 from heliostat.link.flow import ClaimsNow, Known, Lanes, Turn
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gaps import GapLedger
@@ -169,6 +170,7 @@ class LinkService:
             claimed=self._claimed,
             rivals=Rivals(self.link, self._target_config, target).claims,
             gaps=self._begin_gaps(source, target),
+            beginnings=Beginnings(source, self._events.warn),
             reports=lambda: self.board.reports_of(lanes.generations),
         )
         others = [

@@ -74,6 +74,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         claimed=dict,
         rivals=lambda _: {},
         gaps=Mock(),
+        beginnings=Mock(),
     )
     return turn, events, lanes
 

@@ -133,7 +133,7 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     kept, lost = TopicName("kept"), TOPIC
     mirrors = tuple(SimpleNamespace(source=name, target=name) for name in (kept, lost))
     state = Mock()
-    unused = ("link", "source", "target", "lanes", "lane_count", "events", "gaps")
+    unused = ("link", "source", "target", "lanes", "lane_count", "events", "gaps", "beginnings")
     turn = Turn(
         **{name: Mock() for name in unused},
         state=state,

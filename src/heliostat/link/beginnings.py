@@ -1,0 +1,99 @@
+"""Source offsets that mirrors begin with, and what retention takes before their first record.
+
+Between the look at where a partition begins and its first fetch its source goes on deleting. What
+was there at that look and is gone before a first record was copied is no gap of the mirror: it
+begins later. What was written since is one, as the link was there to copy it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
+from heliostat.errors import BrokerError
+from heliostat.names import Offset, TopicPartition
+from heliostat.records.lane import PartitionCode, PartitionReport
+
+
+class _Begun(NamedTuple):
+    """A partition of which nothing was copied yet."""
+
+    start: Offset
+    end: Offset
+    """Of the source's log when its start was looked up."""
+
+
+class Beginnings:
+    """Looks offsets up, and again for those that their source overtook at once.
+
+    Parameters
+    ----------
+    source
+        The source cluster.
+    warn
+        Tells people.
+    """
+
+    def __init__(self, source: ClusterAdmin, warn: Callable[[str], None]) -> None:
+        self._source = source
+        self._warn = warn
+        self._begun: dict[TopicPartition, _Begun] = {}
+
+    def look_up(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Source offsets by time; where no record is as young, the next one to come.
+
+        Those that can't be looked up now are missing, and told.
+
+        Raises
+        ------
+        ConnectionLost
+            The source does not answer at all.
+        """
+        # The ends first: what is below them was there before the link could copy anything.
+        ends = self._source.list_offsets(dict.fromkeys(asked, LATEST))
+        found: dict[TopicPartition, Offset] = {}
+        for partition, answer in self._source.list_offsets(asked).items():
+            end = ends.get(partition, answer)
+            if isinstance(answer, BrokerError) or isinstance(end, BrokerError):
+                problem = answer if isinstance(answer, BrokerError) else end
+                self._warn(f"{partition}: where it begins can't be looked up: {problem}")
+                continue
+            start = end.offset if answer.offset == NO_OFFSET else answer.offset
+            found[partition] = start
+            self._begun[partition] = _Begun(start, end.offset)
+        return found
+
+    def overtaken(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, Offset]:
+        """Where partitions begin now that were overtaken before anything of them was copied.
+
+        Raises
+        ------
+        ConnectionLost
+            The source does not answer at all.
+        """
+        overtaken: list[TopicPartition] = []
+        for report in reports:
+            begun = self._begun.get(report.source)
+            if begun is None:
+                continue
+            if report.position > begun.start:
+                del self._begun[report.source]
+            elif report.position == begun.start and report.code == PartitionCode.SOURCE_OVERTOOK:
+                overtaken.append(report.source)
+        found: dict[TopicPartition, Offset] = {}
+        answers = self._source.list_offsets(dict.fromkeys(overtaken, EARLIEST)) if overtaken else {}
+        for partition, answer in answers.items():
+            begun = self._begun[partition]
+            if isinstance(answer, BrokerError) or answer.offset <= begun.start:
+                continue
+            if answer.offset > begun.end:
+                del self._begun[partition]  # the source deleted what came since: that is a gap
+                continue
+            found[partition] = answer.offset
+            self._begun[partition] = begun._replace(start=answer.offset)
+            self._warn(
+                f"{partition}: the source deleted offsets {begun.start} to {answer.offset - 1} "
+                f"before a first record was copied; the mirror begins at {answer.offset}"
+            )
+        return found
