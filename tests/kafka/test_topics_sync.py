@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 from support.clusters import ClusterPair, create_topic, fresh_name, until
-from support.command import said
+from support.command import heliostat, said
 from support.links import RunningLink, write_config
 from support.records import Sample, encode, write_batches
 
@@ -273,6 +275,54 @@ def test_what_retention_takes_before_the_first_copy_is_no_gap(
         wait_for_range(target, topic, (60, 120))
         (told,) = said(config, "gaps")
         assert (told["stopped"], told["rows"]) == ([], []), link.text()[-3000:]
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_what_expires_on_arrival_is_told_and_not_called_complete(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a target that keeps a minute of what its source keeps / then nobody calls it whole.
+
+    DeleteRecords does what retention would: brokers look after that every five minutes only.
+    """
+    source, target = cluster_pair.source, cluster_pair.target
+    topic = create_topic(source, fresh_name("kept"), configs={"retention.ms": "-1"})
+    batch = encode([Sample(b"k", b"v", 1_790_000_000_000)] * 20)
+    write_batches(source.bootstrap.split(","), topic, [batch] * 5)
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=fresh_name("link"),
+        topics={
+            "include": [topic],
+            "config_set": {"retention.ms": "60000"},
+            "refresh_interval_s": 0.5,
+        },
+    )
+    remark = f"{topic} (retention.ms 1 min instead of no limit)"
+
+    def verified(*words: str) -> tuple[int, dict[str, Any]]:
+        answer = heliostat(config, "verify", "--json", "--master", "local[2]", *words)
+        found: dict[str, Any] = answer.json
+        return answer.returncode, found
+
+    assert remark in json.dumps(said(config, "plan"))
+    with RunningLink(config):
+        wait_for_range(target, topic, (0, 100))
+        assert verified("--complete")[0] == 0
+        with ClusterAdmin(target.bootstrap.split(",")) as admin:
+            partition = TopicPartition(TopicName(topic), PartitionId(0))
+            admin.delete_records({partition: Offset(100)})
+        wait_for_range(target, topic, (100, 100))
+        assert remark in json.dumps(said(config, "status"))
+        code, found = verified("--complete")
+        [left] = found["not_compared"]
+        assert (code, left["records"], left["is_problem"]) == (1, 100, True)
+        assert "retention.ms 1 min instead of no limit" in left["reason"]
+        code, found = verified()
+        assert (code, found["not_compared"][0]["records"]) == (0, 100)
 
 
 @pytest.mark.thorough

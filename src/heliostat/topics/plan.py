@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.config import LinkConfig, StartAt
 from heliostat.names import LinkName, TopicName
 from heliostat.slots import Slot
@@ -132,6 +133,8 @@ class _Draft:
         self.mirrors: list[Mirror] = []
         self.remember: list[MirrorRecord] = []
         self.notes: list[str] = []
+        self._shorter: list[str] = []
+        """Mirrors that keep less than their sources, and how much less."""
 
     def plan(self) -> TopicPlan:
         """The finished value."""
@@ -142,7 +145,7 @@ class _Draft:
             refuse=dict(sorted(self.refuse.items())),
             mirrors=tuple(self.mirrors),
             remember=tuple(self.remember),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self._note_shorter()),
         )
 
     def add_new(
@@ -160,6 +163,7 @@ class _Draft:
         count = slot.target_partitions(topic.partitions)
         self.create.append(CreateTopic(topic.name, name, count, replicas, configs))
         self._note_unknown(name, wanted)
+        self._compare_retention(topic, name, {**self.target.inherited, **configs})
         record = self._record(topic, name, wanted, slot)
         self.remember.append(record)
         self.mirrors.append(_mirror(topic, record, int(wanted.forced[MESSAGE_BYTES])))
@@ -187,6 +191,8 @@ class _Draft:
             was = {key: there.configs[key].value for key in changes if key in there.configs}
             self.configure.append(SetConfigs(topic.name, there.name, changes, was))
         self._note_unknown(there.name, wanted)
+        now = {key: there.configs[key].value for key in RETENTION_KEYS if key in there.configs}
+        self._compare_retention(topic, there.name, {**now, **changes})
         fresh = self._record(topic, there.name, wanted, slot)
         fresh = replace(fresh, target_id=there.topic_id)
         if record is not None:
@@ -222,11 +228,31 @@ class _Draft:
             slot=slot,
         )
 
+    def _compare_retention(
+        self, topic: SourceTopic, name: TopicName, mirror: Mapping[str, str | None]
+    ) -> None:
+        settings = topic.configs
+        source = {key: settings[key].value for key in RETENTION_KEYS if key in settings}
+        less = kept_shorter(source, mirror)
+        if less is not None:
+            self._shorter.append(f"{name} ({less})")
+
+    def _note_shorter(self) -> list[str]:
+        """What is expired on arrival looks copied by its offsets, and is not there."""
+        if not self._shorter:
+            return []
+        more = f" and {len(self._shorter) - NAMED_MAX} more" if self._shorter[NAMED_MAX:] else ""
+        named = ", ".join(self._shorter[:NAMED_MAX])
+        text = f"the target deletes sooner than the source: {named}{more}"
+        return [f"{text}; records that are older when they are copied do not stay there"]
+
     def _note_unknown(self, name: TopicName, wanted: WantedConfigs) -> None:
         if wanted.unknown:
             self.notes.append(f"{name}: the target does not know {', '.join(wanted.unknown)}")
 
 
+NAMED_MAX = 3
+"""A note names so many topics."""
 _NEVER_UNSET = frozenset({MESSAGE_BYTES})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
+from heliostat.clusters.retention import readable_ms
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, PartitionId, TopicPartition
 from heliostat.topics.topic_plan import Mirror
@@ -18,7 +19,6 @@ EXPIRATION_DEFAULT_MS = 86_400_000
 """Kafka's own default."""
 NAMED_MAX = 3
 """A note names so many partitions."""
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 def producer_expiration_ms(target: ClusterAdmin) -> int:
@@ -60,7 +60,7 @@ def old_backlog_note(
     more = f" and {len(old) - NAMED_MAX} more" if len(old) > NAMED_MAX else ""
     return (
         f"{sum(old.values())} records of {named}{more} are still to be copied and older than the "
-        f"target's {EXPIRATION_KEY}={expiration_ms} ({_readable(expiration_ms)}): the brokers' "
+        f"target's {EXPIRATION_KEY}={expiration_ms} ({readable_ms(expiration_ms)}): the brokers' "
         "check for duplicates does not cover them; that none is copied twice rests on the link "
         "having one owner, and on reading the target's end before anything is sent again"
     )
@@ -100,10 +100,3 @@ def _offsets(
         return {}
     answers = source.list_offsets(asked)
     return {p: a.offset for p, a in answers.items() if not isinstance(a, BrokerError)}
-
-
-def _readable(milliseconds: int) -> str:
-    for size, unit in _UNITS:
-        if milliseconds >= size and milliseconds % size == 0:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from heliostat.access import ClusterAccess, Reachable, access_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition
 from heliostat.ops.driver_jvm import driver_java_options
@@ -29,6 +31,7 @@ from heliostat.ops.spark_session import (
 )
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.ranges import (
+    STARTS_LATER,
     ComparePlan,
     MapView,
     NotCompared,
@@ -118,6 +121,8 @@ def verify_pair(
         with LogReader(sides.source, Isolation.READ_COMMITTED) as reader:
             planned.behind_records -= offsets_without_record(reader, planned.tails)
     _look_again(sides, planned, source_view, target_view)
+    if ranges is not None and ranges.is_complete:
+        _find_expired(sides, planned)
     kept = [one for index, one in enumerate(results) if index not in failed]
     return VerifyReport(
         results=kept,
@@ -211,6 +216,34 @@ def _compare(
             _apply(results[answer.stretch], answer, failed)
     context.setJobDescription("")
     return failed
+
+
+def _find_expired(sides: Sides, planned: ComparePlan) -> None:
+    """A mirror that lacks a beginning because it keeps less than its source is not complete."""
+    later = [one for one in planned.not_compared if one.reason == STARTS_LATER]
+    if not later:
+        return
+    source = _retention(sides.source, {TopicName(one.source) for one in later})
+    target = _retention(sides.target, {TopicName(one.target) for one in later})
+    for one in later:
+        less = kept_shorter(source[one.source], target[one.target])
+        if less is not None:
+            told = replace(one, reason=f"{STARTS_LATER}: it has {less}", is_problem=True)
+            planned.not_compared[planned.not_compared.index(one)] = told
+
+
+def _retention(
+    access: ClusterAccess, topics: Iterable[TopicName]
+) -> dict[str, dict[str, str | None]]:
+    """What topics keep; nothing of those that may not be seen."""
+    with ClusterAdmin(access, "heliostat-verify") as admin:
+        answers = admin.describe_configs(topics, RETENTION_KEYS)
+    return {
+        name: {}
+        if isinstance(one, BrokerError)
+        else {key: one[key].value for key in RETENTION_KEYS if key in one}
+        for name, one in answers.items()
+    }
 
 
 def _rules(

@@ -16,6 +16,7 @@ from heliostat.verify.reader import Bounds, TopicView
 LOOKAHEAD_RECORDS = 100_000  # behind a range cut on request: where displaced records may stand
 CHUNK_RECORDS_MIN = 20_000  # smaller pieces cost more in requests than they win in balance
 NO_TARGET_TOPIC = "the target has no such topic"
+STARTS_LATER = "the target's log starts later"
 CHUNK_COST_RECORDS = 500  # a piece's fixed cost, in records' worth of time (about 1 ms)
 
 
@@ -231,9 +232,8 @@ def _plan_partition(
         reason = "nothing of it is at the target yet"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
     missing_head = min(head, source.end) - max(source.start, spec.start or 0)
-    if target.end > target.start and missing_head > 0:
-        reason = "the target's log starts later"
-        made.not_compared.append(_one(one, two, reason, missing_head, is_problem=False))
+    if missing_head > 0:
+        made.not_compared.append(_one(one, two, STARTS_LATER, missing_head, is_problem=False))
     far = LOOKAHEAD_RECORDS
     made.stretches.append(
         Stretch(

@@ -185,6 +185,26 @@ def test_brokers_before_3_6_have_another_limit_of_time():
     }
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize(("kept", "is_told"), [("5", True), ("10", False), ("-1", False)])
+def test_a_mirror_that_deletes_sooner_is_told(kept, is_told, is_new):
+    """Given a target's own retention / when it is shorter / then said, before anything expires."""
+    there = () if is_new else (mirror(partitions=2, retention__ms=kept),)
+    one = topic(retention__ms="10")
+    plan = plan_topics(link(config_set={"retention.ms": kept}), source(one), target(*there), {})
+    told = "t (retention.ms 5 ms instead of 10 ms)"
+    assert [told in note for note in plan.notes] == [True] * is_told
+
+
+def test_of_many_mirrors_that_delete_sooner_some_are_named():
+    names = "abcde"
+    topics = [topic(name, retention__ms="10") for name in names]
+    plan = plan_topics(link(config_set={"retention.ms": "5"}), source(*topics), target(), {})
+    [note] = plan.notes
+    assert [f"{name} (" in note for name in names] == [True, True, True, False, False]
+    assert "and 2 more" in note
+
+
 def test_replication_factor_is_capped_and_said():
     plan = plan_topics(link(), source(topic()), target(brokers=1), {})
     assert plan.create[0].replication_factor == 1

@@ -88,6 +88,9 @@ def test_what_is_left_out_has_a_reason() -> None:
     ]
     [head] = planned((0, 10), (3, 7)).not_compared
     assert (head.reason, head.records) == ("the target's log starts later", 3)
+    [gone] = planned((0, 10), (10, 10)).not_compared
+    assert (gone.reason, gone.records) == ("the target's log starts later", 10)
+    assert planned((10, 10), (10, 10)).not_compared == []
     blocked = plan(
         [PAIR],
         view("x", "a", (0, 10)),
