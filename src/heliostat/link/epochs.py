@@ -97,6 +97,10 @@ class EpochBook:
         """Of another epoch than what is known: that must be asked about before it is replaced."""
         self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
         """As rounds that ended have left it, with the source topic's id: reports may be behind."""
+        self._seen_lost: dict[TopicPartition, int] = {}
+        """Positions that reports have gone back to in rounds that have not ended."""
+        self._noted_lost: list[tuple[str, Lost]] = []
+        """What rounds that ended have said, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
@@ -125,6 +129,8 @@ class EpochBook:
             is_stopped = report.state.is_stopped
             if was is not None and report.position < was.offset and not is_stopped:
                 lost.append(Lost(report.source, report.target, report.position, was.offset))
+                with self._lock:
+                    self._seen_lost[report.source] = report.position
                 del topic.partitions[partition]
                 was = None
                 self._has_new_epoch.add(name)
@@ -139,6 +145,12 @@ class EpochBook:
             self._put(report.source, fresh)
             if was is None or is_stopped:
                 self._has_new_epoch.add(name)
+        with self._lock:
+            noted, self._noted_lost = self._noted_lost, []
+        for source_id, item in noted:
+            name = item.partition.topic
+            if name in source_ids and id_text(source_ids[name]) == source_id:
+                lost.append(item)
         return lost
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> None:
@@ -149,8 +161,18 @@ class EpochBook:
                 self._put(partition, fresh)
                 self._has_new_epoch.add(partition.topic)
 
+    def note_lost(self, spec: PartitionSpec, position: int, was: int) -> None:
+        """A round that ended says what was lost in it; less what reports have shown already."""
+        with self._lock:
+            end = min(was, self._seen_lost.pop(spec.source, was))
+            if position < end:
+                item = Lost(spec.source, spec.target, position, end)
+                self._noted_lost.append((id_text(spec.source_topic_id), item))
+
     def note(self, spec: PartitionSpec, row: Copied) -> None:
         """A round has ended there; from any thread."""
+        with self._lock:
+            self._seen_lost.pop(spec.source, None)
         if row.epoch >= 0:
             with self._lock:
                 self._noted[spec.source] = (id_text(spec.source_topic_id), row)

@@ -15,7 +15,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError, HeliostatError
-from heliostat.link.epochs import WRITE_EVERY_S, EpochBook, Lost, Parted, truncations
+from heliostat.link.epochs import WRITE_EVERY_S, EpochBook, Parted, truncations
 from heliostat.link.gap_choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
@@ -86,6 +86,7 @@ class GapKeeper:
         self._clock = clock
         self._events = events
         self._book = EpochBook({})
+        self._mirrors: Mapping[TopicName, MirrorRecord] = {}
         self._is_first = True
         self._written_at_s = clock.monotonic_s()
         self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
@@ -105,6 +106,7 @@ class GapKeeper:
     def close(self) -> None:
         """Write how far was copied, and close."""
         try:
+            self._take(())  # of rounds that have ended since the last turn
             self._book.settle_noted(is_over=True)  # no round runs any more: nothing heard is newer
             self._ledger.put_copied(self._book.due(all_moved=True))
         except HeliostatError as error:
@@ -127,7 +129,9 @@ class GapKeeper:
         return tuple((index, *row) for index, row in found if row is not None)
 
     def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
-        """Note how far a round has copied; from any thread."""
+        """Note how far a round has copied, and what the target lost in it; from any thread."""
+        for index, *lost in report.lost:
+            self._book.note_lost(spec.partitions[index], *lost)
         for index, *row in report.copied:
             self._book.note(spec.partitions[index], Copied(*row))
 
@@ -136,10 +140,8 @@ class GapKeeper:
     def hear(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
         """Take decisions and reports since the last turn; look whether the source was truncated."""
         self._keep_ledger()
-        source_ids = {name: record.source_id for name, record in memory.mirrors.items()}
-        lost = self._book.take(self._fresh(reports), source_ids)
-        if lost:
-            self._record_lost(lost, memory)
+        self._mirrors = memory.mirrors
+        self._take(self._fresh(reports))
         self._book.settle_noted(is_over=False)
         self._look_at_epochs([n for n, r in memory.mirrors.items() if _is_same(memory, r)])
         is_time = self._clock.monotonic_s() >= self._written_at_s + WRITE_EVERY_S
@@ -175,13 +177,19 @@ class GapKeeper:
             for partition in infos[name].partitions
         }
 
-    def _record_lost(self, lost: Iterable[Lost], memory: Memory) -> None:
-        """The target lost what it had acknowledged; the position went back with it (I2)."""
+    def _take(self, reports: Iterable[PartitionReport]) -> None:
+        """Note how far was copied, and record what the target lost of that: it is copied again."""
+        source_ids = {name: record.source_id for name, record in self._mirrors.items()}
         now_ms = self._clock.wall_ms()
-        rows = [lost_row(item, memory.mirrors[item.partition.topic], now_ms) for item in lost]
+        lost = self._book.take(reports, source_ids)
+        rows = [  # two of one partition differ in their time, which names them
+            lost_row(item, self._mirrors[item.partition.topic], now_ms + place)
+            for place, item in enumerate(lost)
+        ]
         for row in rows:
             self._events.warn(f"{row.target}: {row.text}")
-        self._ledger.record(rows)
+        if rows:
+            self._ledger.record(rows)
 
     def _fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
         """Those of a state begun after its topic was last settled, and all of that carried out."""

@@ -26,6 +26,7 @@ from heliostat.records.lane_copies import (
     Queued,
     append_lost,
     ask_source_ends,
+    begin,
     copies_of,
     delete_throw_away,
     fetch_lost,
@@ -52,7 +53,7 @@ from heliostat.records.network import (
     Watched,
 )
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_report import copied_in, report_of
+from heliostat.records.partition_report import at_end_of_round, report_of
 from heliostat.records.partition_standing import Phase
 from heliostat.records.provisional import ProvisionalPlaces, busy_first
 
@@ -195,7 +196,7 @@ class Copier:
             ended_by,
             [report_of(item) for item in told],
             self.latency.compact(),
-            copied_in(self.partitions) if ended_by else [],
+            *at_end_of_round(self.partitions, ended_by),
             self._spare_s,
         )
 
@@ -281,7 +282,7 @@ class Copier:
                 elif index in unread:
                     item.tail_unread(now_s, now_ms)
                 elif isinstance(target, LogRange):
-                    item.begin_at(target, tails.get(index), problem[index], now_ms)
+                    begin(item, target, tails.get(index), problem[index], now_ms)
                     self._mark_sendable(item)
         for item in delete_throw_away(needy, self._network, now_s, now_ms):
             self._mark_sendable(item)

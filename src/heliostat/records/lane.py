@@ -218,6 +218,9 @@ class RoundReport:
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
     copied: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Of its end, as `LaneSpec.copied`, of partitions that it copied records of."""
+    lost: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of its end, by index of the partition: source offsets `[first, end)` that the target had
+    acknowledged and lost; they were copied again."""
     spare_s: float | None = None
     """How long before its beginning it was ready, negative where that was late; None: nothing was
     there to wait for."""

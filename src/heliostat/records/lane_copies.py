@@ -8,7 +8,7 @@ from heliostat.records.begin_checks import needs_tail
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.lane import LaneSpec, PartitionCode, PartitionState
 from heliostat.records.network import AppendLost, FetchLost, LogRange, Network, Problem, Tail
-from heliostat.records.offset_map import Stamp
+from heliostat.records.offset_map import OffsetMap, Stamp
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_standing import Phase
 
@@ -35,6 +35,20 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
         found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
         found[index].copied_to, found[index].copied_end = offset, end
     return found
+
+
+def begin(
+    item: PartitionCopy, target: LogRange, tail: Tail | None, known: OffsetMap, now_ms: int
+) -> None:
+    """Go on where the target ends; note what it has lost of what it had acknowledged (I2).
+
+    A report a second would not show it: what was lost is copied again within milliseconds.
+    """
+    item.begin_at(target, tail, known, now_ms)
+    if item.phase is Phase.COPY and target.end < item.copied_end:
+        before = item.lost or (item.position, item.copied_to)
+        item.lost = min(before[0], item.position), max(before[1], item.copied_to)
+        item.copied_to, item.copied_end = item.position, target.end
 
 
 class Needy:

@@ -95,6 +95,8 @@ class PartitionCopy(PartitionStanding):
         """Source offset below which the link knows that all is at the target (-1: not known)."""
         self.copied_end = -1
         """Where the target's log ended then (-1: not known)."""
+        self.lost: tuple[int, int] | None = None
+        """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
         self._producer_id = producer_id
         self._carry = CarrySettings(
             producer_id=producer_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from heliostat.records.lane import PartitionReport
 from heliostat.records.partition_copy import PartitionCopy
@@ -29,9 +29,20 @@ def report_of(item: PartitionCopy) -> PartitionReport:
     )
 
 
-def copied_in(items: Iterable[PartitionCopy]) -> list[tuple[int, int, int, int]]:
+Copied = list[tuple[int, int, int, int]]
+Lost = list[tuple[int, int, int]]
+
+
+def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copied, Lost]:
+    """What a round says when it ends, see `RoundReport`: how far was copied, what was lost."""
+    if not ended_by:
+        return [], []
+    return _copied_in(items), [(item.index, *item.lost) for item in items if item.lost is not None]
+
+
+def _copied_in(items: Iterable[PartitionCopy]) -> Copied:
     """How far those were copied of which this round copied anything, as `LaneSpec.copied`."""
-    found: list[tuple[int, int, int, int]] = []
+    found: Copied = []
     for item in items:
         if item.records:
             offset, epoch = item.epochs.copied(item.position)

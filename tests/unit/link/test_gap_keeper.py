@@ -301,6 +301,55 @@ def test_what_the_target_lost_is_recorded_as_copied_again() -> None:
     assert (row.cause, row.first, row.last, row.count) == (Cause.TARGET_TRUNCATED, 60, 99, 0)
 
 
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (None, [(40, 99)]),
+        (60, [(60, 99), (40, 59)]),
+        (40, [(40, 99)]),
+        (30, [(30, 99)]),
+    ],
+)
+def test_what_a_round_says_was_lost_is_recorded_less_what_reports_have_shown(
+    seen: int | None, expected: list[tuple[int, int]]
+) -> None:
+    """Given 100 copied, of which the target keeps 40 / when they are copied again / then told once.
+
+    Most often no report shows it, as that takes milliseconds.
+    """
+    world = Turns()
+    lane = Mock(partitions=[world.spec()])
+    world.turn(copying(100, 100, 3))
+    if seen is not None:
+        world.turn(copying(seen, -1, -1))
+    world.turn(copying(120, 120, 3))
+    world.clock.wall_ms = lambda: NOW_MS + 1
+    ended = Mock(copied=[(0, 120, 3, 120)], lost=[(0, 40, 100)])
+    world.keeper.round_ended(lane, ended)
+    world.turn(copying(120, 120, 3))
+    world.turn(copying(120, 120, 3))
+    assert [(row.first, row.last) for row in world.rows()] == expected
+    assert all(row.cause is Cause.TARGET_TRUNCATED for row in world.rows())
+
+
+def test_what_a_round_lost_is_recorded_also_when_the_driver_stops() -> None:
+    world = Turns()
+    lane = Mock(partitions=[world.spec()])
+    world.turn(copying(100, 100, 3))
+    world.keeper.round_ended(lane, Mock(copied=[], lost=[(0, 40, 100)]))
+    world.keeper.close()
+    assert [(row.first, row.last) for row in world.rows()] == [(40, 99)]
+
+
+def test_a_round_of_another_topic_of_that_name_has_lost_nothing_of_this_one() -> None:
+    world = Turns()
+    spec = replace(world.spec(), source_topic_id=NEW_ID)
+    world.turn(copying(100, 100, 3))
+    world.keeper.round_ended(Mock(partitions=[spec]), Mock(copied=[], lost=[(0, 40, 100)]))
+    world.turn(copying(100, 100, 3))
+    assert world.rows() == []
+
+
 def test_a_deleted_mirror_takes_along_what_the_source_has_no_more() -> None:
     world = Turns()
     world.keeper.note_anew(RECORD, world.starts[T], {PartitionId(0): Offset(150)})
@@ -324,7 +373,7 @@ def test_how_far_a_deleted_mirror_was_copied_says_nothing_of_the_next_one() -> N
 def test_a_round_that_ended_tells_the_next_one_how_far_it_came() -> None:
     world = Turns()
     lane = Mock(partitions=[world.spec()])
-    world.keeper.round_ended(lane, Mock(copied=[(0, 70, 3, 68)]))
+    world.keeper.round_ended(lane, Mock(copied=[(0, 70, 3, 68)], lost=[]))
     assert world.keeper.copied([world.spec()]) == ((0, 70, 3, 68),)
     world.keeper.close()
     assert world.ledger.copied[T].partitions == {PartitionId(0): Copied(70, 3, 68)}
