@@ -11,7 +11,7 @@ import yaml
 from reach import Way
 
 from heliostat.clusters.byte_topic import ByteTopic
-from heliostat.link.offset_maps import offsets_topic
+from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, TopicName
 
 PREFIX = "ours."

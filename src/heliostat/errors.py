@@ -12,7 +12,7 @@
       ProtocolError          a broker's answer makes no sense
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
-      OffsetMapLost          the offset maps' topic was deleted
+      OffsetMapLost          rows of the offset maps are gone
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
       GroupsFailed           what is published for consumer groups was refused
@@ -183,10 +183,14 @@ class BatchError(HeliostatError):
 
 
 class OffsetMapLost(HeliostatError):
-    """The topic of the offset maps is gone: where mapped mirrors stand can't be known (I2)."""
+    """Rows of the offset maps are gone: where mapped mirrors stand can't be known (I2).
+
+    Tried again: the driver finds out which mirrors that concerns, and stops these alone.
+    """
 
     code = "OFFSET_MAP_LOST"
-    hint = "delete the mapped mirrors at the target to have them copied anew, then start again"
+    verdict = Verdict.RETRY
+    hint = "heliostat offsets rebuild makes a map anew from what both sides hold"
 
 
 class LinkTakenOver(HeliostatError):

@@ -8,8 +8,9 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from support.clusters import fresh_name, until, wait_until_led
+from support.clusters import ClusterPair, fresh_name, until, wait_until_led
 from support.one_partition import lane_spec
+from support.provoked import Provoked
 
 from heliostat.access import access_of
 from heliostat.clock import SystemClock
@@ -17,8 +18,8 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
-from heliostat.errors import BrokerError, HeliostatError
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.errors import BrokerError, HeliostatError, OffsetMapLost
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import LaneSpec, PartitionSpec
 from heliostat.records.map_channel import MapChannel
 from heliostat.records.network import MapWrite, MapWritten
@@ -93,3 +94,40 @@ def test_rows_that_a_new_leader_does_not_show_yet_are_waited_for(
                 assert time.monotonic() < until_s
                 time.sleep(0.02)
     assert list(found[0].breaks()) == breaks
+
+
+@pytest.mark.provokes("OFFSET_MAP_LOST")
+def test_a_topic_that_has_lost_rows_is_neither_read_nor_written(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given a lane that has read rows / when their topic is made anew / then it says what is lost.
+
+    A lane that was given out before holds maps of the old topic: its rows would be no whole map.
+    """
+    access = access_of(cluster_pair.target.bootstrap.split(","))
+    topic = fresh_name("heliostat.maps")
+    with KeyedTopic(access, topic) as made, ClusterAdmin(access) as admin:
+        made.ensure(1)
+        topic_id = id_text(admin.describe_topics([topic])[topic].topic_id)
+        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False)
+        lane = replace(lane_spec(access, access, spec), offsets_topic=topic)
+        with closing(channel(lane)) as maps:
+            for count in (1, 2):
+                write(maps, [Break(10 * number, 11 * number) for number in range(1, count + 1)])
+        assert admin.delete_topics([topic]) == {topic: None}
+        until(lambda: admin.describe_topics([topic])[topic].error is not None, "it is gone")
+        made.ensure(1)
+        until(lambda: admin.describe_topics([topic])[topic].error is None, "it is there")
+        wait_until_led(cluster_pair.target.bootstrap, [TopicPartition(topic, PartitionId(0))])
+        for known in (replace(lane, maps_topic_id=topic_id), replace(lane, maps_from=2)):
+            with closing(channel(known)) as maps, pytest.raises(OffsetMapLost) as caught:
+                maps.read()
+            provoked("OFFSET_MAP_LOST", caught.value)
+        row = Row(RowKey(P, "", 10, Stamp(1, 0)), (Break(10, 11),))
+        with (
+            closing(channel(replace(lane, maps_topic_id=topic_id))) as maps,
+            pytest.raises(OffsetMapLost),
+        ):
+            maps.send([MapWrite(0, 0, row)])
+        with closing(channel(lane)) as maps:
+            assert maps.read() == {}

@@ -26,14 +26,13 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.config import load_config
-from heliostat.errors import GroupsFailed, InterchangeFailed, OffsetMapLost
+from heliostat.errors import GroupsFailed, InterchangeFailed
 from heliostat.link.group_part import GroupPart
 from heliostat.link.interchange import Interchange
-from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.state import LinkState
 from heliostat.names import ClusterId, TopicName
 from heliostat.ops.events import Events
-from heliostat.records.offset_map import Break, MapReader, Row, RowKey, Stamp
+from heliostat.records.offset_map import MapReader
 from heliostat.sandbox import Cluster
 from heliostat.slots import Slot
 from heliostat.topics import select
@@ -162,24 +161,6 @@ def test_an_internal_topic_is_refused_where_its_name_does_not_give_it_away(
         until(lambda: admin.committed_offsets([fresh_name("group")]), "the topic of offsets")
         until(lambda: own in admin.describe_topics(), "the topic of offsets")
     provoked("refused:internal", planned.refusal(own, topics={"include": [own]}))
-
-
-@pytest.mark.provokes("OFFSET_MAP_LOST")
-def test_offset_maps_that_are_deleted_halt_the_link(
-    cluster_pair: ClusterPair, provoked: Provoked
-) -> None:
-    """Given a mapped mirror / when the topic of the maps is deleted / then it is told as lost."""
-    bootstrap = cluster_pair.target.bootstrap
-    maps = OffsetMaps(bootstrap, fresh_name("link"))
-    with closing(maps), ClusterAdmin(bootstrap) as admin:
-        maps.ensure(1)
-        key = RowKey(partition_of("mapped"), "", 10, Stamp(1, 0))
-        maps.put([Row(key, (Break(10, 15),))])
-        maps.refresh()
-        assert admin.delete_topics([maps.topic]) == {maps.topic: None}
-        with pytest.raises(OffsetMapLost) as caught:
-            maps.forget()
-    provoked("OFFSET_MAP_LOST", caught.value)
 
 
 @pytest.fixture

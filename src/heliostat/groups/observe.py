@@ -18,6 +18,7 @@ from heliostat.records.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 UNKNOWN_TOPIC = 3
+MAP_LOST = "rows of the mirror's offset map are gone"
 Maps = Callable[[], MapReader]
 Mirrors = Mapping[TopicName, MirrorRecord]
 Positions = Callable[[], Mapping[TopicPartition, int]]
@@ -111,9 +112,13 @@ def observe_partitions(
         elif isinstance(end, BrokerError):
             found[partition] = end
         else:
-            offsets = read.of(mirror, id_text(here[mirror.topic].topic_id))
-            found[partition] = MirrorPartition(
-                mirror, start.offset, end.offset, offsets, copied_to.get(partition, -1)
+            topic_id, copied = id_text(here[mirror.topic].topic_id), copied_to.get(partition, -1)
+            found[partition] = (
+                MAP_LOST
+                if read.is_lost(mirror, topic_id)
+                else MirrorPartition(
+                    mirror, start.offset, end.offset, read.of(mirror, topic_id), copied
+                )
             )
     return found
 

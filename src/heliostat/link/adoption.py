@@ -36,7 +36,8 @@ from heliostat.link.adoption_sides import (
     refuse_live_workers,
 )
 from heliostat.link.rivals import Claims, Rivals
-from heliostat.link.state import LinkState, Starts, state_topic
+from heliostat.link.state import LinkState, Starts
+from heliostat.link.state_names import state_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import OffsetMap, Row, RowKey, Stamp
 from heliostat.topics.naming import naming_of

@@ -1,6 +1,7 @@
 """READ FIRST: one turn of a link, in the order in which things move.
 
     observe    what both clusters have                                   reads only
+    maps       whether all rows of offset maps are there                 else what is mapped stops
     plan       what the target must become, and what is refused          pure
     gaps       what stands stopped and was decided on                    recorded before passed
     apply      topics first: records need a partition to land in
@@ -25,6 +26,7 @@ from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.lanes import pack
+from heliostat.link.map_keeper import MapKeeper
 from heliostat.link.rivals import Claims, RivalClaims, new_mirrors, plan_beside
 from heliostat.link.state import LinkState, Starts
 from heliostat.names import (
@@ -110,6 +112,8 @@ class Turn:
         What is done where records are missing.
     beginnings
         Looks up where partitions begin.
+    maps
+        What is done where rows of offset maps are missing.
     reports
         What rounds of the lanes' newest plans said last of each partition: others may not know
         what was decided since, and would seem to contradict it.
@@ -126,6 +130,7 @@ class Turn:
     rivals: RivalClaims
     gaps: GapKeeper
     beginnings: Beginnings
+    maps: MapKeeper
     reports: Callable[[], Sequence[PartitionReport]] = tuple
 
     def run(self, known: Known, load: Load) -> None:
@@ -137,7 +142,7 @@ class Turn:
             A cluster does not answer or refuses; the next turn begins afresh, lanes go on.
         """
         self._keep_state(known)
-        self.state.offsets.refresh()
+        self.maps.look(known.mirrors, known.starts)
         source, plan = self._plan(known)
         if self._settle_gaps(known, source, plan):
             source, plan = self._plan(known)
@@ -145,7 +150,8 @@ class Turn:
         applied = self._let_go(known, applied, self._remember(known, applied))
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
-        specs, notes = self._filled(self.gaps.with_gaps(_specs(applied.mirrors, starts)))
+        found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
+        specs, notes = self._filled(self.maps.with_lost(found))
         self._remark(known, plan.notes + self._old_backlog(known, applied) + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         count = self.lane_count(len(partitions), sum(load.values()) if load else None)
@@ -195,9 +201,8 @@ class Turn:
         """Write the state anew where somebody deleted it: this driver knows all that was in it."""
         missing = self.state.missing(self.target)
         if missing:
-            if self.state.offsets.topic in missing:
-                self.state.offsets.forget()
             self.state.restore(known.producer_id, known.mirrors, known.starts, known.at_beginning)
+            self.maps.restore()
             self.lanes.tell()
             self.events.warn(
                 f"{', '.join(missing)} was gone at the target and is made anew from what this "

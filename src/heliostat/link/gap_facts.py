@@ -77,6 +77,8 @@ def gather(
         )
         if None in (offsets := [_offset(answer) for answer in answers]):
             continue
+        if known.is_lost(ask.target, target_id):
+            continue  # where it stands can't be said before its map is made anew
         start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
         offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
         found.append(

@@ -128,6 +128,11 @@ class GapKeeper:
         found = ((index, self._book.row_of(spec)) for index, spec in enumerate(specs))
         return tuple((index, *row) for index, row in found if row is not None)
 
+    def copied_to(self, source: TopicPartition) -> Copied | None:
+        """How far a source partition was copied, as far as that is written down."""
+        topic = self._book.topics().get(source.topic)
+        return None if topic is None else topic.partitions.get(source.partition)
+
     def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
         """Note how far a round has copied, and what the target lost in it; from any thread."""
         for index, *lost in report.lost:

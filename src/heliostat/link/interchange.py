@@ -195,6 +195,8 @@ class Interchange:
         maps = self._maps()
         for mirror, (source, topic_id) in sources.items():
             start, end = starts.get(mirror), ends.get(mirror)
+            if maps.is_lost(mirror, topic_id):
+                continue  # it stands stopped, and what has landed in it can't be said
             if isinstance(start, ListedOffset) and isinstance(end, ListedOffset):
                 offset_map = maps.of(mirror, topic_id)
                 yield CopiedRange(source, start.offset, end.offset, offset_map)

@@ -71,7 +71,7 @@ class Runner:
     cancel: Callable[[LaneSpec], None]
 
 
-Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int]]
+Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int, str]]
 Copied = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, int, int, int], ...]]
 Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 Ended = Callable[[LaneSpec, RoundReport], None]
@@ -137,7 +137,8 @@ class LaneSet:
     first_generation
         Larger than any that was used before.
     maps
-        What is known of partitions' offset maps, see `LaneSpec.maps` and `maps_from`.
+        What is known of partitions' offset maps, see `LaneSpec.maps`, `maps_from` and
+        `maps_topic_id`.
     copied
         From which leader epochs partitions were copied, see `LaneSpec.copied`.
     rates
@@ -156,7 +157,7 @@ class LaneSet:
         clock: Clock,
         events: Events,
         first_generation: int,
-        maps: Maps = lambda _: ((), 0),
+        maps: Maps = lambda _: ((), 0, ""),
         copied: Copied = lambda _: (),
         rates: Rates = lambda _: (),
         ended: Ended = lambda _spec, _report: None,
@@ -348,7 +349,7 @@ class LaneSet:
             lasts_s *= 1.0 - STAGGER * (lane.health.lane % STAGGERED_LANES)
         lasts_s += 0.0 if before else START_SLACK_S
         begins_ms = now_ms + round((begins_s - now_s) * 1000)
-        maps, maps_from = self._maps(lane.partitions)
+        maps, maps_from, maps_topic_id = self._maps(lane.partitions)
         spec = replace(
             self._template,
             lane=lane.health.lane,
@@ -357,6 +358,7 @@ class LaneSet:
             partitions=lane.partitions,
             maps=maps,
             maps_from=maps_from,
+            maps_topic_id=maps_topic_id,
             copied=self._copied(lane.partitions),
             rates=self._rates(lane.partitions),
             round_s=lasts_s,

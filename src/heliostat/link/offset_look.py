@@ -66,6 +66,9 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
     maps = read_maps(cluster.access(), LinkName(link.name))  # after the ends: covers them (I3)
     for one, (start, end) in bounds.items():
         record, source = pairs[one]
+        if maps.is_lost(one, ids[one.topic]):
+            mirrors.untold[one] = "rows of its offset map are gone: see heliostat offsets rebuild"
+            continue
         mirrors.partitions.append(
             MirrorPartition(
                 source=source,

@@ -1,16 +1,23 @@
-"""The offset maps of a link's mirrors, as its driver, its groups and people read them."""
+"""The offset maps of a link's mirrors, as its driver, its groups and people read them.
+
+I2  Where rows are gone a map that is read would be another one, or none: an exact mirror's. So what
+    is read is held against what the state topic says of the maps (`MapMarks`).
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 
 from heliostat.access import Reachable
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import ensure_compacted
-from heliostat.config import STATE_TOPIC_PREFIX
-from heliostat.errors import OffsetMapLost
-from heliostat.names import LinkName, TopicId, TopicName, TopicPartition, id_text
+from heliostat.errors import BrokerError, OffsetMapLost
+from heliostat.link.map_marks import MapMarks, MapTopic, MirrorId
+from heliostat.link.state_names import offsets_topic
+from heliostat.names import LinkName, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import MapReader, MapTail, Row, RowKey
 
@@ -18,26 +25,29 @@ TAIL_BREAKS_MAX = 20_000
 """Of a map that a lane is given: far more than a round can have written ahead."""
 POLL_S = 0.05
 CLIENT_ID = "heliostat-offsets"
-
-
-def offsets_topic(link: LinkName) -> str:
-    """Name of the topic that holds the offset maps' rows."""
-    return f"{STATE_TOPIC_PREFIX}{link}.offsets"
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
     """All maps of a link, as they are durable now; empty where the topic does not exist.
+
+    Those of which rows are gone are named (`MapReader.lost`), also where no driver has seen it yet.
 
     Raises
     ------
     ConnectionLost, BrokerError, ProtocolError
         The topic can't be read, or holds what is not ours.
     """
-    with ByteTopic(cluster, TopicName(offsets_topic(link)), CLIENT_ID) as topic:
-        found = MapReader()
-        for record in topic.read_all():
-            _take(found, record)
-        return found
+    with closing(MapMarks(cluster, link)) as marks:
+        stored = marks.read()
+    with closing(OffsetMaps(cluster, link)) as maps:
+        maps.begin(stored.topic, stored.lost)
+        try:
+            return maps.fresh()
+        except OffsetMapLost:
+            maps.begin_anew(stored.names() | stored.lost.keys())
+            return maps.fresh()
 
 
 def _take(reader: MapReader, record: ByteRecord) -> None:
@@ -60,15 +70,22 @@ class OffsetMaps:
     def __init__(self, cluster: Reachable, link: LinkName) -> None:
         self._cluster = cluster
         self._topic = ByteTopic(cluster, TopicName(offsets_topic(link)), CLIENT_ID)
+        self._admin: ClusterAdmin | None = None
         self._reading = threading.Lock()
         self._lock = threading.Lock()
         self._reader = MapReader()
         self._next_offset = 0
+        self._known: MapTopic | None = None
 
     @property
     def topic(self) -> TopicName:
         """Where the rows are."""
         return self._topic.topic
+
+    @property
+    def known(self) -> MapTopic | None:
+        """The topic as it was at the last `refresh`; None before, and while there is none."""
+        return self._known
 
     def ensure(self, replication_factor: int | None) -> None:
         """Create the topic where it is missing.
@@ -80,11 +97,19 @@ class OffsetMaps:
         """
         ensure_compacted(self._cluster, self.topic, CLIENT_ID, replication_factor)
 
+    def begin(self, known: MapTopic | None, lost: Iterable[MirrorId]) -> None:
+        """Hold what is read against what was known of the topic before."""
+        with self._reading, self._lock:
+            self._known = known
+            self._reader.lost = frozenset(lost)
+
     def refresh(self) -> None:
         """Read what has come since the last time.
 
         Raises
         ------
+        OffsetMapLost
+            Rows are gone that were there, and what is known of maps may not be all.
         ConnectionLost, BrokerError, ProtocolError
             It can't be read.
         """
@@ -96,11 +121,46 @@ class OffsetMaps:
                     for record in records:
                         _take(self._reader, record)
                     self._next_offset = self._topic.position()
+            # Looked at behind the reading: what was gone before it is seen by now.
+            now = self._look()
+            if now is not None:
+                known = self._known or MapTopic(now.topic_id, 0, 0)
+                known = known._replace(end=max(known.end, self._next_offset))
+                if why := known.why_lost(now):
+                    raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
+                self._known = MapTopic(now.topic_id, now.start, self._next_offset)
+
+    def _look(self) -> MapTopic | None:
+        """The topic as it is now; None where there is none, nor was one.
+
+        Raises
+        ------
+        BrokerError
+            It does not tell, or there was one: whether it is gone the driver's turn finds out.
+        """
+        if self._admin is None:
+            self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
+        info = self._admin.describe_topics([self.topic])[self.topic]
+        if info.error is not None:
+            if info.error.kafka_code == UNKNOWN_TOPIC and self._known is None:
+                return None
+            raise info.error
+        one = TopicPartition(self.topic, PartitionId(0))
+        end = self._admin.list_offsets({one: LATEST})[one]
+        start = self._admin.list_offsets({one: EARLIEST})[one]
+        if isinstance(start, BrokerError):
+            raise start
+        if isinstance(end, BrokerError):
+            raise end
+        return MapTopic(id_text(info.topic_id), start.offset, end.offset)
 
     def tails(
         self, partitions: Sequence[PartitionSpec]
-    ) -> tuple[tuple[tuple[int, MapTail], ...], int]:
-        """For a lane: the ends of its partitions' maps, and from where on it has to read itself."""
+    ) -> tuple[tuple[tuple[int, MapTail], ...], int, str]:
+        """For a lane: the ends of its partitions' maps, and from where on it has to read itself.
+
+        Of which very topic (its id, empty where that is not known) stands behind them.
+        """
         with self._lock:
             found: list[tuple[int, MapTail]] = []
             for index, spec in enumerate(partitions if self._reader.maps else ()):
@@ -108,12 +168,19 @@ class OffsetMaps:
                 tail = self._reader.tail(spec.target, topic_id, TAIL_BREAKS_MAX)
                 if tail is not None:
                     found.append((index, tail))
-            return tuple(found), self._next_offset
+            known = self._known
+            return tuple(found), self._next_offset, "" if known is None else known.topic_id
 
     def is_filled(self, mirror: TopicPartition, target_id: TopicId | None) -> bool | None:
         """See `MapReader.is_filled`."""
         with self._lock:
             return self._reader.is_filled(mirror, id_text(target_id))
+
+    def names(self) -> frozenset[MirrorId]:
+        """Mirrors with a map that is known, whole or not."""
+        with self._lock:
+            maps = self._reader.maps.items()
+            return frozenset(name for name, found in maps if not found.is_identity)
 
     def fresh(self) -> MapReader:
         """All maps with every row that is durable now.
@@ -129,26 +196,24 @@ class OffsetMaps:
         """Write rows; durable when it returns."""
         self._topic.write([ByteRecord(row.key.encode(), row.encode()) for row in rows])
 
-    def forget(self) -> None:
-        """The topic was deleted: begin anew, where nothing is lost by that.
-
-        What lanes had written since the last `refresh` can't be known any more, so that maps could
-        be restored only almost.
-
-        Raises
-        ------
-        OffsetMapLost
-            There were maps.
-        """
-        with self._reading, self._lock:
-            if self._reader.maps:
-                raise OffsetMapLost(
-                    f"topic {self.topic} was deleted while mirrors need it",
-                    mirrors=len(self._reader.maps),
-                )
-            self._next_offset = 0
+    def begin_anew(self, lost: Iterable[MirrorId]) -> None:
+        """Rows are gone: take the topic as it is now for all there is, and these maps for lost."""
+        with self._reading:
             self._topic.close()
+            with self._lock:
+                self._reader = MapReader(lost=frozenset(lost))
+                self._next_offset, self._known = 0, None
+            now = self._look()
+            self._known = None if now is None else now._replace(end=0)
+
+    def set_lost(self, lost: Iterable[MirrorId]) -> None:
+        """Which maps are lost, from now on."""
+        with self._lock:
+            self._reader.lost = frozenset(lost)
 
     def close(self) -> None:
         """Close the connections."""
         self._topic.close()
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None

@@ -35,7 +35,7 @@ class Why(Enum):
     SEVERAL_SOURCES = "several_sources"
     """The target topic has more than one source topic; ask from the source's side."""
     NOT_TOLD = "not_told"
-    """The target does not tell that partition's bounds."""
+    """The target does not tell that partition's bounds, or rows of its map are gone."""
 
 
 class Question(NamedTuple):

@@ -13,7 +13,8 @@ from contextlib import closing
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
-from heliostat.link.state import link_of_state_topic, mirrors_in
+from heliostat.link.state import mirrors_in
+from heliostat.link.state_names import link_of_state_topic
 from heliostat.names import LinkName, TopicName
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan

@@ -24,10 +24,11 @@ from heliostat.link.group_part import GroupPart
 from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
-from heliostat.link.offset_maps import offsets_topic
+from heliostat.link.map_keeper import MapKeeper
 from heliostat.link.ownership import Ownership
 from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState, control_topic, progress_topic
+from heliostat.link.state_names import offsets_topic
 from heliostat.link.status import StatusBoard
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
@@ -159,6 +160,7 @@ class LinkService:
             rates=self.board.rates,
             ended=self._round_ended,
         )
+        gaps = self._begin_gaps(source, target)
         turn = Turn(
             link=self.link,
             source=source,
@@ -169,8 +171,9 @@ class LinkService:
             events=self._events,
             claimed=self._claimed,
             rivals=Rivals(self.link, self._target_config, target).claims,
-            gaps=self._begin_gaps(source, target),
             beginnings=Beginnings(source, self._events.warn),
+            gaps=gaps,
+            maps=self._begin_maps(gaps, target),
             reports=lambda: self.board.reports_of(lanes.generations),
         )
         others = [
@@ -234,6 +237,19 @@ class LinkService:
         )
         self._gaps.begin()
         return self._gaps
+
+    def _begin_maps(self, gaps: GapKeeper, target: ClusterAdmin) -> MapKeeper:
+        keeper = MapKeeper(
+            self._state.offsets,
+            self._state.marks,
+            source=self._source_config.access(),
+            target_access=self._target_config.access(),
+            target=target,
+            copied=gaps.copied_to,
+            events=self._events,
+        )
+        keeper.begin()
+        return keeper
 
     def _interchange_loops(self, source: ClusterAdmin, target: ClusterAdmin) -> list[Loop]:
         """Loops of what is written for MirrorMaker 2's clients."""

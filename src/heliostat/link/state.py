@@ -22,8 +22,10 @@ from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.link.lane_set import Announcement
+from heliostat.link.map_marks import MapMarks
 from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.ownership import Owner
+from heliostat.link.state_names import state_topic
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.records.state_channel import CONTROL_KEY
 from heliostat.topics.values import MirrorRecord
@@ -64,17 +66,6 @@ class Stored:
     starts: dict[TopicName, Starts] = field(default_factory=dict)
     at_beginning: frozenset[TopicName] | None = None
     """The source's topics when the link began; None: it has not."""
-
-
-def state_topic(link: LinkName) -> str:
-    """Name of the link's state topic."""
-    return f"{STATE_TOPIC_PREFIX}{link}.state"
-
-
-def link_of_state_topic(topic: TopicName) -> LinkName | None:
-    """The link whose state topic this is; None for any other topic."""
-    name = topic.removeprefix(STATE_TOPIC_PREFIX).removesuffix(".state")
-    return LinkName(name) if topic == state_topic(LinkName(name)) else None
 
 
 def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
@@ -130,6 +121,8 @@ class LinkState:
         )
         self.offsets = OffsetMaps(access, link.name)
         """The offset maps."""
+        self.marks = MapMarks(access, link.name)
+        """What tells that rows of them are missing."""
         self._owner: Owner | None = None
         self.claim = 0
         """Number of the claim that this process holds, once it does."""
@@ -174,6 +167,7 @@ class LinkState:
         """Close the connections."""
         self._state.close()
         self.offsets.close()
+        self.marks.close()
         self._owner_writer.close()
         self._control.close()
         self._progress.close()

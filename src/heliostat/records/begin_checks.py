@@ -64,28 +64,38 @@ def jump_at(spec: PartitionSpec, end: int) -> Break | None:
 
 def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped | None:
     """Why nothing is copied from here on; None where it goes on."""
-    end = at.target.end
+    if spec.map_lost:
+        return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, spec.map_lost)
     if needs_tail(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
         return found
-    if (jump := jump_at(spec, end)) is not None:
-        if at.fills and jump.source < end:
+    if (jump := jump_at(spec, at.target.end)) is not None:
+        if at.fills and jump.source < at.target.end:
             return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSETS_GO_BACK, GO_BACK)
     elif spec.truncated:
         return Stopped(PartitionState.GAP, PartitionCode.SOURCE_TRUNCATED, spec.truncated)
-    elif not at.known.knows(end):
-        return Stopped(
-            PartitionState.DIVERGED,
-            PartitionCode.TARGET_TRUNCATED,
-            f"the target ends at {end}, far before what it held: it was truncated",
-        )
-    if at.is_refused:
-        return Stopped(
-            PartitionState.DIVERGED,
-            PartitionCode.TARGET_REFUSES_SEQUENCE,
-            f"the target refuses to append at its own end {end} in our sequence: another writer "
-            "has appended to this mirror",
-        )
-    return None
+    elif (found := _why_not_so_short(at)) is not None:
+        return found
+    return _why_refused(at) if at.is_refused else None
+
+
+def _why_not_so_short(at: Beginning) -> Stopped | None:
+    end = at.target.end
+    if at.known.knows(end):
+        return None
+    return Stopped(
+        PartitionState.DIVERGED,
+        PartitionCode.TARGET_TRUNCATED,
+        f"the target ends at {end}, far before what it held: it was truncated",
+    )
+
+
+def _why_refused(at: Beginning) -> Stopped:
+    return Stopped(
+        PartitionState.DIVERGED,
+        PartitionCode.TARGET_REFUSES_SEQUENCE,
+        f"the target refuses to append at its own end {at.target.end} in our sequence: another "
+        "writer has appended to this mirror",
+    )
 
 
 def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:

@@ -60,6 +60,8 @@ class PartitionCode(StrEnum):
     """At the mirror's end another sequence is expected: another producer has appended."""
     OFFSETS_GO_BACK = "OFFSETS_GO_BACK"
     """It was decided to go on at an earlier source offset, where offsets are to stay equal."""
+    OFFSET_MAP_LOST = "OFFSET_MAP_LOST"
+    """Rows of the mirror's offset map are gone, so that where it goes on can't be known."""
     MARKERS_MISSING = "MARKERS_MISSING"
     """The mirror does not end where markers for a hole should have brought it; looked at again."""
     CONNECTION_LOST = "CONNECTION_LOST"
@@ -91,6 +93,8 @@ class PartitionSpec:
     offset (I6). Only where the target's log ends just there."""
     truncated: str = ""
     """The driver found that the source lost or replaced what was copied of it: stop, and why."""
+    map_lost: str = ""
+    """Rows of its offset map are gone: stop, and why."""
     fills: bool = False
     """Holes are filled with markers, so that offsets stay equal: if it has not been mapped yet."""
     can_lift: bool = True
@@ -152,6 +156,9 @@ class LaneSpec:
     """Maps by index of the partition, as far as the driver has read."""
     maps_from: int = 0
     """Offset of the offsets topic from which on rows are not in `maps`."""
+    maps_topic_id: str = ""
+    """Of the very topic that these rows are of; one made anew holds none of them. Empty: not
+    known, as before Kafka 2.8."""
     copied: tuple[tuple[int, int, int, int], ...] = ()
     """By index of the partition: source offset behind a copied batch, its leader epoch, and where
     the target's log ended then (-1: not known)."""

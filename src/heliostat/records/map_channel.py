@@ -3,7 +3,8 @@
 I2  `read` answers with every row that was durable when it was called. What a fetch calls the high
     watermark does not say how many that are: a leader that was elected just now learns it only
     from its followers' next fetches, and has all acknowledged rows before. ListOffsets waits for
-    that, it answers OFFSET_NOT_AVAILABLE meanwhile (KIP-207).
+    that, it answers OFFSET_NOT_AVAILABLE meanwhile (KIP-207). Where rows are gone, or are another
+    topic's, nothing is read or written: the driver must find out first what that concerns.
 I3  `MapWritten` comes only after all replicas in sync have a row.
 """
 
@@ -12,10 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import EARLIEST, LATEST, WireCluster
+from heliostat.clusters.wire.cluster import LATEST, TopicLeaders, WireCluster
 from heliostat.clusters.wire.connection import Connection, Frame
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
-from heliostat.names import BrokerId, TopicName, TopicPartition, id_text
+from heliostat.errors import (
+    BrokerError,
+    ConnectionLost,
+    HeliostatError,
+    OffsetMapLost,
+    ProtocolError,
+)
+from heliostat.names import TopicName, TopicPartition, id_text
 from heliostat.records.batch import Codec, read_header
 from heliostat.records.encode import decode_batches, encode_batch
 from heliostat.records.lane import LaneSpec
@@ -56,6 +63,7 @@ class MapChannel:
         self._reading = StateLine(lane.offsets_topic, target, monotonic_s)
         self._writing = StateLine(lane.offsets_topic, target, monotonic_s)
         self._next_offset = lane.maps_from
+        self._topic_id = lane.maps_topic_id
         self._names = {
             (spec.target, id_text(spec.target_topic_id)): index
             for index, spec in enumerate(lane.partitions)
@@ -79,13 +87,15 @@ class MapChannel:
 
         Raises
         ------
+        OffsetMapLost
+            Rows are gone that had been there.
         ConnectionLost, BrokerError, ProtocolError
             They can't be read now.
         """
         try:
             end = self._durable_end()
             if end < self._next_offset:
-                self._begin_anew(self._reading.open()[2].broker)
+                raise self._lost(f"it ends at {end}, and had rows up to {self._next_offset}")
             while self._next_offset < end:  # ends: each turn goes on, or raises
                 self._read_more(end)
         except HeliostatError:
@@ -96,7 +106,8 @@ class MapChannel:
     def _durable_end(self) -> int:
         """Behind the last row that was acknowledged."""
         line = self._reading
-        _, _, leader = line.open()
+        _, leaders, leader = line.open()
+        self._look_at_id(leaders)
         partition = TopicPartition(TopicName(line.topic), ONLY)
         found = line.target.list_offsets(leader.broker, [partition], timestamp=LATEST)[partition]
         if isinstance(found, BrokerError):
@@ -118,8 +129,7 @@ class MapChannel:
         buffer = connection.receive(ANSWER_S).buffer
         for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error == OFFSET_OUT_OF_RANGE:
-                self._begin_anew(leader.broker)
-                return
+                raise self._lost(f"what stood before {end} from {self._next_offset} on is deleted")
             if got.error:
                 raise BrokerError("the offset map can't be read", kafka_code=got.error)
             for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
@@ -134,14 +144,13 @@ class MapChannel:
             return
         raise ProtocolError("a fetch of the offset map is answered without it")
 
-    def _begin_anew(self, broker: BrokerId) -> None:
-        """The topic was made anew: a driver that knew of maps has halted (`OffsetMaps.forget`)."""
-        line = self._reading
-        partition = TopicPartition(TopicName(line.topic), ONLY)
-        start = line.target.list_offsets(broker, [partition], timestamp=EARLIEST)[partition]
-        if isinstance(start, BrokerError):
-            raise start
-        self._next_offset = start
+    def _look_at_id(self, leaders: TopicLeaders) -> None:
+        found = id_text(leaders.topic_id)
+        if self._topic_id and found and found != self._topic_id:
+            raise self._lost("it was deleted and made anew")
+
+    def _lost(self, why: str) -> OffsetMapLost:
+        return OffsetMapLost(f"topic {self._reading.topic} has lost rows: {why}")
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
         if key is None or value is None:
@@ -167,11 +176,14 @@ class MapChannel:
 
         Raises
         ------
+        OffsetMapLost
+            The topic is not the one that was read.
         ConnectionLost, BrokerError
             They can't be sent.
         """
         line = self._writing
         _, leaders, leader = line.open()
+        self._look_at_id(leaders)
         rows: list[tuple[bytes | None, bytes | None, int]] = []
         size, now_ms = 0, self._wall_ms()
         for write in writes:

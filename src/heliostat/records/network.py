@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.carried import CarriedBatch
@@ -160,7 +160,7 @@ class Tail(NamedTuple):
     sequence: int
 
 
-Problem = BrokerError | ConnectionLost
+Problem = BrokerError | ConnectionLost | OffsetMapLost
 
 
 class MirrorEnd(NamedTuple):

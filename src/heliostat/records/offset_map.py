@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heliostat.errors import ProtocolError
+from heliostat.errors import OffsetMapLost, ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.uvarints import decode_uvarints, encode_uvarints
 
@@ -293,6 +293,8 @@ class MapReader:
 
     maps: dict[tuple[TopicPartition, str], OffsetMap] = field(default_factory=dict)
     """By mirror and target topic id."""
+    lost: frozenset[tuple[TopicPartition, str]] = frozenset()
+    """Mirrors of whose map rows are gone: what is here of it is not the truth."""
     _stamps: dict[tuple[TopicPartition, str], Stamp] = field(default_factory=dict)
 
     def take(self, row: Row) -> bool:
@@ -305,9 +307,25 @@ class MapReader:
         return True
 
     def of(self, mirror: TopicPartition, target_topic_id: str) -> OffsetMap:
-        """Which offset stands where; without rows, and of a filled mirror, the identity."""
+        """Which offset stands where; without rows, and of a filled mirror, the identity.
+
+        Raises
+        ------
+        OffsetMapLost
+            Rows of it are gone; see `is_lost`.
+        """
+        if self.is_lost(mirror, target_topic_id):
+            raise OffsetMapLost(f"the offset map of {mirror} is lost")
         found = self.maps.get((mirror, target_topic_id))
         return OffsetMap() if found is None or found.is_filled else found
+
+    def is_lost(self, mirror: TopicPartition, target_topic_id: str) -> bool:
+        """Whether rows of a mirror's map are gone."""
+        return (mirror, target_topic_id) in self.lost
+
+    def stamp_of(self, mirror: TopicPartition, target_topic_id: str) -> Stamp:
+        """Of the newest row of a mirror; rows of an older stamp are not listened to."""
+        return self._stamps.get((mirror, target_topic_id), Stamp(0, 0))
 
     def is_filled(self, mirror: TopicPartition, target_topic_id: str) -> bool | None:
         """Whether a mirror's holes were filled; None where it has had none yet."""
@@ -318,7 +336,7 @@ class MapReader:
         """The last `most` breaks of a map; None where there are none."""
         name = (mirror, target_topic_id)
         found = self.maps.get(name)
-        if found is None:
+        if found is None or name in self.lost:
             return None
         breaks = found.last_breaks(most)
         whole = len(breaks) == len(found)
@@ -329,7 +347,7 @@ class MapReader:
     def copy(self) -> MapReader:
         """Another reader that knows the same."""
         maps = {name: found.copy() for name, found in self.maps.items()}
-        return MapReader(maps, dict(self._stamps))
+        return MapReader(maps, self.lost, dict(self._stamps))
 
     def begin(self, mirror: TopicPartition, target_topic_id: str, tail: MapTail) -> None:
         """Begin a map with what `tail` gave elsewhere."""

@@ -128,6 +128,8 @@ class PartitionCopy(PartitionStanding):
         noted = self.copied_to, self.copied_end
         begins = Beginning(target, tail, offset_map, fills, *noted, is_refused)
         if (stopped := why_stopped(self.spec, self._producer_id, begins)) is not None:
+            if self.spec.map_lost:
+                self.position = -1  # what the map would say of it is not true
             self.stop(*stopped, now_ms)
             return
         if (jump := jump_at(self.spec, end)) is not None:

@@ -15,7 +15,7 @@ from heliostat.clusters.wire.cluster import (
     WireCluster,
 )
 from heliostat.clusters.wire.connection import Connection
-from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
+from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost, ProtocolError
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.append_line import AppendLine
 from heliostat.records.lane import CopySettings, PartitionSpec
@@ -341,7 +341,7 @@ class WireNetwork:
         """Maps of these partitions with all rows that are durable now."""
         try:
             found = self._maps.read()
-        except (BrokerError, ConnectionLost) as error:
+        except (BrokerError, ConnectionLost, OffsetMapLost) as error:
             return error
         except ProtocolError as error:
             return ConnectionLost(f"the offset map can't be read: {error.text}")
@@ -360,7 +360,7 @@ class WireNetwork:
                 self._map_watched = connection
                 self._watch(_MAP_KEY, self._maps)
             return self._maps.send(writes)
-        except (BrokerError, ConnectionLost) as error:
+        except (BrokerError, ConnectionLost, OffsetMapLost) as error:
             self._unwatch_map()
             self._maps.give_up(str(error))
             self._lost.append(MapLost(list(writes), str(error)))

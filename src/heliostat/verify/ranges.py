@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from heliostat.errors import Refused
+from heliostat.errors import OffsetMapLost, Refused
 from heliostat.names import Offset, OffsetRange, PartitionId, TopicName, TopicPartition
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.verify.places import EXACT, Places
@@ -199,9 +199,14 @@ def _plan_topic(
             reason = "the source lacks this partition"
             made.not_compared.append(_one(one, two, reason, held, is_problem=True))
         else:
-            places = Places.of(map_view(two, topic_id))
             bounds = source.bounds[one], target.bounds[two]
-            _plan_partition(made, (one, two), bounds, spec, (blocked.get(one), places))
+            try:
+                places = Places.of(map_view(two, topic_id))
+            except OffsetMapLost as error:
+                held = bounds[0].end - bounds[0].start
+                made.not_compared.append(_one(one, two, error.text, held, is_problem=True))
+            else:
+                _plan_partition(made, (one, two), bounds, spec, (blocked.get(one), places))
 
 
 def _plan_partition(

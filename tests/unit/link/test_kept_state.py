@@ -10,14 +10,11 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
-from heliostat.errors import OffsetMapLost, Verdict
 from heliostat.link.flow import Known, Turn
 from heliostat.link.state import LinkState, Starts
-from heliostat.names import Offset, PartitionId, ProducerId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, MapTail, Stamp, encode_breaks
+from heliostat.names import Offset, PartitionId, ProducerId, TopicName
 
 NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
-MIRROR = TopicPartition(TopicName("t"), PartitionId(0))
 
 
 class Memory:
@@ -75,6 +72,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         rivals=lambda _: {},
         gaps=Mock(),
         beginnings=Mock(),
+        maps=Mock(),
     )
     return turn, events, lanes
 
@@ -118,16 +116,6 @@ def test_a_gone_topic_is_made_and_written_anew_and_told(
     }
     lanes.tell.assert_called_once_with()  # which lanes are wanted
     assert gone in events.warn.call_args.args[0]
-
-
-def test_where_mirrors_are_mapped_a_lost_offset_map_halts_the_link(state: LinkState) -> None:
-    tail = MapTail(Stamp(1, 1), 0, encode_breaks([Break(3, 5)]))
-    state.offsets._reader.begin(MIRROR, "", tail)
-    turn, _, lanes = turn_with(state, {"heliostat.l.offsets": 3})
-    with pytest.raises(OffsetMapLost) as caught:
-        turn._keep_state(KNOWN)
-    assert caught.value.verdict is Verdict.HALT
-    lanes.tell.assert_not_called()
 
 
 @pytest.mark.parametrize("count", [0, 3, 11_000])

@@ -16,7 +16,7 @@ from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link import rivals
 from heliostat.link.flow import Known, Turn
 from heliostat.link.rivals import Rivals, new_mirrors
-from heliostat.link.state import link_of_state_topic
+from heliostat.link.state_names import link_of_state_topic
 from heliostat.names import ClusterId, LinkName, TopicId, TopicName
 from heliostat.slots import Slot
 from heliostat.topics.apply import ApplyReport
@@ -133,7 +133,17 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     kept, lost = TopicName("kept"), TOPIC
     mirrors = tuple(SimpleNamespace(source=name, target=name) for name in (kept, lost))
     state = Mock()
-    unused = ("link", "source", "target", "lanes", "lane_count", "events", "gaps", "beginnings")
+    unused = (
+        "link",
+        "source",
+        "target",
+        "lanes",
+        "lane_count",
+        "events",
+        "gaps",
+        "beginnings",
+        "maps",
+    )
     turn = Turn(
         **{name: Mock() for name in unused},
         state=state,

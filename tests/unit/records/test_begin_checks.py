@@ -63,6 +63,12 @@ def test_behind_a_record_that_is_not_ours_nothing_is_copied(tail: Tail) -> None:
     assert code(tail, copied_to=100) == "FOREIGN_TAIL"
 
 
+def test_without_its_map_nothing_is_copied_whatever_else_is_true() -> None:
+    assert code(map_lost="rows are gone") == "OFFSET_MAP_LOST"
+    for more in ({"jump": Break(100, 150)}, {"adopted_at": Offset(100)}, {"truncated": "it was"}):
+        assert code(map_lost="rows are gone", **more) == "OFFSET_MAP_LOST"
+
+
 def test_where_nothing_tells_whose_it_was_only_a_note_of_ours_does() -> None:
     """Given a log whose last record is gone / then on only where we know to have copied all."""
     assert code(None, start=100, copied_to=100) == ""

@@ -1,0 +1,22 @@
+"""Names of a link's state topics that several of its parts read."""
+
+from __future__ import annotations
+
+from heliostat.config import STATE_TOPIC_PREFIX
+from heliostat.names import LinkName, TopicName
+
+
+def state_topic(link: LinkName) -> str:
+    """Name of the link's state topic."""
+    return f"{STATE_TOPIC_PREFIX}{link}.state"
+
+
+def link_of_state_topic(topic: TopicName) -> LinkName | None:
+    """The link whose state topic this is; None for any other topic."""
+    name = topic.removeprefix(STATE_TOPIC_PREFIX).removesuffix(".state")
+    return LinkName(name) if topic == state_topic(LinkName(name)) else None
+
+
+def offsets_topic(link: LinkName) -> str:
+    """Name of the topic that holds the offset maps' rows."""
+    return f"{STATE_TOPIC_PREFIX}{link}.offsets"
