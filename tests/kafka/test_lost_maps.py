@@ -6,7 +6,6 @@ Then `heliostat offsets rebuild` makes the maps anew, and all records of both si
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,13 @@ from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import BrokerError
 from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LOST = {"state": "blocked", "code": "OFFSET_MAP_LOST"}
 ROUND_S = 2
-Lose = Callable[[Cluster, LinkName], None]
 
 
 class Mirrors:
@@ -38,19 +37,28 @@ class Mirrors:
         self.link = LinkName(fresh_name("link"))
         self.mapped = create_topic(pair.source, fresh_name("mapped"))
         self.exact = create_topic(pair.source, fresh_name("exact"))
+        self.compacted = create_topic(
+            pair.source, fresh_name("compacted"), configs={"cleanup.policy": "compact"}
+        )
+        self.mapped_ones = (self.mapped, self.compacted)
+        self.all = (*self.mapped_ones, self.exact)
         self.rng = random.Random(3)
         self.config = write_config(
             folder,
             pair.source.bootstrap,
             pair.target.bootstrap,
             name=self.link,
-            topics={"include": [self.mapped, self.exact], "refresh_interval_s": 0.5},
+            topics={"include": [*self.all], "refresh_interval_s": 0.5},
             lanes={"round_s": ROUND_S},
         )
 
     def write(self) -> None:
-        """More of both: transactions in the one, plain records in the other."""
-        transactions(self.pair.source.bootstrap, self.mapped, self.rng, 6)
+        """More of each: transactions, and plain records for the exact one."""
+        for topic in self.mapped_ones:
+            transactions(self.pair.source.bootstrap, topic, self.rng, 3)
+        self.write_exact()
+
+    def write_exact(self) -> None:
         batch = encode([Sample(b"k", b"%d" % n, 1_790_000_000_000 + n) for n in range(20)])
         write_batches(self.pair.source.bootstrap, self.exact, [batch])
 
@@ -70,23 +78,53 @@ class Mirrors:
             there, here = self.of(topic)
             assert here == there
 
-    def mapped_end(self) -> int:
-        return ends(self.pair.target.bootstrap, {self.mapped: 1})[self.mapped][0]
+    def mapped_ends(self) -> dict[str, int]:
+        found = ends(self.pair.target.bootstrap, dict.fromkeys(self.mapped_ones, 1))
+        return {topic: found[topic][0] for topic in self.mapped_ones}
 
     def problems(self) -> dict[str, dict[str, str]]:
         """By topic, as `heliostat status` tells them."""
         (status,) = said(self.config, "status")
         return {row["source"]: row for row in status["problems"]}
 
-    def wait_stopped(self) -> None:
-        """The mapped mirror stands stopped for its map; the exact one does not."""
-        expected = {self.mapped: LOST}
+    def stay_stopped(self) -> None:
+        """The mapped mirrors stand stopped for their maps; the exact one goes on."""
+        expected = dict.fromkeys(self.mapped_ones, LOST)
 
         def found() -> dict[str, dict[str, str]]:
             return {n: {key: row[key] for key in LOST} for n, row in self.problems().items()}
 
+        self.write()
         until(lambda: found() == expected, lambda: f"{expected}: {self.problems()}", timeout_s=60)
-        assert "offsets rebuild" in self.problems()[self.mapped]["reason"]
+        assert all("offsets rebuild" in row["reason"] for row in self.problems().values())
+        stood = self.mapped_ends()
+        for _ in range(2):
+            self.write_exact()
+            self.wait_equal(self.exact)
+        assert found() == expected
+        assert self.mapped_ends() == stood
+        answers = said(self.config, "offsets", "translate", self.mapped, "0", "1")
+        assert [answer["why"] for answer in answers] == ["not_told"]
+
+    def rebuild(self) -> None:
+        """Make the maps anew, of all records that the mirrors have."""
+        counts = self.mapped_ends()
+        found = said(self.config, "offsets", "rebuild")
+        assert {row["source"]["topic"]: row["records"] for row in found} == counts
+        assert all(row["why_not"] == "" and row["extents"] > 1 for row in found)
+
+    def wait_whole(self) -> None:
+        """All goes on: nothing doubled, lost or told otherwise."""
+        self.write()
+        self.wait_equal(*self.all)
+        until(lambda: not self.problems(), "no problem")
+        for topic in self.mapped_ones:
+            there = read(self.pair.source.bootstrap, topic, "read_committed")
+            here = read(self.pair.target.bootstrap, topic, "read_uncommitted")
+            (shown,) = said(self.config, "offsets", "show", topic, "0")
+            places = shown["extent_list"]
+            known = OffsetMap.of(Break(target, source) for source, target, _ in places)
+            assert [known.source_of(row[0]) for row in here] == [row[0] for row in there]
 
 
 def delete_topic(target: Cluster, link: LinkName) -> None:
@@ -111,44 +149,27 @@ def delete_rows(target: Cluster, link: LinkName) -> None:
                 )
 
 
-@pytest.fixture
-def mirrors(cluster_pair: ClusterPair, tmp_path: Path) -> Mirrors:
-    made = Mirrors(cluster_pair, tmp_path)
-    made.write()
-    return made
+def test_mirrors_whose_maps_are_lost(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given mapped and exact mirrors / when rows of their maps are gone, while the link is stopped
 
-
-@pytest.mark.parametrize("lose", [delete_topic, delete_rows])
-def test_maps_lost_while_the_link_is_stopped(mirrors: Mirrors, lose: Lose) -> None:
-    """Given a stopped link / when its maps are lost / then mapped mirrors alone stop, and stay so
-
-    over rounds and a restart.
+    and while it runs / then the mapped ones alone stop, over rounds and restarts, until their maps
+    are made anew; then all goes on, each record once, and the maps are right.
     """
+    mirrors = Mirrors(cluster_pair, tmp_path)
+    target, link = cluster_pair.target, mirrors.link
+    mirrors.write()
     with RunningLink(mirrors.config):
-        mirrors.wait_equal(mirrors.mapped, mirrors.exact)
-        mirrors.write()
-        mirrors.wait_equal(mirrors.mapped, mirrors.exact)
-    stood = mirrors.mapped_end()
-    lose(mirrors.pair.target, mirrors.link)
+        mirrors.wait_equal(*mirrors.all)
+    delete_topic(target, link)
     for _ in range(2):
-        mirrors.write()
         with RunningLink(mirrors.config):
-            mirrors.wait_stopped()
-            mirrors.wait_equal(mirrors.exact)
-            mirrors.write()
-            mirrors.wait_equal(mirrors.exact)
-    assert mirrors.mapped_end() == stood
-
-
-@pytest.mark.parametrize("lose", [delete_topic, delete_rows])
-def test_maps_lost_while_the_link_runs(mirrors: Mirrors, lose: Lose) -> None:
-    """Given a running link / when its maps are lost / then mapped mirrors alone stop."""
-    with RunningLink(mirrors.config) as link:
-        mirrors.wait_equal(mirrors.mapped, mirrors.exact)
-        lose(mirrors.pair.target, mirrors.link)
-        mirrors.wait_stopped()
-        stood = mirrors.mapped_end()
-        mirrors.write()
-        mirrors.wait_equal(mirrors.exact)
-        assert not link.has_ended
-        assert mirrors.mapped_end() == stood
+            mirrors.stay_stopped()
+    mirrors.rebuild()
+    with RunningLink(mirrors.config) as running:
+        mirrors.wait_whole()
+        for lose in (delete_rows, delete_topic):
+            lose(target, link)
+            mirrors.stay_stopped()
+            mirrors.rebuild()
+            mirrors.wait_whole()
+        assert not running.has_ended

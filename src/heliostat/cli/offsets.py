@@ -12,6 +12,7 @@ import click
 
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
+from heliostat.link.map_rebuild import Rebuilt, rebuild_maps
 from heliostat.link.offsets import (
     Answer,
     MapSummary,
@@ -36,6 +37,7 @@ def offsets_group() -> None:
     Examples:
       heliostat offsets translate -c heliostat.yaml orders 0 1200
       heliostat offsets show -c heliostat.yaml orders 0
+      heliostat offsets rebuild -c heliostat.yaml
     """
 
 
@@ -144,6 +146,53 @@ def show_command(
         for line in [*lines, *(line for one in shown for line in _extent_lines(one))]:
             click.echo(line)
     _tell_of_source(translator, link)
+
+
+@offsets_group.command("rebuild")
+@click.argument("topic", required=False)
+@click.argument("partition", required=False, type=click.IntRange(min=0))
+@config_option
+@link_option
+@json_option
+@click.pass_context
+def rebuild_command(
+    context: click.Context,
+    *,
+    topic: str | None,
+    partition: int | None,
+    config_file: Path,
+    link_name: str | None,
+    as_json: bool,
+) -> None:
+    r"""Make offset maps anew whose rows are gone (OFFSET_MAP_LOST).
+
+    All records of both sides are read and laid over each other; where there is one way only, it is
+    the map, and the mirror goes on, without a restart of a link that runs. Where there is none, or
+    several, it says at which offset and changes nothing. Without a topic (its name at the source)
+    all maps of the link that are lost. Exit code 0 when each was made anew, 1 when one was not.
+
+    \b
+    Examples:
+      heliostat offsets rebuild -c heliostat.yaml
+      heliostat offsets rebuild -c heliostat.yaml orders 0 --json
+    """
+    config = load_config(config_file)
+    name = None if topic is None else TopicName(topic)
+    number = None if partition is None else PartitionId(partition)
+    found: list[Rebuilt] = []
+    for one in rebuild_maps(config, _one_link(config, link_name), name, number):
+        found.append(one)
+        if not as_json:
+            click.echo(_rebuilt_line(one))
+    if as_json:
+        click.echo(json.dumps([one.to_json() for one in found], indent=2))
+    context.exit(EXIT_UNANSWERED if any(one.why_not for one in found) else EXIT_ANSWERED)
+
+
+def _rebuilt_line(one: Rebuilt) -> str:
+    if one.why_not:
+        return f"{one.source} → {one.target}: not made anew: {one.why_not}"
+    return f"{one.source} → {one.target}: {one.extents:,} extents of {one.records:,} records"
 
 
 def _one_link(config: Config, link_name: str | None) -> LinkConfig:

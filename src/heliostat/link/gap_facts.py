@@ -68,7 +68,7 @@ def gather(
     known, cause, target_id = maps(), CAUSE_OF_CODE[code], id_text(record.target_id)
     diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
     found: list[Facts] = []
-    for ask in asks:
+    for ask in (each for each in asks if not known.is_lost(each.target, target_id)):
         answers = (
             source_starts.get(ask.source, NOT_THERE),
             source_ends.get(ask.source, NOT_THERE),
@@ -77,8 +77,6 @@ def gather(
         )
         if None in (offsets := [_offset(answer) for answer in answers]):
             continue
-        if known.is_lost(ask.target, target_id):
-            continue  # where it stands can't be said before its map is made anew
         start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
         offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
         found.append(

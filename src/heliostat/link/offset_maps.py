@@ -19,7 +19,7 @@ from heliostat.link.map_marks import MapMarks, MapTopic, MirrorId
 from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import PartitionSpec
-from heliostat.records.offset_map import MapReader, MapTail, Row, RowKey
+from heliostat.records.offset_map import Break, MapReader, MapTail, Row, RowKey
 
 TAIL_BREAKS_MAX = 20_000
 """Of a map that a lane is given: far more than a round can have written ahead."""
@@ -191,6 +191,13 @@ class OffsetMaps:
         self.refresh()
         with self._lock:
             return self._reader.copy()
+
+    def known_breaks(self, name: MirrorId) -> tuple[Break, ...]:
+        """All breaks of a map that are durable now, also of one that is said to be lost."""
+        self.refresh()
+        with self._lock:
+            found = self._reader.maps.get(name)
+            return () if found is None else tuple(found.breaks())
 
     def put(self, rows: Iterable[Row]) -> None:
         """Write rows; durable when it returns."""

@@ -132,9 +132,8 @@ class LinkService:
         if not self._ownership.claim():
             return False
         self.waits.clear()
-        renewal = self._loop("ownership", OWN_EVERY_S, self._keep_owning)
-        self._loops = [renewal]
-        renewal.start()
+        self._loops = [self._loop("ownership", OWN_EVERY_S, self._keep_owning)]
+        self._loops[0].start()
         self._state.claim = self._ownership.claim_number
         stored = self._state.read()
         producer_id = stored.producer_id

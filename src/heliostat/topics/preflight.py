@@ -233,7 +233,8 @@ def _target_not_ours(case: Case) -> Refusal | None:
         )
     return Refusal(
         RefusalCode.TARGET_NOT_OURS,
-        f"{case.name} exists at the target and has been written to, not by this link",
+        f"{case.name} exists at the target and has been written to, and this link's state does not "
+        "know it as a mirror",
         "choose a naming such as {prefix: ...}, or delete the target topic",
     )
 
