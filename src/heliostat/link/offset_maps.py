@@ -45,9 +45,11 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
         maps.begin(stored.topic, stored.lost)
         try:
             return maps.fresh()
-        except OffsetMapLost:
-            maps.begin_anew(stored.names() | stored.lost.keys())
-            return maps.fresh()
+        except (OffsetMapLost, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC:
+                raise
+        maps.begin_anew(stored.names() | stored.lost.keys())
+        return maps.fresh()
 
 
 def _take(reader: MapReader, record: ByteRecord) -> None:
