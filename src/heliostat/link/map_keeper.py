@@ -116,17 +116,19 @@ class MapKeeper:
         ConnectionLost, BrokerError
             The target does not answer; the next turn looks again.
         """
-        known = list(_partitions(mirrors, starts))
         if self._marks.lost:
             self._take_rebuilt(self._store.read())
         if self._unsettled:
-            self._settle([one for one in known if one.name in self._unsettled], self._unsettled)
+            open_ones = [o for o in _partitions(mirrors, starts) if o.name in self._unsettled]
+            self._settle(open_ones, self._unsettled)
         try:
             self._maps.refresh()
         except OffsetMapLost as error:
-            self._lose(known, error.text)
+            self._lose(list(_partitions(mirrors, starts)), error.text)
             self._maps.refresh()
-        self._note_mapped(known)
+        new = self._maps.names() - self._marks.names()
+        if new:
+            self._note_mapped(one for one in _partitions(mirrors, starts) if one.name in new)
         now = self._maps.known
         if now is not None and now != self._marks.topic and not self._unsettled:
             self._store.put_topic(now)
@@ -211,17 +213,15 @@ class MapKeeper:
 
     # -- what is mapped, and what was made anew ------------------------------------------------
 
-    def _note_mapped(self, known: list[Known]) -> None:
-        """Remember which mirrors have maps, so that their loss is seen as such."""
-        names = self._maps.names() - self._marks.names()
+    def _note_mapped(self, found: Iterable[Known]) -> None:
+        """Remember that these have maps, so that their loss is seen as such."""
         new: dict[TopicName, Mapped] = {}
-        for one in known if names else ():
-            if one.name in names:
-                name = one.source.topic
-                was = new.get(name, self._marks.mapped.get(name))
-                if was is None or was.target_id != one.target_id:
-                    was = Mapped(one.mirror.topic, one.target_id, frozenset())
-                new[name] = replace(was, partitions=was.partitions | {one.mirror.partition})
+        for one in found:
+            name = one.source.topic
+            was = new.get(name, self._marks.mapped.get(name))
+            if was is None or was.target_id != one.target_id:
+                was = Mapped(one.mirror.topic, one.target_id, frozenset())
+            new[name] = replace(was, partitions=was.partitions | {one.mirror.partition})
         self._store.put_mapped(new)
         self._marks.mapped.update(new)
 
