@@ -123,10 +123,8 @@ class LinkService:
             return not self._stopping.is_set() and self._begin()
 
     def _begin(self) -> bool:
-        source = ClusterAdmin(self._source_config.access())
-        self._admins.append(source)
-        target = ClusterAdmin(self._target_config.access())
-        self._admins.append(target)
+        self._admins.append(source := ClusterAdmin(self._source_config.access()))
+        self._admins.append(target := ClusterAdmin(self._target_config.access()))
         check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
         self._state.ensure()
         if not self._ownership.claim():
