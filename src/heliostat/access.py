@@ -8,7 +8,7 @@ environment variable and read when a connection is dialed, in the process that d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from heliostat.names import Endpoint
@@ -86,10 +86,13 @@ class ClusterAccess:
         Addresses `host:port` of some brokers; the rest is learned from them.
     security
         Protocol and credentials, by reference.
+    alias
+        What the configuration calls the cluster, for messages; empty where nothing does.
     """
 
     bootstrap: tuple[str, ...]
     security: Security = PLAINTEXT
+    alias: str = field(default="", compare=False)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -100,6 +103,11 @@ class ClusterAccess:
     def addresses(self) -> str:
         """The bootstrap addresses as one text, for messages."""
         return ",".join(self.bootstrap)
+
+    @property
+    def told(self) -> str:
+        """Alias and addresses, for messages."""
+        return f"{self.alias} ({self.addresses})" if self.alias else self.addresses
 
 
 Reachable: TypeAlias = ClusterAccess | str | Iterable[str]

@@ -93,7 +93,7 @@ class RunningLink:
                     loaded, loaded.links, events, clock, self._stop_asked, rounds=self._rounds
                 )
                 failure = self._drive(running)
-                code = EXIT_OK if failure is None else EXIT_HALTED
+                code = EXIT_HALTED if failure is not None or running.failures else EXIT_OK
                 out.write("" if failure is None else f"halted: {failure}\n")
             except HeliostatError as error:
                 code = exit_code_of(error)

@@ -158,7 +158,7 @@ class Demo:
         """Wait until nothing lags, as the link itself tells it from new reports."""
         from_ms = self._clock.wall_ms() + REPORT_DELAY_MS
         deadline_s = self._clock.monotonic_s() + LEVEL_WITHIN_S
-        board = running.services[0].board
+        board = running.kept[0].board
         while self._clock.monotonic_s() < deadline_s:
             now_ms = self._clock.wall_ms()
             status = board.status(now_ms)

@@ -79,10 +79,14 @@ def run_command(
     try:
         running.start()
         failure = show(running, stop, events, ends_at_s, is_live=is_live)
+        if failure is not None:
+            click.echo(f"halted: {failure}", err=True)  # before what ending may take
     finally:
         running.stop()
-    if failure is not None:
-        click.echo(f"halted: {failure}", err=True)
+    for name, error in running.failures.items():
+        if error is not failure:
+            click.echo(f"link {name} had halted: {error}", err=True)
+    if failure is not None or running.failures:
         sys.exit(EXIT_HALTED)
 
 
@@ -116,14 +120,14 @@ def show(
             failure = running.wait(VIEW_EVERY_S / 4)
             if clock.monotonic_s() >= next_line_s:
                 next_line_s += LOG_EVERY_S
-                for service in running.services:
-                    events.info(view.plain_line(service.board.status(clock.wall_ms())))
+                for kept in running.kept:
+                    events.info(view.plain_line(kept.board.status(clock.wall_ms())))
         return failure
     console = Console()
     with Live(console=console, auto_refresh=False, screen=False, transient=not stays) as live:
         while goes_on() and failure is None:
             failure = running.wait(VIEW_EVERY_S / 4)
-            statuses = [item.board.status(clock.wall_ms()) for item in running.services]
+            statuses = [kept.board.status(clock.wall_ms()) for kept in running.kept]
             live.update(view.live_view(statuses, events, console.height), refresh=True)
     return failure
 
@@ -136,7 +140,8 @@ def status_command(config_file: Path, link_name: str | None, as_json: bool) -> N
     r"""Show how links fare, read from their state topics on the target: from any machine.
 
     Exit code 0 when every link runs and is in sync, 1 when something lags, is broken, refused or
-    does not run.
+    does not run, 3 when a target does not answer. Links are looked at one by one: that the target
+    of one does not answer keeps none of the others from being shown.
 
     \b
     Examples:
@@ -146,9 +151,10 @@ def status_command(config_file: Path, link_name: str | None, as_json: bool) -> N
     from rich.console import Console
 
     from heliostat.cli import view
-    from heliostat.link.operations import link_statuses
+    from heliostat.link.operations import statuses_apart
 
-    statuses = link_statuses(load_config(config_file), link_name)
+    found = statuses_apart(load_config(config_file), link_name)
+    statuses = [status for status, _ in found]
     if as_json:
         click.echo(json.dumps([status.to_json() for status in statuses], indent=2))
     else:
@@ -158,5 +164,10 @@ def status_command(config_file: Path, link_name: str | None, as_json: bool) -> N
             console.print(view.topic_table(status, len(status.topics)))
             for line in view.problem_lines(status):
                 console.print(line)
+    for _, error in found:
+        if error is not None:
+            click.echo(f"heliostat: {error}", err=True)
+    if any(error is not None for _, error in found):
+        sys.exit(EXIT_HALTED)
     is_fine = all(status.is_in_sync for status in statuses)
     sys.exit(EXIT_OK if is_fine else EXIT_DIFFERENCE)

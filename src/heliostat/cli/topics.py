@@ -10,9 +10,11 @@ import click
 
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.link.operations import TopicPreview, links_of, plan_link, preview_topics
+from heliostat.topics.topic_plan import TopicPlan
 
-EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
+EXIT_IN_SYNC, EXIT_DIFFERENCE, EXIT_UNTOLD = 0, 1, 3
 
 
 @click.command("topics")
@@ -58,7 +60,8 @@ def plan_command(
     r"""Print what would be done to the targets' topics, what is refused, and why.
 
     Changes nothing. Exit code 0 when the pair is in sync, 1 when there is something to do or
-    something is refused.
+    something is refused, 3 when a cluster does not answer. Links are planned one by one: what
+    keeps one from being planned keeps none of the others.
 
     \b
     Examples:
@@ -66,9 +69,16 @@ def plan_command(
       heliostat plan -c heliostat.yaml --json | jq '.[].refuse'
     """
     config = load_config(config_file)
-    plans = {link.name: plan_link(config, link) for link in links_of(config, link_name)}
+    plans: dict[str, TopicPlan] = {}
+    failed: dict[str, HeliostatError] = {}
+    for link in links_of(config, link_name):
+        try:
+            plans[link.name] = plan_link(config, link)
+        except (ConnectionLost, BrokerError) as error:
+            failed[link.name] = error
     if as_json:
         answer = [{"link": name, **plan.to_json()} for name, plan in plans.items()]
+        answer += [{"link": name, "error": str(why)} for name, why in failed.items()]
         click.echo(json.dumps(answer, indent=2))
     else:
         for name, plan in plans.items():
@@ -76,6 +86,10 @@ def plan_command(
             click.echo(f"link {name}: {done}, {len(plan.mirrors)} topics mirrored")
             for line in plan.describe():
                 click.echo(f"  {line}")
+    for name, why in failed.items():
+        click.echo(f"heliostat: link {name}: {why}", err=True)
+    if failed:
+        context.exit(EXIT_UNTOLD)
     in_sync = all(plan.is_empty for plan in plans.values())
     context.exit(EXIT_IN_SYNC if in_sync else EXIT_DIFFERENCE)
 

@@ -26,6 +26,7 @@ STATE_COLOURS = {
     "starting": "cyan",
     "retrying": "yellow",
     "silent": "red",
+    "unreachable": "red",
     "blocked": "red",
     "gap": "red",
     "diverged": "red",
@@ -123,7 +124,8 @@ def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:
 
 def problem_lines(status: LinkStatus) -> list[RenderableType]:
     """What is not copied, and why."""
-    lines = [
+    lines = list(status.troubles)
+    lines += [
         f"{item.source}-{item.partition} {item.state} [{item.code}] {item.reason}"
         for item in status.problems
     ]

@@ -1,39 +1,65 @@
-"""Why a secured cluster does not let us in, in our own words.
+"""Why a cluster does not let us in, in our own words.
 
 kafka-python retries failed handshakes in silence and then tells of a time-out. So that an operator
-sees the reason, a secured cluster is first entered over our own connection, and again where
-kafka-python failed.
+sees the reason, and soon, a cluster is first entered over our own connection, and again where
+kafka-python failed. A cluster without security too: its listener may be one for TLS.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 
 from kafka.errors import BrokerResponseError
 
-from heliostat.access import PLAINTEXT, ClusterAccess
+from heliostat.access import ClusterAccess
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import AccessRefused, BrokerError, ConnectionLost
 
 CLIENT_ID = "heliostat-access"
-ANSWER_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 5.0
+AGAIN_S = 0.2
+"""Between two tries to enter: a broker that restarts listens from one moment to the next."""
 _AUTHENTICATION = frozenset({33, 34, 58})
 """UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
 
 
+def enter(access: ClusterAccess, within_s: float) -> None:
+    """See that a broker answers and lets us in.
+
+    Parameters
+    ----------
+    within_s
+        How long to look for one that answers; a last try may end later than this.
+
+    Raises
+    ------
+    AccessRefused
+        One does not let us in: told at once.
+    ConnectionLost
+        None answers.
+    """
+    deadline_s = time.monotonic() + within_s
+    while (lost := _lost(access)) is not None:
+        if isinstance(lost, AccessRefused) or time.monotonic() + AGAIN_S > deadline_s:
+            raise lost
+        time.sleep(AGAIN_S)
+
+
 def refusal_of(access: ClusterAccess) -> AccessRefused | None:
     """Look whether we are let in; None also where nothing answers, which may pass."""
-    if access.security == PLAINTEXT:
-        return None
+    lost = _lost(access)
+    return lost if isinstance(lost, AccessRefused) else None
+
+
+def _lost(access: ClusterAccess) -> ConnectionLost | None:
     settings = DialSettings(CLIENT_ID, request_timeout_s=ANSWER_TIMEOUT_S)
     with contextlib.closing(WireCluster(access, settings)) as cluster:
         try:
             cluster.metadata([])
-        except AccessRefused as refused:
-            return refused
-        except ConnectionLost:
-            return None
+        except ConnectionLost as lost:
+            return lost
     return None
 
 
@@ -55,6 +81,4 @@ def translated(
     refusal = refusal_of(access)
     if refusal is not None:
         return refusal
-    return ConnectionLost(
-        f"{text} at {access.addresses}: {type(error).__name__}: {error}", hint=hint
-    )
+    return ConnectionLost(f"{text} at {access.told}: {type(error).__name__}: {error}", hint=hint)

@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     Strict,
     Tag,
 )
@@ -182,9 +183,17 @@ class ClusterConfig(Frozen):
     security: Annotated[SecurityConfig, Field(title="Security")] = SecurityConfig()
     """Protocol and credentials."""
 
+    _alias: str = PrivateAttr("")
+
     def access(self) -> ClusterAccess:
         """How the cluster is reached; secrets stay where they are."""
-        return ClusterAccess(self.bootstrap, self.security.access())
+        return ClusterAccess(self.bootstrap, self.security.access(), self._alias)
+
+    def called(self, alias: Alias) -> ClusterConfig:
+        """The same, with what messages call it."""
+        named = self.model_copy()
+        named._alias = alias  # noqa: SLF001  # of its own kind
+        return named
 
 
 class SparkConfig(Frozen):
@@ -455,10 +464,18 @@ class LinkConfig(LinkSettings):
     """Alias of the cluster to copy to."""
 
 
+def _named(clusters: dict[Alias, ClusterConfig]) -> dict[Alias, ClusterConfig]:
+    return {alias: cluster.called(alias) for alias, cluster in clusters.items()}
+
+
 class Config(Frozen):
     """Clusters and the links between them."""
 
-    clusters: Annotated[dict[AliasName, ClusterConfig], Field(title="Clusters", min_length=1)]
+    clusters: Annotated[
+        dict[AliasName, ClusterConfig],
+        AfterValidator(_named),
+        Field(title="Clusters", min_length=1),
+    ]
     """Each cluster under its alias."""
     spark: Annotated[SparkConfig, Field(title="Spark")] = SparkConfig()
     """Where Spark runs."""

@@ -35,7 +35,8 @@ from heliostat.link.adoption_sides import (
     positions,
     refuse_live_workers,
 )
-from heliostat.link.rivals import Claims, Rivals
+from heliostat.link.claims import Claims
+from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState, Starts
 from heliostat.link.state_names import state_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
@@ -149,7 +150,7 @@ def _looked(
         for name, (info, mirror) in sorted(candidates.items()):
             record = _record(sides, info, mirror)
             own = [TopicPartition(mirror.name, p.partition) for p in mirror.partitions]
-            reason = _claimed(theirs.get(mirror.name)) or _topic_refusal(info, mirror)
+            reason = _claimed(theirs, mirror.name) or _topic_refusal(info, mirror)
             reason = reason or _moving(own, ends, again)
             if reason:
                 yield TopicAdoption(record, (), reason)
@@ -182,9 +183,10 @@ def _rivals(sides: Sides, targets: Iterable[TopicName]) -> Claims:
     return Rivals(sides.link, target, sides.target).claims(set(targets))
 
 
-def _claimed(by: LinkName | None) -> str:
+def _claimed(theirs: Claims, mirror: TopicName) -> str:
+    by = theirs.by.get(mirror)
     if by is None:
-        return ""
+        return theirs.unsure.get(mirror, "")
     return (
         f"it is a mirror of link {by}, which lets go of it with `heliostat adopt {by} --back`; "
         f"one that is no more, when {state_topic(by)} is deleted at the target"
@@ -324,7 +326,9 @@ def _let_go(state: LinkState, topics: Iterable[TopicAdoption], theirs: Claims) -
     if not lost:
         return
     state.drop_mirrors([record.source for record in lost])
-    named = ", ".join(f"{record.target} (link {theirs[record.target]})" for record in lost)
+    named = ", ".join(
+        f"{record.target} (link {theirs.by.get(record.target, 'unknown')})" for record in lost
+    )
     raise Refused(
         f"another link took over at the same time: {named}",
         hint="all else was taken over; see with --dry-run which link has them now, or try again",

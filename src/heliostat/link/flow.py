@@ -21,13 +21,14 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.link.beginnings import Beginnings
+from heliostat.link.claims import NeighbourClaims, RivalClaims
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.lanes import pack
 from heliostat.link.map_keeper import MapKeeper
-from heliostat.link.rivals import Claims, RivalClaims, new_mirrors, plan_beside
+from heliostat.link.rivals import claims_on, new_mirrors, plan_beside
 from heliostat.link.state import LinkState, Starts
 from heliostat.names import (
     LaneId,
@@ -51,7 +52,6 @@ TOLD_MAX = 20
 """Topics told of one by one in a turn; thousands may have the same trouble."""
 REPORTED_MAX = 100
 """Topics named in the driver's report: a record of some 30 kB at most."""
-ClaimsNow = Callable[[], Claims]
 Lanes = Callable[[int, float | None], int]
 """Lanes at most, by the number of partitions and their load; None: not known yet."""
 
@@ -126,7 +126,7 @@ class Turn:
     lanes: LaneSet
     lane_count: Lanes
     events: Events
-    claimed: ClaimsNow
+    claimed: NeighbourClaims
     rivals: RivalClaims
     gaps: GapKeeper
     beginnings: Beginnings
@@ -167,7 +167,12 @@ class Turn:
             known.at_beginning = frozenset(source.names)
         source = replace(source, at_beginning=known.at_beginning)
         return source, plan_beside(
-            self.link, source, target, known.mirrors, claimed=self.claimed(), rivals=self.rivals
+            self.link,
+            source,
+            target,
+            known.mirrors,
+            claimed=claims_on(self.link, source, known.mirrors, self.claimed),
+            rivals=self.rivals,
         )
 
     def _filled(

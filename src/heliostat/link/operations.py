@@ -10,15 +10,16 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
-from heliostat.errors import ConfigError
+from heliostat.errors import ConfigError, HeliostatError
 from heliostat.link.exact import filling_notes, why_not_exact
-from heliostat.link.rivals import Rivals, plan_beside
+from heliostat.link.neighbours import Neighbours
+from heliostat.link.rivals import Rivals, claims_on, plan_beside
 from heliostat.link.state import LinkState, progress_topic
-from heliostat.link.status import LinkStatus
+from heliostat.link.status import LinkStatus, unreachable
 from heliostat.link.status_reader import StatusReader
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.slots import WHOLE_TOPIC, Slot
-from heliostat.topics.naming import naming_of, shared_targets
+from heliostat.topics.naming import naming_of
 from heliostat.topics.observe import observe
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.select import selection_of
@@ -102,36 +103,13 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             source,
             target,
             known,
-            claimed=claimed_by_others(config, link),
+            claimed=claims_on(link, source, known, Neighbours(config, link).claims),
             rivals=Rivals(link, config.clusters[link.target], target_admin).claims,
         )
         note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
         unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
     notes = unfilled if note is None else (*unfilled, note)
     return replace(plan, notes=(*plan.notes, *notes)) if notes else plan
-
-
-def claimed_by_others(config: Config, link: LinkConfig) -> dict[TopicName, LinkName]:
-    """Target topics of a link that other links of the file would write as well, and which link."""
-    slot = link.topics.slot
-    others = [
-        other
-        for other in config.links
-        if other.target == link.target
-        and other.name != link.name
-        and not slot.is_beside(other.topics.slot)
-    ]
-    if not others:
-        return {}
-    targets = {
-        each.name: {row.target for row in _previews(config, each) if row.target is not None}
-        for each in (link, *others)
-    }
-    return {
-        name: next(writer for writer in writers if writer != link.name)
-        for name, writers in shared_targets(targets).items()
-        if link.name in writers
-    }
 
 
 def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:
@@ -142,14 +120,28 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
     ConnectionLost
         A target does not answer.
     """
-    now_ms = SystemClock().wall_ms()
-    statuses: list[LinkStatus] = []
+    return [_status(config, link) for link in links_of(config, link_name)]
+
+
+def statuses_apart(
+    config: Config, link_name: str | None = None
+) -> list[tuple[LinkStatus, HeliostatError | None]]:
+    """As `link_statuses`, each link by itself: beside it why its target does not tell."""
+    found: list[tuple[LinkStatus, HeliostatError | None]] = []
     for link in links_of(config, link_name):
-        name = LinkName(link.name)
-        progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
-        with closing(progress):
-            reader = StatusReader(name, progress)
-            if progress.exists():
-                reader.begin()
-            statuses.append(reader.board.status(now_ms))
-    return statuses
+        try:
+            found.append((_status(config, link), None))
+        except HeliostatError as error:
+            now_ms = SystemClock().wall_ms()
+            found.append((unreachable(LinkName(link.name), now_ms, error), error))
+    return found
+
+
+def _status(config: Config, link: LinkConfig) -> LinkStatus:
+    name = LinkName(link.name)
+    progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
+    with closing(progress):
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+        return reader.board.status(SystemClock().wall_ms())

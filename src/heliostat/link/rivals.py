@@ -7,22 +7,21 @@ least sees the other, and that one lets go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.link.claims import Claims, NeighbourClaims, RivalClaims
 from heliostat.link.state import mirrors_in
 from heliostat.link.state_names import link_of_state_topic
 from heliostat.names import LinkName, TopicName
+from heliostat.topics.naming import naming_of
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
-
-Claims = Mapping[TopicName, LinkName]
-"""Target topics, and the other link that writes each."""
-RivalClaims = Callable[[Collection[TopicName]], Claims]
 
 
 class Rivals:
@@ -44,7 +43,7 @@ class Rivals:
         self._target = target
         self._admin = admin
 
-    def claims(self, wanted: Collection[TopicName]) -> dict[TopicName, LinkName]:
+    def claims(self, wanted: Collection[TopicName]) -> Claims:
         """Those of the wanted target topics that are mirrors of other links, and of which.
 
         One in which each has partitions of its own (`topics.fan_in`) is no claim.
@@ -57,7 +56,7 @@ class Rivals:
             The target does not answer, or shows a state topic and then refuses to read it.
         """
         if not wanted:
-            return {}
+            return Claims()
         there = self._admin.describe_topics()
         found: dict[TopicName, LinkName] = {}
         for topic in sorted(there):
@@ -72,7 +71,19 @@ class Rivals:
                 if _holds(record, there) and not record.slot.is_beside(self._slot)
             )
             found.update((name, link) for name in theirs if name in wanted)
-        return found
+        return Claims(found)
+
+
+def claims_on(
+    link: LinkConfig,
+    source: SourceTopics,
+    known: Mapping[TopicName, MirrorRecord],
+    neighbours: NeighbourClaims,
+) -> Claims:
+    """What other links of the file write of what this one wants to."""
+    naming = naming_of(link)
+    wanted = {naming.target_name(name) for name in source.topics}
+    return neighbours(wanted, {record.target for record in known.values()})
 
 
 def plan_beside(
@@ -85,11 +96,12 @@ def plan_beside(
     rivals: RivalClaims,
 ) -> TopicPlan:
     """`plan_topics`, in which no other link's mirror becomes ours; `rivals` is `Rivals.claims`."""
-    plan = plan_topics(link, source, target, known, claimed)
+    plan = plan_topics(link, source, target, known, claimed.by, unsure=claimed.unsure)
     theirs = rivals(new_mirrors(known, plan.remember))
-    if not theirs:
-        return plan
-    return plan_topics(link, source, target, known, {**claimed, **theirs})
+    both = claimed | theirs
+    if theirs.by or theirs.unsure:
+        plan = plan_topics(link, source, target, known, both.by, unsure=both.unsure)
+    return replace(plan, notes=(*plan.notes, *both.notes)) if both.notes else plan
 
 
 def new_mirrors(

@@ -10,11 +10,14 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, SparkUnavailable
+from heliostat.link.flow import Lanes
+from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
-from heliostat.link.operations import claimed_by_others
+from heliostat.link.neighbours import Neighbours
 from heliostat.link.service import LinkService
 from heliostat.link.state import progress_topic
+from heliostat.link.status import StatusBoard
 from heliostat.link.status_reader import StatusReader
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
@@ -23,8 +26,6 @@ from heliostat.records.pipeline import SparkRounds
 POLL_S = 0.5
 FOLLOW_AGAIN_S = 2.0
 """Between two tries to read reports, when the target does not answer."""
-BEGIN_STOP_S = 65.0
-"""More than a link's own wait for what it is asking while it begins."""
 
 
 class Running:
@@ -64,17 +65,20 @@ class Running:
         self.spark: SparkRounds | None = None
         self._readers: list[threading.Thread] = []
         self._stop_asked = stop_asked or threading.Event()
-        self._beginnings: list[_Beginning] = []
         self._stopping = threading.Event()
-        self.services: list[LinkService] = []
+        self.kept: list[KeptLink] = []
+        """The links, in the order of the file."""
 
     def start(self) -> None:
-        """Start Spark, then every link; returns when each runs, or waits for another instance.
+        """Start Spark, then every link.
+
+        Returns when each runs, waits for another instance, has halted, or can't begin now and is
+        tried again.
 
         Raises
         ------
-        HeliostatError
-            A link can't begin; what was started is stopped by `stop`.
+        SparkUnavailable
+            Spark can't be started.
         """
         spark = self._lent or SparkRounds(
             "heliostat " + ",".join(link.name for link in self._links),
@@ -86,32 +90,41 @@ class Running:
         self._tell_room(spark)
         runner = Runner(run=spark.run, cancel=spark.cancel)
         for link in self._links:
-            service = LinkService(
-                self._config,
+            board = StatusBoard(LinkName(link.name))
+            kept = KeptLink(
                 link,
-                runner,
-                self._lane_count(link, spark),
+                functools.partial(
+                    self._service, link, runner, self._lane_count(link, spark), board
+                ),
+                board,
                 clock=self._clock,
                 events=self._events,
-                claimed=functools.partial(claimed_by_others, self._config, link),
             )
-            self.services.append(service)
-            self._beginnings.append(_Beginning(service, self._events))
-        for service, beginning in zip(self.services, self._beginnings, strict=True):
-            beginning.wait(self._stop_asked)
+            self.kept.append(kept)
+            kept.start()
+        for kept in self.kept:
+            while not (kept.is_settled or self._stop_asked.is_set()):
+                self._stopping.wait(POLL_S / 5)
             reader = threading.Thread(
-                target=self._follow, args=(service,), name=f"{link.name} status", daemon=True
+                target=self._follow, args=(kept,), name=f"{kept.link.name} status", daemon=True
             )
             reader.start()
             self._readers.append(reader)
 
+    @property
+    def failures(self) -> dict[LinkName, BaseException]:
+        """Links that have halted, and why."""
+        return {
+            LinkName(kept.link.name): kept.failure for kept in self.kept if kept.failure is not None
+        }
+
     def wait(self, seconds: float) -> BaseException | None:
-        """Wait so long, or until a link halts; its reason then."""
+        """Wait so long, or until nothing is left to run: all links halted, or Spark; why then."""
         deadline_s = self._clock.monotonic_s() + seconds
         while not self._stopping.is_set():
-            for service in self.services:
-                if service.failure is not None:
-                    return service.failure
+            failures = [kept.failure for kept in self.kept]
+            if failures and None not in failures:
+                return failures[0]
             left_s = deadline_s - self._clock.monotonic_s()
             if self.spark is not None and self.spark.has_ended():
                 return SparkUnavailable("Spark has ended this program's session")
@@ -123,15 +136,27 @@ class Running:
     def stop(self) -> None:
         """Stop all links gracefully, then Spark."""
         self._stopping.set()
-        for service in self.services:
-            service.stop()
-        for beginning in self._beginnings:
-            beginning.join(BEGIN_STOP_S)
+        for kept in self.kept:
+            kept.stop()
         for reader in self._readers:
             reader.join(5)
         if self.spark is not None and self.spark is not self._lent:
             self.spark.stop()
         self.spark = None
+
+    def _service(
+        self, link: LinkConfig, runner: Runner, lanes: Lanes, board: StatusBoard
+    ) -> LinkService:
+        return LinkService(
+            self._config,
+            link,
+            runner,
+            lanes,
+            board=board,
+            clock=self._clock,
+            events=self._events,
+            claimed=Neighbours(self._config, link).claims,
+        )
 
     def _tell_room(self, spark: SparkRounds) -> None:
         """Say at the start when Spark can't run all configured lanes at once."""
@@ -154,15 +179,18 @@ class Running:
             by_load=spark.is_local,
         )
 
-    def _follow(self, service: LinkService) -> None:
+    def _follow(self, kept: KeptLink) -> None:
         """Feed a link's board from its progress topic, as `heliostat status` does from afar."""
-        target = self._config.clusters[service.link.target].access()
-        name = LinkName(service.link.name)
+        target = self._config.clusters[kept.link.target].access()
+        name = LinkName(kept.link.name)
         progress = RecentRecords(target, progress_topic(name))
-        reader = StatusReader(name, progress, service.board)
+        reader = StatusReader(name, progress, kept.board)
         try:
             while not self._stopping.is_set():
                 try:
+                    if not progress.exists():  # a link that could not begin has none yet
+                        self._stopping.wait(FOLLOW_AGAIN_S)
+                        continue
                     reader.begin()
                     while not self._stopping.is_set():
                         reader.read(POLL_S)
@@ -174,38 +202,3 @@ class Running:
             self._events.warn(f"link {name}: its reports can't be read: {error}")
         finally:
             progress.close()
-
-
-class _Beginning:
-    """A link that begins on a thread of its own: one that waits must not keep others waiting."""
-
-    def __init__(self, service: LinkService, events: Events) -> None:
-        self._service = service
-        self._events = events
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._run, name=f"{service.link.name} begins", daemon=True
-        )
-        self._thread.start()
-
-    def wait(self, stopping: threading.Event) -> None:
-        """Until it runs, waits for another instance, or `stopping`; raises why it can't begin."""
-        while not (self._ended.is_set() or self._service.waits.is_set() or stopping.is_set()):
-            self._ended.wait(POLL_S / 5)
-        if self._error is not None:
-            raise self._error
-
-    def join(self, timeout_s: float) -> None:
-        """Until it is over."""
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        link = self._service.link
-        try:
-            if self._service.start():
-                self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
-        except BaseException as error:  # noqa: BLE001  # told by `wait`, or as why the link halts
-            self._error = self._service.failure = error
-        finally:
-            self._ended.set()

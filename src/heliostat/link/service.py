@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.config import Config, LinkConfig, check_distinct_clusters
-from heliostat.errors import LinkTakenOver
+from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
+from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
-from heliostat.link.flow import ClaimsNow, Known, Lanes, Turn
+from heliostat.link.claims import NeighbourClaims
+from heliostat.link.flow import Known, Lanes, Turn
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gaps import GapLedger
 from heliostat.link.group_part import GroupPart
@@ -37,6 +38,10 @@ from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0
 OWN_EVERY_S = 2.0
+BEGIN_EVERY_S = 1.0
+LOOK_S = 0.1
+CONNECT_WITHIN_S = 2.0
+"""A cluster that is away is told soon, and looked for again all the while."""
 OWN_LASTS_S = 6.0
 """A link without rounds has an owner all the same: renewed in time, believed for so long."""
 BEGIN_STOP_S = 60.0
@@ -57,6 +62,8 @@ class LinkService:
         Lanes at most, now.
     clock, events
         Time, and where changes are told.
+    board
+        The link's status, which the lanes' reports feed.
     claimed
         Target topics that other links of the file write, and which.
     """
@@ -70,12 +77,12 @@ class LinkService:
         *,
         clock: Clock,
         events: Events,
-        claimed: ClaimsNow,
+        board: StatusBoard,
+        claimed: NeighbourClaims,
     ) -> None:
         self.link = link
         self._claimed = claimed
-        self.board = StatusBoard(LinkName(link.name))
-        """The running link's status, fed by the lanes' reports."""
+        self.board = board
         self.failure: BaseException | None = None
         """Why the link had to halt, if it had to."""
         self._source_config = config.clusters[link.source]
@@ -100,6 +107,8 @@ class LinkService:
         self._lanes: LaneSet | None = None
         self._loops: list[Loop] = []
         self._admins: list[ClusterAdmin] = []
+        self._source: ClusterAdmin | None = None
+        self._begun = threading.Event()
         self._interchange: Interchange | None = None
         self._groups: GroupPart | None = None
         self._gaps: GapKeeper | None = None
@@ -108,7 +117,8 @@ class LinkService:
     def start(self) -> bool:
         """Become the owner and begin; returns when the loops run.
 
-        Waits while another instance drives the link, until that one is gone or `stop` is called.
+        Waits while another instance drives the link, until that one is gone or `stop` is called;
+        and, as the owner, which tells of it in the status, until the source answers.
 
         Returns
         -------
@@ -117,22 +127,60 @@ class LinkService:
         Raises
         ------
         HeliostatError
-            A cluster can't be reached or refuses, or both clusters are one and the same.
+            The target can't be reached or refuses, or both clusters are one and the same.
         """
         with self._beginning:
             return not self._stopping.is_set() and self._begin()
 
     def _begin(self) -> bool:
-        self._admins.append(source := ClusterAdmin(self._source_config.access()))
-        self._admins.append(target := ClusterAdmin(self._target_config.access()))
-        check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
+        target = self._opened(self._target_config)
+        with contextlib.suppress(ConnectionLost, BrokerError):  # the owner looks again, and tells
+            self._open_source(target)
         self._state.ensure()
         if not self._ownership.claim():
             return False
         self.waits.clear()
-        self._loops = [self._loop("ownership", OWN_EVERY_S, self._keep_owning)]
-        self._loops[0].start()
         self._state.claim = self._ownership.claim_number
+        begin = self._loop(
+            "source", BEGIN_EVERY_S, lambda: self._as_owner(lambda: self._begin_copying(target))
+        )
+        self._loops = [
+            self._loop("ownership", OWN_EVERY_S, self._keep_owning),
+            self._loop(
+                "report",
+                TELL_EVERY_S,
+                lambda: self._as_owner(lambda: self._state.put_driver(self._report())),
+            ),
+            begin,
+        ]
+        for loop in tuple(self._loops):
+            loop.start()
+        while not self._begun.wait(LOOK_S):
+            if self.failure is not None:
+                raise self.failure
+            if self._stopping.is_set():
+                return False
+        begin.stop(LOOP_STOP_S)
+        self._loops.remove(begin)
+        return True
+
+    def _opened(self, cluster: ClusterConfig) -> ClusterAdmin:
+        admin = ClusterAdmin(cluster.access(), connect_timeout_s=CONNECT_WITHIN_S)
+        self._admins.append(admin)
+        return admin
+
+    def _open_source(self, target: ClusterAdmin) -> ClusterAdmin:
+        if self._source is None:
+            source = self._opened(self._source_config)
+            check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
+            self._source = source
+        return self._source
+
+    def _begin_copying(self, target: ClusterAdmin) -> None:
+        """What needs the source: tried again until it is there, while the owner tells of it."""
+        if self._begun.is_set():
+            return
+        source = self._open_source(target)
         stored = self._state.read()
         producer_id = stored.producer_id
         if producer_id is None:
@@ -179,18 +227,13 @@ class LinkService:
                 self.link.topics.refresh_interval_s,
                 lambda: self._as_owner(lambda: turn.run(self._known, self.board.load())),
             ),
-            self._loop(
-                "report",
-                TELL_EVERY_S,
-                lambda: self._as_owner(lambda: self._state.put_driver(self._report())),
-            ),
         ]
         others += self._interchange_loops(source, target)
         others += self._group_loops()
         self._loops += others
         for loop in others:
             loop.start()
-        return True
+        self._begun.set()
 
     def stop(self) -> None:
         """End loops and rounds, resign, close; safe to call more than once."""
@@ -222,6 +265,8 @@ class LinkService:
             self._beginning.release()
 
     def _begin_gaps(self, source: ClusterAdmin, target: ClusterAdmin) -> GapKeeper:
+        if self._gaps is not None:
+            self._gaps.close()  # of a beginning that failed
         ledger = GapLedger(LinkName(self.link.name), self._target_config)
         self._gaps = GapKeeper(
             self.link,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from heliostat.errors import HeliostatError
 from heliostat.link.state import DRIVER_KEY
 from heliostat.link.status_rows import (
     NO_ROUND,
@@ -80,7 +81,8 @@ class LinkStatus:
     link: str
     at_ms: int
     state: str
-    """`running`, `silent` (no lane has reported for 10 s), `stopped` or `unknown`."""
+    """`running`, `silent` (no lane has reported for 10 s), `stopped`, `unknown` or, where the
+    target does not answer, `unreachable`."""
     topics: list[TopicStatus]
     partitions: int
     records_per_s: float
@@ -102,12 +104,16 @@ class LinkStatus:
     """Behind transactions that are open at the source; not part of the lag."""
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
+    troubles: list[str] = field(default_factory=list)
+    """What keeps the whole link from its work: a cluster that does not answer, a loop that fails,
+    a record in its state that is not its own."""
 
     @property
     def is_in_sync(self) -> bool:
         """Nothing lags, nothing is broken or refused, as far as a driver has looked."""
         has_looked = self.state == "running" and bool(self.driver.get("turns", 1))
-        return has_looked and not (self.lag_records or self.problems or self.refused)
+        is_well = not (self.lag_records or self.problems or self.refused or self.troubles)
+        return has_looked and is_well
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as plain JSON."""
@@ -368,6 +374,7 @@ class StatusBoard:
             heartbeat_age_s=_heartbeat_age_s(self._driver, now_ms),
             open_records=sum(row.open_records for row in rows),
             mapped=sum(row.mapped for row in rows),
+            troubles=_troubles(self._driver),
         )
 
     def _state(self, now_ms: int) -> str:
@@ -378,6 +385,26 @@ class StatusBoard:
         if not newest:
             return "unknown"
         return "running" if now_ms - newest <= SILENT_AFTER_S * 1000 else "silent"
+
+
+def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatus:
+    """Of a link whose target does not tell how it fares."""
+    status = StatusBoard(link).status(now_ms)
+    status.state, status.troubles = "unreachable", [str(error)]
+    return status
+
+
+def _troubles(driver: Mapping[str, Any]) -> list[str]:
+    """Loops of a driver that runs and whose last turn failed, or that miss their turns."""
+    if driver.get("state") != "running":
+        return []
+    return [
+        f"{loop['name']}: {loop['last_error']}"
+        if loop["failures_in_a_row"]
+        else f"{loop['name']}: no turn came to its end for {loop['last_good_s_ago']:.0f} s"
+        for loop in driver.get("loops", [])
+        if loop["failures_in_a_row"] or loop["is_stale"]
+    ]
 
 
 def _heartbeat_age_s(driver: Mapping[str, Any], now_ms: int) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from heliostat.config import RESERVED_BEGINNINGS, LinkConfig
-from heliostat.names import Alias, LinkName, TopicName
+from heliostat.names import Alias, TopicName
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.replication_policy import ReplicationPolicy, policy_of
 
@@ -107,14 +107,3 @@ def collisions(naming: Naming, sources: Iterable[TopicName]) -> dict[TopicName, 
         if len(names) > 1
         for source in names
     }
-
-
-def shared_targets(
-    targets: Mapping[LinkName, Iterable[TopicName]],
-) -> dict[TopicName, tuple[LinkName, ...]]:
-    """Target topics that more than one link would write, of links into one cluster."""
-    writers: dict[TopicName, list[LinkName]] = defaultdict(list)
-    for link in sorted(targets):
-        for name in set(targets[link]):
-            writers[name].append(link)
-    return {name: tuple(links) for name, links in sorted(writers.items()) if len(links) > 1}

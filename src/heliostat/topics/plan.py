@@ -41,6 +41,8 @@ def plan_topics(
     target: TargetTopics,
     known: Mapping[TopicName, MirrorRecord],
     claimed: Mapping[TopicName, LinkName] | None = None,
+    *,
+    unsure: Mapping[TopicName, str] | None = None,
 ) -> TopicPlan:
     """Compare both sides with what the link remembers.
 
@@ -50,6 +52,8 @@ def plan_topics(
         The link's records of its mirrors, by source topic.
     claimed
         Target topics that other links write, by whom.
+    unsure
+        Target topics that may be another link's, and why that can't be told.
 
     Returns
     -------
@@ -82,6 +86,7 @@ def plan_topics(
             wanted=wanted,
             clash=clashes.get(name),
             claimed_by=(claimed or {}).get(wanted_name),
+            unsure=(unsure or {}).get(wanted_name),
         )
         refusal = refusal_of(case)
         if refusal is not None:

@@ -40,6 +40,8 @@ class Case:
         Another source topic whose mirror's name Kafka cannot tell from this one's.
     claimed_by
         Another link that writes into a topic of that name.
+    unsure
+        Why it can't be told whether another link does.
     """
 
     link: LinkConfig
@@ -52,6 +54,7 @@ class Case:
     wanted: WantedConfigs
     clash: TopicName | None
     claimed_by: LinkName | None
+    unsure: str | None = None
 
     @property
     def there(self) -> TargetTopic | None:
@@ -97,6 +100,7 @@ def refusal_of(case: Case) -> Refusal | None:
         _bad_name,
         _clash,
         _two_links,
+        _maybe_two_links,
         _source_changed,
         _renamed,
         _other_slot,
@@ -151,6 +155,17 @@ def _two_links(case: Case) -> Refusal | None:
         "exclude it in one of the links, give one of them a naming, or each a slot of its own "
         "(topics.fan_in); a link that is no more lets "
         f"go of its mirrors when heliostat.{case.claimed_by}.state is deleted at the target",
+    )
+
+
+def _maybe_two_links(case: Case) -> Refusal | None:
+    if case.unsure is None:
+        return None
+    return Refusal(
+        RefusalCode.MAYBE_TWO_LINKS,
+        case.unsure,
+        "it goes on by itself once that can be told; exclude it in one of the links, or give one "
+        "of them a naming of its own",
     )
 
 

@@ -54,6 +54,8 @@ class RefusalCode(StrEnum):
     """Two mirrors would have names that Kafka cannot tell apart."""
     TWO_LINKS = "two_links"
     """Another link writes into the same target topic."""
+    MAYBE_TWO_LINKS = "maybe_two_links"
+    """Whether another link writes into the same target topic can't be told now."""
     SOURCE_CHANGED = "source_changed"
     """Its mirror was copied from another cluster."""
     RENAMED = "renamed"

@@ -13,6 +13,7 @@ from heliostat.errors import Refused
 from heliostat.interchange.adopt_seam import NoSeam, Seam
 from heliostat.link.adoption import ROW_BREAKS, _let_go, _moving, _rows, _starts
 from heliostat.link.adoption_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
+from heliostat.link.claims import Claims
 from heliostat.link.state import Starts
 from heliostat.names import (
     Alias,
@@ -149,5 +150,5 @@ def test_what_another_link_took_over_at_the_same_time_is_left_to_it() -> None:
     _let_go(state, topics, {})
     state.drop_mirrors.assert_not_called()
     with pytest.raises(Refused, match=r"A\.orders \(link theirs\)"):
-        _let_go(state, topics, {MIRROR: LinkName("theirs")})
+        _let_go(state, topics, Claims({MIRROR: LinkName("theirs")}))
     state.drop_mirrors.assert_called_once_with([ORDERS])

@@ -10,6 +10,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.link.claims import NO_CLAIMS
 from heliostat.link.flow import Known, Turn
 from heliostat.link.state import LinkState, Starts
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName
@@ -68,8 +69,8 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         lanes=lanes,
         lane_count=Mock(),
         events=events,
-        claimed=dict,
-        rivals=lambda _: {},
+        claimed=lambda _wanted, _ours: NO_CLAIMS,
+        rivals=lambda _: NO_CLAIMS,
         gaps=Mock(),
         beginnings=Mock(),
         maps=Mock(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link import rivals
+from heliostat.link.claims import NO_CLAIMS, Claims
 from heliostat.link.flow import Known, Turn
 from heliostat.link.rivals import Rivals, new_mirrors
 from heliostat.link.state_names import link_of_state_topic
@@ -65,8 +67,10 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Topics:
     return made
 
 
-def claims(there: Topics, *wanted: TopicName) -> dict[TopicName, LinkName]:
-    return _rivals(there).claims(wanted)
+def claims(there: Topics, *wanted: TopicName) -> Mapping[TopicName, LinkName]:
+    found = _rivals(there).claims(wanted)
+    assert not found.unsure
+    return found.by
 
 
 def _rivals(there: Topics, **topics: Any) -> Rivals:
@@ -147,8 +151,8 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     turn = Turn(
         **{name: Mock() for name in unused},
         state=state,
-        claimed=dict,
-        rivals=lambda wanted: {lost: THEIRS} if lost in wanted else {},
+        claimed=lambda _wanted, _ours: NO_CLAIMS,
+        rivals=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
     )
     known = Known({kept: record(kept), lost: record(lost)}, {})
     applied = ApplyReport((), (), (), {}, mirrors, ())  # type: ignore[arg-type]  # stand-ins
@@ -163,4 +167,4 @@ def test_a_link_with_a_slot_of_its_own_is_no_rival(there: Topics) -> None:
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
     for slot, of, found in ((0, 2, {}), (1, 2, {TOPIC: THEIRS}), (0, 3, {TOPIC: THEIRS})):
         ours = _rivals(there, fan_in={"slot": slot, "of": of})
-        assert ours.claims([TOPIC]) == found
+        assert ours.claims([TOPIC]).by == found

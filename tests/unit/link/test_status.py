@@ -6,8 +6,11 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from heliostat.cli.view import plain_line
-from heliostat.link.status import SILENT_AFTER_S, StatusBoard
+import pytest
+
+from heliostat.cli.view import plain_line, problem_lines
+from heliostat.errors import ConnectionLost
+from heliostat.link.status import SILENT_AFTER_S, StatusBoard, unreachable
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.progress import encode_progress
@@ -136,3 +139,52 @@ def test_open_transactions_are_told_apart_from_the_lag() -> None:
     assert (status.lag_records, status.open_records, status.mapped) == (10, 90, 1)
     assert "1 mapped" in plain_line(status)
     assert "90 rec in open transactions" in plain_line(status)
+
+
+def driver(**loop: Any) -> dict[str, Any]:
+    found = {
+        "name": "l refresh",
+        "last_good_s_ago": 41.2,
+        "failures_in_a_row": 0,
+        "last_error": "",
+        "is_stale": False,
+        **loop,
+    }
+    return {"state": "running", "at_ms": NOW_MS, "turns": 3, "loops": [found]}
+
+
+@pytest.mark.parametrize(
+    ("loop", "troubles"),
+    [
+        ({}, []),
+        ({"failures_in_a_row": 1, "last_error": "gone"}, ["l refresh: gone"]),
+        ({"is_stale": True}, ["l refresh: no turn came to its end for 41 s"]),
+        (
+            {"failures_in_a_row": 2, "last_error": "gone", "is_stale": True},
+            ["l refresh: gone"],
+        ),
+    ],
+)
+def test_a_loop_that_fails_or_hangs_is_trouble_of_the_link(
+    loop: dict[str, Any], troubles: list[str]
+) -> None:
+    """Given all is level / when a loop of the driver is not well / then no clean status."""
+    board = StatusBoard(LinkName("l"))
+    hear(board, NOW_MS, row(100, 100, state=PartitionState.COPYING))
+    board.hear("driver", driver(**loop))
+    status = board.status(NOW_MS)
+    assert status.troubles == troubles
+    assert status.is_in_sync is not bool(troubles)
+    assert [line.plain for line in problem_lines(status)] == troubles
+
+
+def test_loops_of_a_driver_that_has_stopped_are_no_trouble() -> None:
+    board = StatusBoard(LinkName("l"))
+    board.hear("driver", {**driver(is_stale=True), "state": "stopped"})
+    assert board.status(NOW_MS).troubles == []
+
+
+def test_a_target_that_does_not_answer_is_no_clean_status() -> None:
+    status = unreachable(LinkName("l"), NOW_MS, ConnectionLost("gone"))
+    assert (status.state, status.is_in_sync) == ("unreachable", False)
+    assert "gone" in status.troubles[0]

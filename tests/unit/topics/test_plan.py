@@ -307,6 +307,15 @@ def test_a_topic_that_another_link_writes():
     assert plan.refuse[TopicName("t")].reason == "link other writes into t as well"
 
 
+def test_a_topic_that_may_be_another_links_waits():
+    """Given nobody can tell whose it is / when planned / then refused, with the reason."""
+    unsure = {TopicName("t"): "link other does not tell"}
+    plan = plan_topics(link(), source(topic(), topic("u")), target(), {}, unsure=unsure)
+    refusal = plan.refuse[TopicName("t")]
+    assert (refusal.code, refusal.reason) == ("maybe_two_links", "link other does not tell")
+    assert [m.source for m in plan.mirrors] == ["u"]
+
+
 def test_a_source_that_does_not_tell_refuses_that_topic_only():
     blind = replace(
         source(topic("b")), unreadable={TopicName("a"): BrokerError("no right", kafka_code=29)}

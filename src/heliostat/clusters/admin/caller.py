@@ -23,7 +23,7 @@ from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.opened import opened
-from heliostat.clusters.refusals import refusal_of, translated
+from heliostat.clusters.refusals import enter, translated
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
 from heliostat.names import BrokerId
 
@@ -58,9 +58,7 @@ class Caller:
         self.timeout_ms = request_timeout_ms
         self.remembered = Remembered()
         self._controller: int | None = None
-        refusal = refusal_of(self.access)
-        if refusal is not None:
-            raise refusal
+        enter(self.access, connect_timeout_s)
         try:
             self._client = opened(
                 KafkaAdminClient,

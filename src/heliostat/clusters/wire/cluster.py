@@ -6,7 +6,8 @@ that a Spark task needs no second client with threads of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,13 @@ from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
 from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
-from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError
+from heliostat.errors import (
+    AccessRefused,
+    BrokerError,
+    ConnectionLost,
+    HeliostatError,
+    ProtocolError,
+)
 from heliostat.names import BrokerId, Endpoint, Offset, PartitionId, TopicId, TopicName
 from heliostat.names import TopicPartition as Partition
 
@@ -79,7 +86,7 @@ class WireCluster:
     """
 
     def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
-        access = access_of(cluster)
+        access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
         self._bootstrap = access.endpoints
         self._brokers: dict[BrokerId, _Broker] = {}
@@ -219,7 +226,8 @@ class WireCluster:
         ConnectionLost
             The broker is unknown or can't be reached.
         """
-        return Connection(self._known(broker).endpoint, self.settings)
+        with self._named():
+            return Connection(self._known(broker).endpoint, self.settings)
 
     def fetch_version(self, broker: BrokerId) -> int:
         """Highest fetch version that both sides speak."""
@@ -275,7 +283,7 @@ class WireCluster:
             if isinstance(reason, AccessRefused):
                 raise reason  # that a broker does not let us in says more than that others are gone
         raise ConnectionLost(
-            "no broker of the cluster answers",
+            f"no broker of {self._access.told} answers",
             hint="check the addresses in `bootstrap` and that the brokers run",
             tried="; ".join(map(str, reasons[-3:])),
         )
@@ -319,11 +327,13 @@ class WireCluster:
     ) -> list[Any]:
         """Send all, then take all answers: they come in the order of the requests."""
         if broker.control is None:
-            broker.control = Connection(broker.endpoint, self.settings)
+            with self._named():
+                broker.control = Connection(broker.endpoint, self.settings)
         connection = broker.control
         try:
-            sent = [self._send(connection, request, version) for request in requests]
-            frames = [connection.receive(self.settings.request_timeout_s) for _ in requests]
+            with self._named():
+                sent = [self._send(connection, request, version) for request in requests]
+                frames = [connection.receive(self.settings.request_timeout_s) for _ in requests]
         except ConnectionLost:
             connection.close()
             broker.control = None
@@ -341,6 +351,16 @@ class WireCluster:
             response.decode(memoryview(frame.buffer)[at:], version=version)
             for frame, at in zip(frames, starts, strict=True)
         ]
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Let errors say which cluster it is: addresses alone tell an operator little."""
+        try:
+            yield
+        except HeliostatError as error:
+            if self._access.alias:
+                error.context.setdefault("cluster", self._access.alias)
+            raise
 
     def _send(self, connection: Connection, request: Any, version: int) -> int:
         """Send one request; its correlation id."""

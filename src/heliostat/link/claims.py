@@ -1,0 +1,42 @@
+"""Which target topics are other links', as far as that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from heliostat.names import LinkName, TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What is known of other links' mirrors at a target.
+
+    Parameters
+    ----------
+    by
+        Target topics, and the other link that writes each.
+    unsure
+        Target topics that may be another link's, and why that can't be told.
+    notes
+        What a person should know of it.
+    """
+
+    by: Mapping[TopicName, LinkName] = field(default_factory=dict)
+    unsure: Mapping[TopicName, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self.by or topic in self.unsure
+
+    def __or__(self, other: Claims) -> Claims:
+        return Claims(
+            {**self.by, **other.by}, {**self.unsure, **other.unsure}, self.notes + other.notes
+        )
+
+
+NO_CLAIMS = Claims()
+RivalClaims = Callable[[Collection[TopicName]], Claims]
+"""Asked of target topics that are to be new mirrors."""
+NeighbourClaims = Callable[[Collection[TopicName], Collection[TopicName]], Claims]
+"""Asked of all wanted target topics, and of those that are the link's mirrors already."""

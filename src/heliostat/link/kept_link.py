@@ -1,0 +1,130 @@
+"""One of the links that a process drives: it begins, begins again, and halts by itself (I7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from heliostat.clock import Clock
+from heliostat.config import LinkConfig
+from heliostat.errors import HeliostatError, Verdict
+from heliostat.link.service import LinkService
+from heliostat.link.status import StatusBoard
+from heliostat.ops.events import Events
+
+LOOK_S = 0.25
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.5, 10.0
+STOP_WITHIN_S = 125.0
+"""What a link asks a sick cluster times out, its rounds end or are cancelled, its loops end."""
+
+
+class KeptLink:
+    """A link, kept going on a thread of its own until it is stopped or halts.
+
+    Where its target can't be reached it is tried again; where going on could do harm it stops
+    alone, and other links go on.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    make
+        A service for the next try.
+    board
+        The link's status, which all its tries feed.
+    clock, events
+        Time, and where changes are told.
+    """
+
+    def __init__(
+        self,
+        link: LinkConfig,
+        make: Callable[[], LinkService],
+        board: StatusBoard,
+        *,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self.link = link
+        self.board = board
+        self.failure: BaseException | None = None
+        """Why it has halted; None while it is tried."""
+        self._make = make
+        self._clock = clock
+        self._events = events
+        self._stopping = threading.Event()
+        self._settled = threading.Event()
+        self._service: LinkService | None = None
+        self._failures = 0
+        self._last_error = ""
+        self._thread = threading.Thread(target=self._run, name=f"{link.name} kept", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it runs, waits for another instance, halted, or is tried again."""
+        service = self._service
+        return self._settled.is_set() or (service is not None and service.waits.is_set())
+
+    def stop(self) -> None:
+        """End it gracefully; returns when its rounds and loops have ended."""
+        self._stopping.set()
+        service = self._service
+        if service is not None:
+            service.stop()
+        self._thread.join(STOP_WITHIN_S)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._drive()
+            except HeliostatError as error:
+                if error.verdict is Verdict.HALT:
+                    self._halted(error)
+                    return
+                self._failed(error)
+            except Exception as error:  # noqa: BLE001  # a bug ends this link only, and is told
+                self._halted(error)
+                return
+            self._stopping.wait(self._pause_s())
+
+    def _drive(self) -> None:
+        """One life of the link: until it is stopped; raises why it ended otherwise."""
+        service = self._service = self._make()
+        if self._stopping.is_set():
+            return
+        try:
+            if service.start():
+                link = self.link
+                self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
+                self._failures, self._last_error = 0, ""
+                self._settled.set()
+            while service.failure is None and not self._stopping.is_set():
+                self._stopping.wait(LOOK_S)
+        finally:
+            service.stop()
+        if service.failure is not None:
+            raise service.failure
+
+    def _halted(self, error: BaseException) -> None:
+        self._events.warn(f"link {self.link.name} has halted: {_words(error)}")
+        self.failure = error
+        self._settled.set()
+
+    def _failed(self, error: HeliostatError) -> None:
+        self._failures += 1
+        was, self._last_error = self._last_error, str(error)
+        if self._last_error != was or self._failures & (self._failures - 1) == 0:
+            again = "" if self._failures == 1 else f" ({self._failures} times in a row)"
+            self._events.warn(f"link {self.link.name} is tried again: {error}{again}")
+        self._settled.set()
+
+    def _pause_s(self) -> float:
+        return min(AGAIN_MAX_S, AGAIN_FIRST_S * 2.0 ** min(self._failures, 10))
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, HeliostatError) else f"{type(error).__name__}: {error}"
