@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, ConnectionLost, SparkUnavailable
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.link.flow import Lanes
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
@@ -126,8 +126,9 @@ class Running:
             if failures and None not in failures:
                 return failures[0]
             left_s = deadline_s - self._clock.monotonic_s()
-            if self.spark is not None and self.spark.has_ended():
-                return SparkUnavailable("Spark has ended this program's session")
+            ended = None if self.spark is None else self.spark.why_ended()
+            if ended is not None:
+                return ended
             if left_s <= 0:
                 return None
             self._stopping.wait(min(POLL_S, left_s))
@@ -195,7 +196,8 @@ class Running:
                     while not self._stopping.is_set():
                         reader.read(POLL_S)
                 except (ConnectionLost, BrokerError) as error:
-                    self._events.warn(f"link {name}: its reports can't be read now: {error}")
+                    if not self._stopping.is_set():
+                        self._events.warn(f"link {name}: its reports can't be read now: {error}")
                     progress.close()
                     self._stopping.wait(FOLLOW_AGAIN_S)
         except Exception as error:  # noqa: BLE001  # without figures a link must not look well

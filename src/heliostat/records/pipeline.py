@@ -22,6 +22,7 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.driver_death import begun, death, has_died, stopped, told_when_dead
 from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
@@ -78,6 +79,7 @@ class SparkRounds:
     def __init__(
         self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
     ) -> None:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
         self.is_local = is_local(master)
@@ -98,7 +100,7 @@ class SparkRounds:
         for key, value in settings.items():
             builder = builder.config(key, value)
         caught = signal.getsignal(signal.SIGINT)
-        self.session: SparkSession = builder.getOrCreate()
+        self.session: SparkSession = begun(builder, SparkContext)
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
             signal.signal(signal.SIGINT, caught)
@@ -115,9 +117,11 @@ class SparkRounds:
     @property
     def cores(self) -> int:
         """Cores that Spark has for us now; on a cluster they come and go with its executors."""
-        if self.is_local:
-            return int(self.session.sparkContext.defaultParallelism)
-        return lanes_for(executors_of(self.session.sparkContext))
+        context = self.session.sparkContext
+        with told_when_dead(context):
+            if self.is_local:
+                return int(context.defaultParallelism)
+            return lanes_for(executors_of(context))
 
     def run(self, lane: LaneSpec) -> RoundReport:
         """Run one round of `lane` as a Spark job; blocks until it ends.
@@ -125,10 +129,14 @@ class SparkRounds:
         Raises
         ------
         SparkUnavailable
-            No executor is there to run it.
+            No executor is there to run it, or Spark's JVM has died.
         py4j.protocol.Py4JJavaError
             The task failed; the text holds our error's code.
         """
+        with told_when_dead(self.session.sparkContext):
+            return self._run(lane)
+
+    def _run(self, lane: LaneSpec) -> RoundReport:
         context = self.session.sparkContext
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
         if self.is_local:
@@ -145,18 +153,24 @@ class SparkRounds:
             with self._lock:
                 self._placement.give_back(place, lane.round_number)
 
-    def has_ended(self) -> bool:
-        """Whether Spark ended by itself, as when the cluster's master removes this program."""
-        return bool(self.session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001  # no other way
+    def why_ended(self) -> SparkUnavailable | None:
+        """What ended Spark: its JVM died, or the cluster's master removed this program."""
+        context = self.session.sparkContext
+        if has_died(context):
+            return death()
+        if context._jsc.sc().isStopped():  # noqa: SLF001  # no other way
+            return SparkUnavailable("Spark has ended this program's session")
+        return None
 
     def cancel(self, lane: LaneSpec) -> None:
         """Kill a lane's job: the last resort when a task does not end by itself."""
-        self.session.sparkContext.cancelJobGroup(_job_group(lane))
+        context = self.session.sparkContext
+        stopped(context, lambda: context.cancelJobGroup(_job_group(lane)))
 
     def stop(self) -> None:
         """Stop Spark."""
         try:
-            self.session.stop()
+            stopped(self.session.sparkContext, self.session.stop)
         finally:
             if self._package is not None:
                 self._package.delete()

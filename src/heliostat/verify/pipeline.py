@@ -22,6 +22,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition
+from heliostat.ops.driver_death import begun, stopped, told_when_dead
 from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     ShippedPackage,
@@ -103,6 +104,8 @@ def verify_pair(
         A topic would be compared with itself.
     ConnectionLost
         A cluster does not answer.
+    SparkUnavailable
+        There is no Java, or Spark's JVM has died.
     """
     began_s = time.monotonic()
     sides = Sides(access_of(source), access_of(target), decode_all)
@@ -160,15 +163,16 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
     builder = SparkSession.builder.master(spark).appName("heliostat verify")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session: SparkSession = begun(builder, SparkContext)
     package: ShippedPackage | None = None
     try:
         if not is_local(spark):
             package = ShippedPackage(session.sparkContext)
             wait_executors(session.sparkContext)
-        yield session
+        with told_when_dead(session.sparkContext):
+            yield session
     finally:
-        session.stop()
+        stopped(session.sparkContext, session.stop)
         if package is not None:
             package.delete()
 

@@ -31,7 +31,7 @@ from heliostat.names import (
     TopicPartition,
 )
 
-CONNECT_TIMEOUT_S = 8.0
+CONNECT_TIMEOUT_S = 5.0
 """With a last try to enter, an operator is told within 15 s; what runs looks again by itself."""
 
 

@@ -284,8 +284,9 @@ class WireCluster:
                 raise reason  # that a broker does not let us in says more than that others are gone
         raise ConnectionLost(
             f"no broker of {self._access.told} answers",
-            hint="check the addresses in `bootstrap` and that the brokers run",
-            tried="; ".join(map(str, reasons[-3:])),
+            hint=next((each.hint for each in reasons if each.hint != ConnectionLost.hint), None)
+            or "check the addresses in `bootstrap` and that the brokers run",
+            tried="; ".join(map(_tried, reasons[-3:])),
         )
 
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
@@ -374,6 +375,12 @@ class WireCluster:
         )
         connection.send([header, request.encode(version=version)])
         return correlation_id
+
+
+def _tried(lost: ConnectionLost) -> str:
+    """One try in some words."""
+    why = lost.context.get("why")
+    return f"{lost.context.get('broker')}: {lost.text}" + (f" ({why})" if why else "")
 
 
 def _topic_id(value: Any) -> TopicId | None:

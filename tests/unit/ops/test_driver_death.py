@@ -1,0 +1,115 @@
+"""A JVM that is missing or dead is told in a sentence; what else goes wrong stays what it is."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from heliostat.errors import SparkUnavailable
+from heliostat.ops import driver_death
+from heliostat.ops.driver_death import begun, has_died, stopped, told_when_dead
+
+
+def context_of(code: int | None, *, with_process: bool = True) -> Any:
+    """A context whose JVM has ended with this code; None: it lives."""
+    process = SimpleNamespace(poll=lambda: code) if with_process else None
+
+    class Context:
+        _gateway = SimpleNamespace(proc=process)
+
+    return Context()
+
+
+@pytest.mark.parametrize(
+    ("context", "is_dead"),
+    [
+        (context_of(None), False),
+        (context_of(-9), True),
+        (context_of(0), True),
+        (context_of(None, with_process=False), False),
+    ],
+)
+def test_a_death_is_told_as_one_and_nothing_else_is(context: Any, *, is_dead: bool) -> None:
+    """Given a call that fails / when the JVM is dead / then that is what is told, else the call."""
+    assert has_died(context) is is_dead
+    with (
+        pytest.raises(SparkUnavailable if is_dead else OSError) as caught,
+        told_when_dead(context),
+    ):
+        raise OSError("socket")
+    assert ("JVM has died" in str(caught.value)) is is_dead
+    stop = Mock()
+    stopped(context, stop)
+    assert stop.called is not is_dead
+
+
+def test_a_missing_executor_is_not_told_as_a_death() -> None:
+    with pytest.raises(SparkUnavailable, match="executors"), told_when_dead(context_of(-9)):
+        raise SparkUnavailable("no executors")
+
+
+@pytest.fixture
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(driver_death, "_silence_py4j", lambda: None)
+    return SimpleNamespace(_gateway=None)
+
+
+@pytest.mark.parametrize("home", [None, "", "here"])
+def test_without_java_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_jvm: Any, home: str | None
+) -> None:
+    """Given no java on PATH or below JAVA_HOME / when begun / then told where it was looked for."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("JAVA_HOME", home and str(tmp_path))
+    builder = Mock()
+    with pytest.raises(SparkUnavailable, match=str(tmp_path) if home else "PATH"):
+        begun(builder, no_jvm)
+    assert not builder.getOrCreate.called
+
+
+def test_a_jvm_that_does_not_come_up_is_told_and_a_refused_setting_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_jvm: Any
+) -> None:
+    """Given a java / when no JVM came of it / then told so; where one did, Spark's own words."""
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    builder = Mock()
+    builder.getOrCreate.side_effect = ValueError("no such setting")
+    with pytest.raises(SparkUnavailable, match="while it started"):
+        begun(builder, no_jvm)
+
+    def came_up() -> None:
+        no_jvm._gateway = SimpleNamespace(proc=SimpleNamespace(poll=lambda: None))
+        raise ValueError("no such setting")
+
+    builder.getOrCreate.side_effect = came_up
+    with pytest.raises(ValueError, match="no such setting"):
+        begun(builder, no_jvm)
+
+
+def test_traces_of_py4j_are_kept_from_stderr_and_others_are_not() -> None:
+    """Given a program with no log handlers / when py4j logs a trace / then stderr has none."""
+    code = (
+        "import logging\n"
+        "from heliostat.ops.driver_death import _not_py4j, _silence_py4j\n"
+        "_silence_py4j(); _silence_py4j()\n"
+        "exec(compile('logging.error(1)', '/x/py4j/java_gateway.py', 'exec'))\n"
+        "assert logging.getLogger().filters == [_not_py4j]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    record = logging.LogRecord("root", logging.ERROR, "/y/ours.py", 1, "m", None, None)
+    assert driver_death._not_py4j(record)
