@@ -18,6 +18,8 @@ from support.provoked import Provoked
 from support.proxy import FaultProxy
 from support.records import Sample, encode, write_batches
 
+from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
+from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.names import TopicName
 from heliostat.sandbox import Cluster
 
@@ -189,3 +191,34 @@ def test_a_link_that_must_halt_halts_alone(cluster_pair: ClusterPair, tmp_path: 
         assert not link.has_ended
         apart.wait_status(apart.far_link, 1, within_s=TOLD_WITHIN_S)
         assert link.stop() == HALTED
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a rival's state with records of a stranger / when new topics come / then safe, told."""
+    apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
+    rival = f"heliostat.{fresh_name('rival')}.state"
+    hidden = f"{apart.near}-hidden"
+    target = cluster_pair.target.bootstrap
+    config = apart.configured()
+    config.write_text(config.read_text().replace("source: north", "source: east"))
+    with KeyedTopic(target, rival) as state, ByteTopic(target, TopicName(rival), "stranger") as bad:
+        state.ensure(1)
+        bad.write(
+            [ByteRecord(b"\xff", b"{}"), ByteRecord(f"mirror/{hidden}".encode(), b"not ours")]
+        )
+        with RunningLink(config) as link:
+            apart.link = link
+            apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
+            kept = create_topic(cluster_pair.source, hidden)
+            apart.wait_status(apart.near_link, 1, kept, within_s=TOLD_WITHIN_S)
+            [told] = said(config, "status", "--link", apart.near_link)
+            assert f"{rival} has records that are not its link's own" in told["refused"][kept]
+            assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
+            assert any("at offset 0" in note for note in told["notes"])
+            apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
+            state.write(f"mirror/{hidden}", None)  # somebody has taken the bad record away
+            apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
+            assert link.stop() == 0, apart.text()

@@ -63,7 +63,28 @@ class KeyedTopic(OnePartitionTopic):
         """Latest value of every key, up to where the topic ended when reading began.
 
         What is written meanwhile comes from `poll`. A topic that does not exist is empty.
+
+        Raises
+        ------
+        ProtocolError
+            Somebody else wrote there: a record is no row.
         """
+        return self._read(timeout_s, None)
+
+    def read_sound(
+        self, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, Offset]]:
+        """As `read_all`, with records that are no rows set aside: by key, where they stand.
+
+        Of such a key the value before is answered, where it is still there. Keys that are no text
+        are shown as Python shows them: no row has such a one.
+        """
+        strange: dict[str, Offset] = {}
+        return self._read(timeout_s, strange), strange
+
+    def _read(
+        self, timeout_s: float, strange: dict[str, Offset] | None
+    ) -> dict[str, dict[str, Any]]:
         state: dict[str, dict[str, Any]] = {}
         self._early = []
         deadline_s = monotonic() + timeout_s
@@ -78,7 +99,9 @@ class KeyedTopic(OnePartitionTopic):
                     raise ConnectionLost(
                         f"topic {self.topic} was not read in time", position=position, end=end
                     )
-                for change in self._polled(consumer, POLL_S):
+                for change in self._polled(consumer, POLL_S, strange):
+                    if strange is not None:
+                        strange.pop(change.key, None)
                     if change.offset >= end:
                         self._early.append(change)
                     elif change.value is None:
@@ -94,7 +117,7 @@ class KeyedTopic(OnePartitionTopic):
             return changes
         with self._errors("read"):
             consumer = self._reader()
-            return [] if consumer is None else self._polled(consumer, timeout_s)
+            return [] if consumer is None else list(self._polled(consumer, timeout_s))
 
     def tail(self, timeout_s: float = POLL_S) -> Iterator[Change]:
         """Changes as they come; ends when none came for `timeout_s`."""
@@ -120,9 +143,17 @@ class KeyedTopic(OnePartitionTopic):
         encoded = None if value is None else json.dumps(value, sort_keys=True).encode()
         return producer.send(self.topic, key=key.encode(), value=encoded, partition=0)
 
-    def _polled(self, consumer: Any, timeout_s: float) -> list[Change]:
+    def _polled(
+        self, consumer: Any, timeout_s: float, strange: dict[str, Offset] | None = None
+    ) -> Iterator[Change]:
         polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
-        return [_change(self.topic, record) for records in polled.values() for record in records]
+        for record in (each for records in polled.values() for each in records):
+            try:
+                yield _change(self.topic, record)
+            except ProtocolError:
+                if strange is None:
+                    raise
+                strange[_shown(record.key)] = Offset(record.offset)
 
 
 def kept_safe(replicas: int) -> dict[str, str]:
@@ -184,6 +215,13 @@ def _change(topic: TopicName, record: Any) -> Change:
     if value is not None and not isinstance(value, dict):
         raise _foreign(topic, record)
     return Change(key, value, Offset(record.offset), record.timestamp)
+
+
+def _shown(key: bytes | None) -> str:
+    try:
+        return repr(key) if key is None else key.decode()
+    except UnicodeDecodeError:
+        return repr(key)
 
 
 def _foreign(topic: TopicName, record: Any) -> ProtocolError:

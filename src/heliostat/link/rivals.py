@@ -7,21 +7,25 @@ least sees the other, and that one lets go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link.claims import Claims, NeighbourClaims, RivalClaims
-from heliostat.link.state import mirrors_in
+from heliostat.link.state import MIRROR_PREFIX, mirrors_in
 from heliostat.link.state_names import link_of_state_topic
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, Offset, TopicName
 from heliostat.topics.naming import naming_of
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
+
+TOLD_MAX = 3
+"""Records of one topic that are named."""
 
 
 class Rivals:
@@ -48,7 +52,9 @@ class Rivals:
 
         One in which each has partitions of its own (`topics.fan_in`) is no claim.
 
-        State topics that we have no right to see can't be looked at.
+        State topics that we have no right to see can't be looked at. Where a row of a mirror is no
+        longer one, since somebody else wrote there, each wanted name that may be that mirror's is
+        unsure: names of mirrors hold the source's, whatever the naming (`Naming.rule`).
 
         Raises
         ------
@@ -59,19 +65,63 @@ class Rivals:
             return Claims()
         there = self._admin.describe_topics()
         found: dict[TopicName, LinkName] = {}
+        unsure: dict[TopicName, str] = {}
+        notes: list[str] = []
         for topic in sorted(there):
             link = link_of_state_topic(topic)
             if link is None or link == self._link:
                 continue
             with closing(KeyedTopic(self._target.access(), topic)) as state:
-                records = mirrors_in(state.read_all()).values()
+                rows, strange = state.read_sound()
+            records, odd = _mirrors(rows)
+            if strange or odd:
+                why = _told(topic, strange, odd)
+                notes.append(why)
+                hidden = [
+                    key.removeprefix(MIRROR_PREFIX)
+                    for key in (*strange, *odd)
+                    if key.startswith(MIRROR_PREFIX)
+                ]
+                unsure.update(
+                    (name, f"whether {name} is a mirror of link {link} can't be told: {why}")
+                    for name in wanted
+                    if any(source in name for source in hidden)
+                )
             theirs = (
                 record.target
                 for record in records
                 if _holds(record, there) and not record.slot.is_beside(self._slot)
             )
             found.update((name, link) for name in theirs if name in wanted)
-        return Claims(found)
+        return Claims(found, unsure, tuple(notes))
+
+
+def _mirrors(
+    rows: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[MirrorRecord], list[str]]:
+    """The mirrors of a state topic's rows, and the keys of rows that are none."""
+    found: list[MirrorRecord] = []
+    odd: list[str] = []
+    for key, value in rows.items():
+        try:
+            records = mirrors_in({key: value})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            odd.append(key)
+            continue
+        if any(key != MIRROR_PREFIX + str(source) for source in records) or not all(
+            isinstance(record.target, str) for record in records.values()
+        ):
+            odd.append(key)
+        else:
+            found += records.values()
+    return found, odd
+
+
+def _told(topic: TopicName, strange: Mapping[str, Offset], odd: Sequence[str]) -> str:
+    places = [f"{key} at offset {offset}" for key, offset in sorted(strange.items())] + sorted(odd)
+    more = f" and {len(places) - TOLD_MAX} more" if places[TOLD_MAX:] else ""
+    named = ", ".join(places[:TOLD_MAX])
+    return f"topic {topic} has records that are not its link's own: {named}{more}"
 
 
 def claims_on(

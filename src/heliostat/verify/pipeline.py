@@ -102,10 +102,8 @@ def verify_pair(
     ------
     Refused
         A topic would be compared with itself.
-    ConnectionLost
-        A cluster does not answer.
-    SparkUnavailable
-        There is no Java, or Spark's JVM has died.
+    ConnectionLost, SparkUnavailable
+        A cluster does not answer; there is no Java, or Spark's JVM has died.
     """
     began_s = time.monotonic()
     sides = Sides(access_of(source), access_of(target), decode_all)

@@ -19,7 +19,7 @@ from heliostat.link.claims import NO_CLAIMS, Claims
 from heliostat.link.flow import Known, Turn
 from heliostat.link.rivals import Rivals, new_mirrors
 from heliostat.link.state_names import link_of_state_topic
-from heliostat.names import ClusterId, LinkName, TopicId, TopicName
+from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
 from heliostat.slots import Slot
 from heliostat.topics.apply import ApplyReport
 from heliostat.topics.values import MirrorRecord
@@ -43,6 +43,7 @@ class Topics:
         self.cluster.create(TOPIC).topic_id = ID
         self.rows: dict[str, dict[str, Any]] = {}
         self.read: list[str] = []
+        self.strange: dict[str, Offset] = {}
 
     def state_of(self, link: LinkName, *records: MirrorRecord) -> None:
         topic = f"heliostat.{link}.state"
@@ -53,11 +54,11 @@ class Topics:
         }
 
     def open(self, _: Any, topic: str) -> Any:
-        def read_all() -> dict[str, Any]:
+        def read_sound() -> tuple[dict[str, Any], dict[str, Offset]]:
             self.read.append(topic)
-            return self.rows[topic]
+            return self.rows[topic], self.strange
 
-        return SimpleNamespace(read_all=read_all, close=lambda: None)
+        return SimpleNamespace(read_sound=read_sound, close=lambda: None)
 
 
 @pytest.fixture
@@ -168,3 +169,30 @@ def test_a_link_with_a_slot_of_its_own_is_no_rival(there: Topics) -> None:
     for slot, of, found in ((0, 2, {}), (1, 2, {TOPIC: THEIRS}), (0, 3, {TOPIC: THEIRS})):
         ours = _rivals(there, fan_in={"slot": slot, "of": of})
         assert ours.claims([TOPIC]).by == found
+
+
+@pytest.mark.parametrize(
+    ("strange", "rows", "unsure"),
+    [
+        ({"mirror/t": Offset(7)}, {}, {"t", "a.t"}),
+        ({"mirror/other": Offset(7)}, {}, set()),
+        ({"b'\\xff'": Offset(7)}, {}, set()),
+        ({}, {"mirror/t": {"no": "mirror"}}, {"t", "a.t"}),
+        ({}, {"mirror/t": {**record().to_json(), "target": 5}}, {"t", "a.t"}),
+        ({}, {"what": {"no": "row"}}, set()),
+    ],
+)
+def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
+    there: Topics, strange: dict[str, Offset], rows: dict[str, Any], unsure: set[str]
+) -> None:
+    """Given another link's state with a bad record / when asked / then told, safe, others free."""
+    there.state_of(THEIRS, record(TopicName("u"), source=TopicName("u")))
+    there.rows[f"heliostat.{THEIRS}.state"].update(rows)
+    there.strange = strange
+    wanted = [TopicName(name) for name in ("t", "a.t", "u", "free")]
+    found = _rivals(there).claims(wanted)
+    assert found.by == {"u": THEIRS}
+    assert set(found.unsure) == unsure
+    assert bool(found.notes) is bool(strange or unsure)
+    if strange:
+        assert "at offset 7" in found.notes[0]
