@@ -39,7 +39,7 @@ from heliostat.link.claims import Claims
 from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState, Starts
 from heliostat.link.state_names import state_topic
-from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import OffsetMap, Row, RowKey, Stamp
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
