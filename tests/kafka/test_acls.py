@@ -340,7 +340,7 @@ def test_without_any_one_of_these_rights_something_is_refused(least: Least, numb
     with ClusterAdmin(cluster.bootstrap) as admin:
         there = set(admin.describe_topics())
     assert there >= ({SOLO, GROUPED}, {f"east.{SOLO}", f"east.{GROUPED}"})[number]
-    assert len(side.rules) == (4 + 1 + 4 + 2, 2 * 6 + 4 + 2 + 1 + 1 + 1 + 6 + 3)[number]
+    assert len(side.rules) == (4 + 1 + 1 + 4 + 2, 2 * 6 + 4 + 2 + 1 + 1 + 1 + 6 + 3)[number]
     for rule in side.rules:
         assert not _is_refused(access, rule), rule
         assert cluster.accounts.take_back([rule]) == 1

@@ -24,7 +24,8 @@ EXIT_IN_SYNC, EXIT_DIFFERENCE, EXIT_UNTOLD = 0, 1, 3
 def topics_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
     r"""Preview which topics are mirrored, why, why not, and under which name.
 
-    Asks the sources only and changes nothing.
+    Asks the sources only and changes nothing. What is selected and comes from the target itself
+    is left out all the same: see `heliostat plan`.
 
     \b
     Examples:
@@ -59,9 +60,10 @@ def plan_command(
 ) -> None:
     r"""Print what would be done to the targets' topics, what is refused, and why.
 
-    Changes nothing. Exit code 0 when the pair is in sync, 1 when there is something to do or
-    something is refused, 3 when a cluster does not answer. Links are planned one by one: what
-    keeps one from being planned keeps none of the others.
+    Also what is left out because it comes from the target. Changes nothing. Exit code 0 when the
+    pair is in sync, 1 when there is something to do or something is refused, 3 when a cluster does
+    not answer. Links are planned one by one: what keeps one from being planned keeps none of the
+    others.
 
     \b
     Examples:

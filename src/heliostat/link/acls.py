@@ -98,6 +98,9 @@ POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
 STATE_OF_LINKS: Mapping[Operation, str] = MappingProxyType(
     {Operation.READ: "see which mirrors other links have, so that none is taken from them (adopt)"}
 )
+STATE_AT_SOURCE: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "see what other links have made there, so that none of it is mirrored back"}
+)
 WORKERS_GROUP: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE: "see that MirrorMaker 2's workers are gone (adopt)"}
 )
@@ -219,6 +222,8 @@ def link_grants(
     if link.topics.offsets == "exact":
         target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    if not any(each.is_everything for each in reaches):
+        source.append((topic, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_AT_SOURCE))
     if link.groups.sync or link.checkpoints.emit:
         group, at_target = ResourceKind.GROUP, TARGET_GROUP if link.groups.sync else SOURCE_GROUP
         for each in reach_of(link.groups.include):

@@ -6,6 +6,7 @@
     gaps       what stands stopped and was decided on                    recorded before passed
     apply      topics first: records need a partition to land in
     remember   whose mirror is whose, and where each partition begins    durable before records
+    look again whether another link has claimed the same, or feeds our source, at the same time
     lanes      which Spark task copies which partitions; rounds run by themselves from here on
 
 Copying goes on between turns: a turn costs a few requests and takes no lane from its work unless
@@ -29,7 +30,8 @@ from heliostat.link.lane_set import LaneSet
 from heliostat.link.lanes import pack
 from heliostat.link.map_keeper import MapKeeper
 from heliostat.link.rivals import claims_on, new_mirrors, plan_beside
-from heliostat.link.state import LinkState, Starts
+from heliostat.link.state import LinkState, Starts, begun_of
+from heliostat.link.upstream import Upstream, blind_note, left_out_notes
 from heliostat.names import (
     LaneId,
     Offset,
@@ -62,6 +64,8 @@ class Known:
 
     mirrors: dict[TopicName, MirrorRecord]
     starts: dict[TopicName, Starts]
+    making: set[TopicName] = field(default_factory=set)
+    """Source topics whose mirrors' topics the state says are about to be created."""
     packing: dict[LaneId, tuple[TopicPartition, ...]] = field(default_factory=dict)
     refused: dict[TopicName, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -108,6 +112,8 @@ class Turn:
         Target topics that other links of the file write, and which.
     rivals
         Those of some target topics that are mirrors of links of other files.
+    upstream
+        Which topics of the source are mirrors.
     gaps
         What is done where records are missing.
     beginnings
@@ -128,6 +134,7 @@ class Turn:
     events: Events
     claimed: NeighbourClaims
     rivals: RivalClaims
+    upstream: Upstream
     gaps: GapKeeper
     beginnings: Beginnings
     maps: MapKeeper
@@ -146,13 +153,18 @@ class Turn:
         source, plan = self._plan(known)
         if self._settle_gaps(known, source, plan):
             source, plan = self._plan(known)
+        self._forget(known, plan.let_go)
+        self._announce(known, plan)
         applied = apply_plan(plan, self.target, tell=self.events.info)
-        applied = self._let_go(known, applied, self._remember(known, applied))
+        applied = self._let_go(known, applied, self._remember(known, plan, applied))
+        applied, held = self._not_in_a_circle(known, source, applied)
         starts = self._starts(known, applied.mirrors)
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
         found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         specs, notes = self._filled(self.maps.with_lost(found))
-        self._remark(known, plan.notes + self._old_backlog(known, applied) + notes)
+        held += left_out_notes(self.link, plan.left_out) + blind_note(self.link, self.source)
+        held += self.upstream.notes
+        self._remark(known, plan.notes + held + self._old_backlog(known, applied) + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         count = self.lane_count(len(partitions), sum(load.values()) if load else None)
         known.packing = pack(partitions, load, count, known.packing)
@@ -165,12 +177,13 @@ class Turn:
         if known.at_beginning is None:
             self.state.put_beginning(source.names)
             known.at_beginning = frozenset(source.names)
-        source = replace(source, at_beginning=known.at_beginning)
+        feeds = self.upstream.feeds(source)
+        source = replace(source, at_beginning=known.at_beginning, feeds=feeds)
         return source, plan_beside(
             self.link,
             source,
             target,
-            known.mirrors,
+            known,
             claimed=claims_on(self.link, source, known.mirrors, self.claimed),
             rivals=self.rivals,
         )
@@ -214,14 +227,56 @@ class Turn:
                 "driver knows; see who deletes state topics"
             )
 
-    def _remember(self, known: Known, applied: ApplyReport) -> Collection[TopicName]:
+    def _remember(
+        self, known: Known, plan: TopicPlan, applied: ApplyReport
+    ) -> Collection[TopicName]:
         """Make mirrors durable; target topics that were none before."""
-        new = new_mirrors(known.mirrors, applied.remember)
-        if applied.remember:
-            records = {record.source: record for record in applied.remember}
+        records = {record.source: record for record in applied.remember}
+        usable = {mirror.source: mirror for mirror in applied.mirrors}
+        for record in plan.remember:  # of those that are copied none may be unknown
+            mirror = usable.get(record.source)
+            is_unknown = record.source not in records and record.source not in known.mirrors
+            if mirror is not None and is_unknown:
+                made = replace(record, target_id=mirror.target_id, synced_configs=())
+                records[record.source] = made
+        new = new_mirrors(known.mirrors, records.values())
+        if records:
             self.state.put_mirrors(records)
             known.mirrors.update(records)
+        told = known.making - applied.failed.keys()  # those that failed may appear yet
+        if told:
+            self.state.drop_making(told)
+            known.making -= told
         return new
+
+    def _announce(self, known: Known, plan: TopicPlan) -> None:
+        """Tell of mirrors before their topics are there: a link that lists them must know."""
+        created = {topic.target for topic in plan.create}
+        making = [record for record in plan.remember if record.target in created]
+        if making:
+            known.making.update(record.source for record in making)
+            self.state.put_making(making)
+
+    def _forget(self, known: Known, names: Collection[TopicName]) -> None:
+        """Leave mirrors to others; a source topic's mirror here may be wanted again later."""
+        if names:
+            self.state.drop_mirrors(names)
+            for name in names:
+                known.mirrors.pop(name, None)
+                known.starts.pop(name, None)
+
+    def _not_in_a_circle(
+        self, known: Known, source: SourceTopics, applied: ApplyReport
+    ) -> tuple[ApplyReport, tuple[str, ...]]:
+        """Look once more at what feeds the source, for mirrors of which nothing is copied yet."""
+        begun = begun_of(known.mirrors, known.starts)
+        claims = {
+            m.source: known.mirrors[m.source] for m in applied.mirrors if m.source not in begun
+        }
+        found = self.upstream.look_again(source, claims, applied.created)
+        self._forget(known, found.let_go)
+        kept = tuple(m for m in applied.mirrors if m.source not in found.not_yet)
+        return replace(applied, mirrors=kept), found.notes()
 
     def _let_go(
         self, known: Known, applied: ApplyReport, new: Collection[TopicName]
@@ -231,9 +286,7 @@ class Turn:
         lost = [mirror.source for mirror in applied.mirrors if mirror.target in rivals]
         if not lost:
             return applied
-        self.state.drop_mirrors(lost)
-        for name in lost:
-            del known.mirrors[name]
+        self._forget(known, lost)
         kept = tuple(mirror for mirror in applied.mirrors if mirror.target not in rivals)
         return replace(applied, mirrors=kept)
 
@@ -256,6 +309,7 @@ class Turn:
 
     def _begin_later(self, known: Known, later: Mapping[TopicPartition, Offset]) -> None:
         """Retention took what mirrors were to begin with, before they had anything."""
+        later = {each: offset for each, offset in later.items() if each.topic in known.starts}
         for partition, offset in later.items():
             known.starts[partition.topic].offsets[partition.partition] = offset
         self.state.put_starts({each.topic: known.starts[each.topic] for each in later})

@@ -17,6 +17,7 @@ from heliostat.link.rivals import Rivals, claims_on, plan_beside
 from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import LinkStatus, unreachable
 from heliostat.link.status_reader import StatusReader
+from heliostat.link.upstream import blind_note, feeds_at
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.naming import naming_of
@@ -95,20 +96,21 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         check_distinct_clusters(link, source_admin.cluster_id(), target_admin.cluster_id())
         with closing(LinkState(link, config.clusters[link.target])) as state:
             stored = state.read()
-        known = stored.mirrors
-        source, target = observe(source_admin, target_admin, link, known)
-        source = replace(source, at_beginning=stored.at_beginning)
+        source, target = observe(source_admin, target_admin, link, stored.mirrors)
+        feeds, odd = feeds_at(config.clusters[link.source], source)
+        source = replace(source, at_beginning=stored.at_beginning, feeds=feeds)
         plan = plan_beside(
             link,
             source,
             target,
-            known,
-            claimed=claims_on(link, source, known, Neighbours(config, link).claims),
+            stored,
+            claimed=claims_on(link, source, stored.mirrors, Neighbours(config, link).claims),
             rivals=Rivals(link, config.clusters[link.target], target_admin).claims,
         )
         note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
         unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
-    notes = unfilled if note is None else (*unfilled, note)
+        blind = blind_note(link, source_admin)
+    notes = (*unfilled, *blind, *odd) if note is None else (*unfilled, *blind, *odd, note)
     return replace(plan, notes=(*plan.notes, *notes)) if notes else plan
 
 

@@ -7,16 +7,16 @@ least sees the other, and that one lets go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link.claims import Claims, NeighbourClaims, RivalClaims
-from heliostat.link.state import MIRROR_PREFIX, mirrors_in
+from heliostat.link.state import MIRROR_PREFIX, Starts, begun_of, feeds_in, mirrors_in
 from heliostat.link.state_names import link_of_state_topic
 from heliostat.names import LinkName, Offset, TopicName
 from heliostat.topics.naming import naming_of
@@ -26,6 +26,18 @@ from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
 
 TOLD_MAX = 3
 """Records of one topic that are named."""
+
+
+class Mirrors(Protocol):
+    """What a link remembers of its mirrors, by source topic."""
+
+    @property
+    def mirrors(self) -> Mapping[TopicName, MirrorRecord]:
+        """Whose mirror is whose."""
+
+    @property
+    def starts(self) -> Mapping[TopicName, Starts]:
+        """Where they begin."""
 
 
 class Rivals:
@@ -67,54 +79,36 @@ class Rivals:
         found: dict[TopicName, LinkName] = {}
         unsure: dict[TopicName, str] = {}
         notes: list[str] = []
-        for topic in sorted(there):
-            link = link_of_state_topic(topic)
-            if link is None or link == self._link:
-                continue
-            with closing(KeyedTopic(self._target.access(), topic)) as state:
-                rows, strange = state.read_sound()
-            records, odd = _mirrors(rows)
-            if strange or odd:
-                why = _told(topic, strange, odd)
-                notes.append(why)
-                hidden = [
-                    key.removeprefix(MIRROR_PREFIX)
-                    for key in (*strange, *odd)
-                    if key.startswith(MIRROR_PREFIX)
-                ]
+        for state in states_at(self._target, there, but=self._link):
+            if state.why_odd:
+                notes.append(state.why_odd)
                 unsure.update(
-                    (name, f"whether {name} is a mirror of link {link} can't be told: {why}")
+                    (name, f"whether {name} is a mirror of link {state.link} can't be told: "
+                     f"{state.why_odd}")
                     for name in wanted
-                    if any(source in name for source in hidden)
+                    if any(source in name for source in state.hidden)
                 )
+            link = state.link
             theirs = (
                 record.target
-                for record in records
+                for record in mirrors_in(state.rows).values()
                 if _holds(record, there) and not record.slot.is_beside(self._slot)
             )
             found.update((name, link) for name in theirs if name in wanted)
         return Claims(found, unsure, tuple(notes))
 
 
-def _mirrors(
-    rows: Mapping[str, Mapping[str, Any]],
-) -> tuple[list[MirrorRecord], list[str]]:
-    """The mirrors of a state topic's rows, and the keys of rows that are none."""
-    found: list[MirrorRecord] = []
-    odd: list[str] = []
-    for key, value in rows.items():
-        try:
-            records = mirrors_in({key: value})
-        except (KeyError, TypeError, ValueError, AttributeError):
-            odd.append(key)
-            continue
-        if any(key != MIRROR_PREFIX + str(source) for source in records) or not all(
-            isinstance(record.target, str) for record in records.values()
-        ):
-            odd.append(key)
-        else:
-            found += records.values()
-    return found, odd
+def _is_sound(key: str, value: Mapping[str, Any]) -> bool:
+    """Whether a row can be read as what its key says; others than of mirrors are not looked at."""
+    try:
+        mirrors = mirrors_in({key: value})
+        feeds_in(LinkName(""), {key: value})
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return all(
+        key == MIRROR_PREFIX + str(source) and isinstance(record.target, str)
+        for source, record in mirrors.items()
+    )
 
 
 def _told(topic: TopicName, strange: Mapping[str, Offset], odd: Sequence[str]) -> str:
@@ -136,21 +130,65 @@ def claims_on(
     return neighbours(wanted, {record.target for record in known.values()})
 
 
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """What another link's state topic holds, less what is none of that link's own."""
+
+    link: LinkName
+    rows: Mapping[str, Mapping[str, Any]]
+    why_odd: str = ""
+    """What was set aside, for people; empty where nothing was."""
+    hidden: tuple[str, ...] = ()
+    """Source topics of mirrors that stood where it was written."""
+
+
+def states_at(
+    cluster: ClusterConfig, topics: Iterable[TopicName], *, but: LinkName | None = None
+) -> Iterator[StateAt]:
+    """What the state topics among a cluster's topics hold, link by link.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The cluster does not answer, or shows a state topic and then refuses to read it.
+    """
+    for topic in sorted(topics):
+        link = link_of_state_topic(topic)
+        if link is None or link == but:
+            continue
+        with closing(KeyedTopic(cluster.access(), topic)) as state:
+            rows, strange = state.read_sound()
+        odd = [key for key, value in rows.items() if not _is_sound(key, value)]
+        if not strange and not odd:
+            yield StateAt(link, rows)
+            continue
+        hidden = tuple(
+            key.removeprefix(MIRROR_PREFIX)
+            for key in (*strange, *odd)
+            if key.startswith(MIRROR_PREFIX)
+        )
+        sound = {key: value for key, value in rows.items() if key not in odd}
+        yield StateAt(link, sound, _told(topic, strange, odd), hidden)
+
+
 def plan_beside(
     link: LinkConfig,
     source: SourceTopics,
     target: TargetTopics,
-    known: Mapping[TopicName, MirrorRecord],
+    memory: Mirrors,
     *,
     claimed: Claims,
     rivals: RivalClaims,
 ) -> TopicPlan:
     """`plan_topics`, in which no other link's mirror becomes ours; `rivals` is `Rivals.claims`."""
-    plan = plan_topics(link, source, target, known, claimed.by, unsure=claimed.unsure)
+    known, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
+    plan = plan_topics(
+        link, source, target, known, claimed.by, unsure=claimed.unsure, begun=begun
+    )
     theirs = rivals(new_mirrors(known, plan.remember))
     both = claimed | theirs
     if theirs.by or theirs.unsure:
-        plan = plan_topics(link, source, target, known, both.by, unsure=both.unsure)
+        plan = plan_topics(link, source, target, known, both.by, unsure=both.unsure, begun=begun)
     return replace(plan, notes=(*plan.notes, *both.notes)) if both.notes else plan
 
 

@@ -28,9 +28,10 @@ from heliostat.link.loops import Loop
 from heliostat.link.map_keeper import MapKeeper
 from heliostat.link.ownership import Ownership
 from heliostat.link.rivals import Rivals
-from heliostat.link.state import LinkState, control_topic, progress_topic
+from heliostat.link.state import LinkState, Stored, control_topic, progress_topic
 from heliostat.link.state_names import offsets_topic
 from heliostat.link.status import StatusBoard
+from heliostat.link.upstream import Upstream
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
 from heliostat.records.lane import CopySettings, LaneSpec, RoundReport
@@ -186,12 +187,7 @@ class LinkService:
         if producer_id is None:
             producer_id = target.init_producer_id()
             self._state.put_producer(producer_id)
-        self._known = Known(
-            stored.mirrors,
-            stored.starts,
-            producer_id=producer_id,
-            at_beginning=stored.at_beginning,
-        )
+        self._known = _known(stored, producer_id)
         lanes = self._lanes = LaneSet(
             self._template(producer_id, producer_expiration_ms(target) / 1000),
             self._runner,
@@ -216,6 +212,9 @@ class LinkService:
             events=self._events,
             claimed=self._claimed,
             rivals=Rivals(self.link, self._target_config, target).claims,
+            upstream=Upstream(
+                self.link, self._source_config, source, target.cluster_id(), self._clock
+            ),
             beginnings=Beginnings(source, self._events.warn),
             gaps=gaps,
             maps=self._begin_maps(gaps, target),
@@ -437,3 +436,14 @@ class LinkService:
     def _halt(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
+
+
+def _known(stored: Stored, producer_id: ProducerId) -> Known:
+    """What the link begins with."""
+    return Known(
+        stored.mirrors,
+        stored.starts,
+        making=stored.making,
+        producer_id=producer_id,
+        at_beginning=stored.at_beginning,
+    )

@@ -28,12 +28,15 @@ from heliostat.link.ownership import Owner
 from heliostat.link.state_names import state_topic
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.records.state_channel import CONTROL_KEY
-from heliostat.topics.values import MirrorRecord
+from heliostat.topics.values import Feed, MirrorRecord
 
 PRODUCER_KEY = "producer"
 OWNER_KEY = "owner"
 DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
+MAKING_PREFIX = "making/"
+"""Mirrors whose topics are about to be created, by source topic: who looks at the target's topics
+finds none that is a mirror and not told of."""
 START_PREFIX = "start/"
 BEGINNING_PREFIX = "beginning/"
 NAMES_MAX = 5_000
@@ -66,6 +69,8 @@ class Stored:
     starts: dict[TopicName, Starts] = field(default_factory=dict)
     at_beginning: frozenset[TopicName] | None = None
     """The source's topics when the link began; None: it has not."""
+    making: set[TopicName] = field(default_factory=set)
+    """Source topics of mirrors whose topics were about to be created."""
 
 
 def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
@@ -76,6 +81,45 @@ def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorR
         if key.startswith(MIRROR_PREFIX)
     )
     return {record.source: record for record in records}
+
+
+def starts_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, Starts]:
+    """Where the mirrors of a state topic's latest values begin, by source topic."""
+    return {
+        TopicName(key.removeprefix(START_PREFIX)): Starts(
+            None if value["target_id"] is None else TopicId(value["target_id"]),
+            _offsets(value["starts"]),
+            _offsets(value.get("adopted", {})),
+        )
+        for key, value in rows.items()
+        if key.startswith(START_PREFIX)
+    }
+
+
+def begun_of(
+    mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
+) -> frozenset[TopicName]:
+    """Mirrors that may have been copied: where they begin is durable before their first record."""
+    return frozenset(
+        name
+        for name, record in mirrors.items()
+        if name in starts and starts[name].target_id == record.target_id
+    )
+
+
+def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed]:
+    """What a link writes or is about to, by its state topic's latest values."""
+    mirrors = mirrors_in(rows)
+    begun = begun_of(mirrors, starts_in(rows))
+    making = (
+        MirrorRecord.from_json(value)
+        for key, value in rows.items()
+        if key.startswith(MAKING_PREFIX)
+    )
+    return [
+        *(Feed(link, record, name in begun) for name, record in mirrors.items()),
+        *(Feed(link, record, False) for record in making),
+    ]
 
 
 def control_topic(link: LinkName) -> str:
@@ -176,20 +220,14 @@ class LinkState:
     def read(self) -> Stored:
         """All that is remembered."""
         rows = self._state.read_all()
-        stored = Stored(mirrors=mirrors_in(rows))
+        stored = Stored(mirrors=mirrors_in(rows), starts=starts_in(rows))
         for key, value in rows.items():
             if key == PRODUCER_KEY:
                 stored.producer_id = ProducerId(value["producer_id"])
             elif key == OWNER_KEY:
                 stored.owner = Owner.from_json(value)
-            elif key.startswith(START_PREFIX):
-                topic = TopicName(key.removeprefix(START_PREFIX))
-                target_id = value["target_id"]
-                stored.starts[topic] = Starts(
-                    None if target_id is None else TopicId(target_id),
-                    _offsets(value["starts"]),
-                    _offsets(value.get("adopted", {})),
-                )
+            elif key.startswith(MAKING_PREFIX):
+                stored.making.add(TopicName(key.removeprefix(MAKING_PREFIX)))
             elif key.startswith(BEGINNING_PREFIX):
                 names = (TopicName(name) for name in value["topics"])
                 stored.at_beginning = (stored.at_beginning or frozenset()).union(names)
@@ -252,8 +290,19 @@ class LinkState:
         self._state.write_many({**_without_mirrors(names), PRODUCER_KEY: None})
 
     def drop_mirrors(self, names: Iterable[TopicName]) -> None:
-        """Let mirrors of these source topics, of which nothing was copied, not be ours."""
-        self._state.write_many(_without_mirrors(names))
+        """Let mirrors of these source topics not be ours, nor begun."""
+        gone = list(names)
+        begins = {f"{START_PREFIX}{name}": None for name in gone}
+        self._state.write_many({**_without_mirrors(gone), **begins})
+
+    def put_making(self, records: Iterable[MirrorRecord]) -> None:
+        """Tell of mirrors whose topics are about to be created."""
+        rows = {f"{MAKING_PREFIX}{record.source}": record.to_json() for record in records}
+        self._state.write_many(rows)
+
+    def drop_making(self, names: Iterable[TopicName]) -> None:
+        """What was to be created for these source topics is there, or will not be."""
+        self._state.write_many({f"{MAKING_PREFIX}{name}": None for name in names})
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Remember the source offsets that partitions of mirrors begin with."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
-from heliostat.config import LinkConfig, StartAt
+from heliostat.config import LinkConfig, StartAt, is_plain_name
 from heliostat.names import LinkName, TopicName
 from heliostat.slots import Slot
 from heliostat.topics.configs import (
@@ -15,6 +15,7 @@ from heliostat.topics.configs import (
     config_changes,
     wanted_configs,
 )
+from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
 from heliostat.topics.topic_plan import (
@@ -28,6 +29,7 @@ from heliostat.topics.topic_plan import (
 )
 from heliostat.topics.values import (
     MirrorRecord,
+    Place,
     SourceTopic,
     SourceTopics,
     TargetTopic,
@@ -43,6 +45,7 @@ def plan_topics(
     claimed: Mapping[TopicName, LinkName] | None = None,
     *,
     unsure: Mapping[TopicName, str] | None = None,
+    begun: Collection[TopicName] = (),
 ) -> TopicPlan:
     """Compare both sides with what the link remembers.
 
@@ -54,6 +57,8 @@ def plan_topics(
         Target topics that other links write, by whom.
     unsure
         Target topics that may be another link's, and why that can't be told.
+    begun
+        Those of `known` of which records may have been copied.
 
     Returns
     -------
@@ -74,6 +79,8 @@ def plan_topics(
         remembered = known.get(name)
         record = record_in_force(remembered, target, wanted_name, slot)
         there = target.topics.get(wanted_name)
+        if draft.runs_in_a_circle(topic, wanted_name, record, has_begun=name in begun):
+            continue
         wanted = wanted_of(topic, there)
         case = Case(
             link=link,
@@ -140,6 +147,10 @@ class _Draft:
         self.notes: list[str] = []
         self._shorter: list[str] = []
         """Mirrors that keep less than their sources, and how much less."""
+        self.left_out: dict[TopicName, str] = {}
+        self.let_go: list[TopicName] = []
+        self.feeds = Feeds(source.feeds)
+        self.through: dict[TopicName, tuple[Place, ...]] = {}
 
     def plan(self) -> TopicPlan:
         """The finished value."""
@@ -151,7 +162,33 @@ class _Draft:
             mirrors=tuple(self.mirrors),
             remember=tuple(self.remember),
             notes=(*self.notes, *self._note_shorter()),
+            left_out=dict(sorted(self.left_out.items())),
+            let_go=tuple(self.let_go),
         )
+
+    def runs_in_a_circle(
+        self, topic: SourceTopic, target: TopicName, record: MirrorRecord | None, *, has_begun: bool
+    ) -> bool:
+        """Whether its records come from the target, or would come back; says so then."""
+        name = topic.name
+        stage = stage_of(record, has_begun=has_begun)
+        through = self.through[name] = self.feeds.through(name, stage)
+        here, there = Place(self.source.cluster_id, name), Place(self.target.cluster_id, target)
+        loop = self.feeds.loop_of(here, there, stage, made=self.target.topics.get(target))
+        if loop is None:
+            return False
+        is_claim = stage is Stage.CLAIMED
+        if loop.gives_way and (is_claim or (stage is Stage.BEGUN and there in loop.feed.places)):
+            self.let_go.append(name)
+        elif record is not None and record.through != through:
+            self.remember.append(replace(record, through=through))  # others see the circle by it
+        entries = self.link.topics.include
+        is_named = any(entry == name and is_plain_name(entry) for entry in entries)
+        if is_named or not loop.comes_back or stage is Stage.BEGUN or not loop.gives_way:
+            self.refuse[name] = cycle_refusal(loop, self.link, target)
+        else:
+            self.left_out[name] = left_out_words(loop, self.link)
+        return True
 
     def add_new(
         self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
@@ -203,7 +240,12 @@ class _Draft:
         if record is not None:
             follows = self.link.topics.sync_configs and wanted.is_complete
             synced = fresh.synced_configs if follows else record.synced_configs
-            fresh = replace(record, target_id=there.topic_id, synced_configs=synced)
+            fresh = replace(
+                record,
+                target_id=there.topic_id,
+                synced_configs=synced,
+                through=fresh.through,
+            )
         if fresh != record:
             self.remember.append(fresh)
         self.mirrors.append(_mirror(topic, fresh, int(wanted.forced[MESSAGE_BYTES])))
@@ -231,6 +273,7 @@ class _Draft:
             initial_partitions=topic.partitions,
             synced_configs=tuple(sorted(synced - _NEVER_UNSET)),
             slot=slot,
+            through=self.through.get(topic.name, ()),
         )
 
     def _compare_retention(

@@ -56,6 +56,8 @@ class RefusalCode(StrEnum):
     """Another link writes into the same target topic."""
     MAYBE_TWO_LINKS = "maybe_two_links"
     """Whether another link writes into the same target topic can't be told now."""
+    CYCLE = "cycle"
+    """Its records come from the target, or would come back to the source: links face each other."""
     SOURCE_CHANGED = "source_changed"
     """Its mirror was copied from another cluster."""
     RENAMED = "renamed"
@@ -142,7 +144,9 @@ class TopicPlan:
     """What is to be done at the target, what is refused, and what can be copied.
 
     `refuse` is by source topic. `remember` are records of mirrors that the link does not have yet,
-    or has otherwise; they must be durable before the first record is copied.
+    or has otherwise; they must be durable before the first record is copied. `left_out` are source
+    topics that come from the target, by way of other links, each with where it comes from; `let_go`
+    mirrors that were claimed and are left to another link.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -152,11 +156,14 @@ class TopicPlan:
     mirrors: tuple[Mirror, ...] = ()
     remember: tuple[MirrorRecord, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: Mapping[TopicName, str] = field(default_factory=dict)
+    let_go: tuple[TopicName, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do and nothing refused: the pair is in sync."""
-        return not (self.create or self.grow or self.configure or self.refuse or self.remember)
+        to_do = self.create or self.grow or self.configure or self.remember or self.let_go
+        return not (to_do or self.refuse)
 
     def describe(self) -> list[str]:
         """Plain lines for people, in the order in which things would be done."""
@@ -173,6 +180,7 @@ class TopicPlan:
             f"refuse {name}: {refusal.reason} (hint: {refusal.hint})"
             for name, refusal in self.refuse.items()
         ]
+        lines += [f"leave out {name}: {why}" for name, why in self.left_out.items()]
         return lines + [f"note: {note}" for note in self.notes]
 
     def to_json(self) -> dict[str, Any]:

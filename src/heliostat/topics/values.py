@@ -9,7 +9,15 @@ from uuid import UUID
 
 from heliostat.clusters.admin import ConfigEntry, PartitionInfo
 from heliostat.errors import BrokerError
-from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import (
+    ClusterId,
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from heliostat.slots import WHOLE_TOPIC, Slot
 
 
@@ -31,7 +39,8 @@ class SourceTopics:
 
     `names` are all topics there, selected or not; `unreadable` are selected ones that the source
     would not tell us about; `at_beginning` those that there were when the link began, None where it
-    begins now: topics that came later are copied from their beginning.
+    begins now: topics that came later are copied from their beginning. `feeds` are topics there
+    that links have made.
     """
 
     cluster_id: ClusterId
@@ -39,6 +48,7 @@ class SourceTopics:
     topics: Mapping[TopicName, SourceTopic]
     unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
     at_beginning: frozenset[TopicName] | None = None
+    feeds: tuple[Feed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,14 @@ class TargetTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A topic of a cluster, as links know it that may have other aliases for the cluster."""
+
+    cluster: ClusterId
+    topic: TopicName
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorRecord:
     """What a link remembers of one mirror, so that it knows its own again.
 
@@ -97,6 +115,9 @@ class MirrorRecord:
         Settings that this link set at the target, so that it may unset them again.
     slot
         Which partitions of the target topic are its own.
+    through
+        Where its records had been before the source, nearest first: what other links have made
+        there, and what had made theirs.
     """
 
     source: TopicName
@@ -108,6 +129,7 @@ class MirrorRecord:
     initial_partitions: int
     synced_configs: tuple[str, ...] = ()
     slot: Slot = WHOLE_TOPIC
+    through: tuple[Place, ...] = ()
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
         """Where a partition of the source is kept."""
@@ -130,6 +152,7 @@ class MirrorRecord:
             "initial_partitions": self.initial_partitions,
             "synced_configs": list(self.synced_configs),
             **({"slot": [self.slot.number, self.slot.of]} if self.slot.is_shared else {}),
+            **({"through": [[p.cluster, p.topic] for p in self.through]} if self.through else {}),
         }
 
     @classmethod
@@ -145,4 +168,30 @@ class MirrorRecord:
             initial_partitions=int(value["initial_partitions"]),
             synced_configs=tuple(value["synced_configs"]),
             slot=Slot(*value.get("slot", ())),
+            through=tuple(
+                Place(ClusterId(cluster), TopicName(topic))
+                for cluster, topic in value.get("through", ())
+            ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A topic of a source that some link writes, as that link's state there tells.
+
+    Parameters
+    ----------
+    link
+        Whose mirror it is.
+    has_begun
+        Whether records may have been copied; else it only is claimed, or about to be made.
+    """
+
+    link: LinkName
+    record: MirrorRecord
+    has_begun: bool
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where its records have been, nearest first."""
+        return (Place(self.record.source_cluster, self.record.source), *self.record.through)

@@ -71,6 +71,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         events=events,
         claimed=lambda _wanted, _ours: NO_CLAIMS,
         rivals=lambda _: NO_CLAIMS,
+        upstream=Mock(),
         gaps=Mock(),
         beginnings=Mock(),
         maps=Mock(),

@@ -14,6 +14,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.errors import BrokerError
 from heliostat.link import rivals
 from heliostat.link.claims import NO_CLAIMS, Claims
 from heliostat.link.flow import Known, Turn
@@ -22,6 +23,7 @@ from heliostat.link.state_names import link_of_state_topic
 from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
 from heliostat.slots import Slot
 from heliostat.topics.apply import ApplyReport
+from heliostat.topics.topic_plan import CreateTopic, TopicPlan
 from heliostat.topics.values import MirrorRecord
 
 OURS, THEIRS = LinkName("ours"), LinkName("their.s")
@@ -138,21 +140,8 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     kept, lost = TopicName("kept"), TOPIC
     mirrors = tuple(SimpleNamespace(source=name, target=name) for name in (kept, lost))
     state = Mock()
-    unused = (
-        "link",
-        "source",
-        "target",
-        "lanes",
-        "lane_count",
-        "events",
-        "gaps",
-        "beginnings",
-        "maps",
-    )
-    turn = Turn(
-        **{name: Mock() for name in unused},
-        state=state,
-        claimed=lambda _wanted, _ours: NO_CLAIMS,
+    turn = replace(
+        _turn(state),
         rivals=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
     )
     known = Known({kept: record(kept), lost: record(lost)}, {})
@@ -196,3 +185,49 @@ def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
     assert bool(found.notes) is bool(strange or unsure)
     if strange:
         assert "at offset 7" in found.notes[0]
+
+
+def _turn(state: Mock) -> Turn:
+    mocked = ("link", "source", "target", "lanes", "lane_count", "events", "gaps")
+    unused = {name: Mock() for name in (*mocked, "upstream", "beginnings", "maps")}
+    return Turn(
+        **unused,
+        state=state,
+        claimed=lambda _wanted, _ours: NO_CLAIMS,
+        rivals=lambda _: NO_CLAIMS,
+    )
+
+
+def test_no_mirror_is_copied_that_is_not_remembered() -> None:
+    """Given a setting is refused that no append needs / then the mirror is ours all the same."""
+    wanted = replace(record(target_id=None), synced_configs=("retention.ms",))
+    plan = TopicPlan(remember=(wanted,))
+    mirrors = (SimpleNamespace(source=TOPIC, target=TOPIC, target_id=ID),)
+    failed = {TOPIC: BrokerError("no", kafka_code=40)}
+    applied = ApplyReport((), (), (), failed, mirrors, ())  # type: ignore[arg-type]  # stand-ins
+    state, known = Mock(), Known({}, {})
+    assert _turn(state)._remember(known, plan, applied) == {TOPIC}
+    assert known.mirrors == {TOPIC: record()}
+    state.put_mirrors.assert_called_once_with({TOPIC: record()})
+    was = known.mirrors[TOPIC] = replace(record(), synced_configs=("segment.bytes",))
+    assert not _turn(state)._remember(known, plan, applied)
+    assert known.mirrors == {TOPIC: was}, "what it has synced before it may unset still"
+
+
+def test_what_is_about_to_be_made_is_told_until_it_is_known(there: Topics) -> None:
+    """Given two topics to create / when one fails / then its row stays, as it may appear yet."""
+    one, two = TopicName("one"), TopicName("two")
+    records = tuple(record(name, None, name) for name in (one, two, TOPIC))
+    creates = tuple(CreateTopic(name, name, 1, 1, {}) for name in (one, two))
+    plan = TopicPlan(create=creates, remember=records)
+    state, known = Mock(), Known({}, {})
+    turn = _turn(state)
+    turn._announce(known, plan)
+    state.put_making.assert_called_once_with(list(records[:2]))
+    failed = {two: BrokerError("no", kafka_code=7)}
+    applied = ApplyReport((one,), (), (), failed, (), (records[0], records[2]))
+    turn._remember(known, plan, applied)
+    state.drop_making.assert_called_once_with({one})
+    assert known.making == {two}
+    calls = [call[0] for call in state.method_calls]
+    assert calls == ["put_making", "put_mirrors", "drop_making"]
