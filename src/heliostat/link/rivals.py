@@ -82,12 +82,9 @@ class Rivals:
         for state in states_at(self._target, there, but=self._link):
             if state.why_odd:
                 notes.append(state.why_odd)
-                unsure.update(
-                    (name, f"whether {name} is a mirror of link {state.link} can't be told: "
-                     f"{state.why_odd}")
-                    for name in wanted
-                    if any(source in name for source in state.hidden)
-                )
+                why = f"is a mirror of link {state.link} can't be told: {state.why_odd}"
+                hidden = [name for name in wanted if any(one in name for one in state.hidden)]
+                unsure.update((name, f"whether {name} {why}") for name in hidden)
             link = state.link
             theirs = (
                 record.target
@@ -182,9 +179,7 @@ def plan_beside(
 ) -> TopicPlan:
     """`plan_topics`, in which no other link's mirror becomes ours; `rivals` is `Rivals.claims`."""
     known, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
-    plan = plan_topics(
-        link, source, target, known, claimed.by, unsure=claimed.unsure, begun=begun
-    )
+    plan = plan_topics(link, source, target, known, claimed.by, unsure=claimed.unsure, begun=begun)
     theirs = rivals(new_mirrors(known, plan.remember))
     both = claimed | theirs
     if theirs.by or theirs.unsure:

@@ -69,10 +69,7 @@ def plan_topics(
     clashes = collisions(naming, source.topics)
     draft = _Draft(link, source, target)
     wanted_of = _shared_wishes(link, target.inherited)
-    for name, error in source.unreadable.items():
-        draft.refuse[name] = Refusal(
-            RefusalCode.UNREADABLE, f"the source: {error.text}", error.hint
-        )
+    draft.refuse_unreadable()
     for name in sorted(source.topics):
         topic, wanted_name = source.topics[name], naming.target_name(name)
         slot = naming.slot_of(name)
@@ -189,6 +186,12 @@ class _Draft:
         else:
             self.left_out[name] = left_out_words(loop, self.link)
         return True
+
+    def refuse_unreadable(self) -> None:
+        """What the source would not tell us about."""
+        for name, error in self.source.unreadable.items():
+            text = f"the source: {error.text}"
+            self.refuse[name] = Refusal(RefusalCode.UNREADABLE, text, error.hint)
 
     def add_new(
         self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
