@@ -6,6 +6,7 @@ Then `heliostat offsets rebuild` makes the maps anew, and all records of both si
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from support.links import RunningLink, ends, write_config
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
+from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.errors import BrokerError
 from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, OffsetMap
+from heliostat.records.offset_map import Break, OffsetMap, RowKey
 from heliostat.sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -154,6 +156,25 @@ def delete_rows(target: Cluster, link: LinkName) -> None:
                 )
 
 
+def write(target: Cluster, link: LinkName, *records: tuple[bytes | None, bytes | None]) -> None:
+    """As somebody who may write there, and should not."""
+    topic = ByteTopic(target.bootstrap, TopicName(offsets_topic(link)), "stranger")
+    with closing(topic):
+        topic.write(ByteRecord(key, value) for key, value in records)
+
+
+def write_over(target: Cluster, link: LinkName) -> None:
+    """Under the key of one row of each mapped mirror: compaction would take the row."""
+    topic = ByteTopic(target.bootstrap, TopicName(offsets_topic(link)), "stranger")
+    with closing(topic):
+        keys = {RowKey.decode(one.key).mirror: one.key for one in topic.read_all() if one.key}
+    write(
+        target,
+        link,
+        *((key, value) for key, value in zip(keys.values(), (b"?", None), strict=True)),
+    )
+
+
 def test_mirrors_whose_maps_are_lost(cluster_pair: ClusterPair, tmp_path: Path) -> None:
     """Given mapped and exact mirrors / when rows of their maps are gone, while the link is stopped
 
@@ -173,7 +194,11 @@ def test_mirrors_whose_maps_are_lost(cluster_pair: ClusterPair, tmp_path: Path) 
     mirrors.rebuild()
     with RunningLink(mirrors.config) as running:
         mirrors.wait_whole()
-        for lose in (delete_rows, delete_topic):
+        write(target, link, (b"who knows", b"what"))
+        mirrors.wait_whole()
+        (status,) = said(mirrors.config, "status")
+        assert "holds what is no row of it" in str(status["notes"])
+        for lose in (delete_rows, write_over, delete_topic):
             lose(target, link)
             mirrors.stay_stopped()
             mirrors.rebuild()

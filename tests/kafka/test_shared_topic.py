@@ -86,7 +86,8 @@ def test_a_group_of_one_source_goes_on_in_its_partitions(shared: FanIn) -> None:
         def synced() -> dict[int, int]:
             with ClusterAdmin(shared.target.bootstrap) as admin:
                 found = admin.committed_offsets([group])[group]
-            assert not isinstance(found, BrokerError), found
+            if isinstance(found, BrokerError):
+                return {}  # the topic of the groups' offsets is made with the first one's commit
             offsets = {p: c for p, c in found.items() if p.topic == shared.topic}
             return {p.partition: c.offset for p, c in offsets.items()}
 

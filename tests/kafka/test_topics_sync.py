@@ -245,7 +245,8 @@ def test_what_retention_takes_before_the_first_copy_is_no_gap(
 ) -> None:
     """Given a source that goes on deleting / when a link begins / then its mirror begins later.
 
-    Offsets are equal, nothing stands stopped, and the ledger has no row.
+    Offsets are equal, nothing stands stopped, and the ledger has no row. Nor does it stop for a
+    partition that is added to the mirror by hand.
     """
     source, target = cluster_pair.source, cluster_pair.target
     topic = create_topic(source, fresh_name("expiring"))
@@ -273,6 +274,11 @@ def test_what_retention_takes_before_the_first_copy_is_no_gap(
         wait_for_range(target, topic, (60, 100))
         write_batches(source.bootstrap.split(","), topic, [batch])
         wait_for_range(target, topic, (60, 120))
+        with ClusterAdmin(target.bootstrap.split(",")) as admin:
+            assert admin.grow_partitions({topic: 2}) == {topic: None}
+        until(lambda: "has 2 partitions" in str(said(config, "status")), "the added partition", 60)
+        write_batches(source.bootstrap.split(","), topic, [batch])
+        wait_for_range(target, topic, (60, 140))
         (told,) = said(config, "gaps")
         assert (told["stopped"], told["rows"]) == ([], []), link.text()[-3000:]
 

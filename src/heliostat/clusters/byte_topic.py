@@ -25,6 +25,8 @@ class ByteRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None = None
+    offset: int = -1
+    """Where it was read (-1: it was not)."""
 
 
 class ByteTopic(OnePartitionTopic):
@@ -127,7 +129,7 @@ class ByteTopic(OnePartitionTopic):
                 return []
             polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
         return [
-            ByteRecord(record.key, record.value, record.timestamp)
+            ByteRecord(record.key, record.value, record.timestamp, record.offset)
             for records in polled.values()
             for record in records
         ]

@@ -163,7 +163,7 @@ class Turn:
         found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         specs, notes = self._filled(self.maps.with_lost(found))
         held += left_out_notes(self.link, plan.left_out) + blind_note(self.link, self.source)
-        held += self.upstream.notes
+        held += self.upstream.notes + self.maps.notes()
         self._remark(known, plan.notes + held + self._old_backlog(known, applied) + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         count = self.lane_count(len(partitions), sum(load.values()) if load else None)

@@ -29,6 +29,8 @@ from heliostat.ops.events import Events
 from heliostat.records.lane import PartitionSpec
 from heliostat.topics.values import MirrorRecord
 
+NOTES_MAX = 3
+"""Records told of one by one."""
 NAMED_MAX = 5
 """Mirrors named in an event."""
 BEHIND_RECORDS = 500
@@ -126,6 +128,7 @@ class MapKeeper:
         except OffsetMapLost as error:
             self._lose(list(_partitions(mirrors, starts)), error.text)
             self._maps.refresh()
+        self._keep_lost(self._maps.spoiled())
         new = self._maps.names() - self._marks.names()
         if new:
             self._note_mapped(one for one in _partitions(mirrors, starts) if one.name in new)
@@ -145,6 +148,12 @@ class MapKeeper:
             if why is not None:
                 found[source] = replace(spec, map_lost=f"{why} (hint: {OffsetMapLost.hint})")
         return found
+
+    def notes(self) -> tuple[str, ...]:
+        """What is no row in the maps' topic, and concerns no mirror: somebody writes there."""
+        strange = self._maps.strange()
+        more = (f"and {len(strange) - NOTES_MAX} more such records",) if strange[NOTES_MAX:] else ()
+        return strange[:NOTES_MAX] + more
 
     # -- what is lost --------------------------------------------------------------------------
 

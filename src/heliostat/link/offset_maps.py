@@ -19,7 +19,7 @@ from heliostat.link.map_marks import MapMarks, MapTopic, MirrorId
 from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import PartitionSpec
-from heliostat.records.offset_map import Break, MapReader, MapTail, Row, RowKey
+from heliostat.records.offset_map import Break, MapReader, MapTail, Row
 
 TAIL_BREAKS_MAX = 20_000
 """Of a map that a lane is given: far more than a round can have written ahead."""
@@ -52,12 +52,6 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
         return maps.fresh()
 
 
-def _take(reader: MapReader, record: ByteRecord) -> None:
-    if record.key is not None and record.value is not None:
-        key = RowKey.decode(record.key)
-        reader.take(Row.decode(key, record.value))
-
-
 class OffsetMaps:
     """What the driver knows of all maps; for any thread.
 
@@ -78,6 +72,8 @@ class OffsetMaps:
         self._reader = MapReader()
         self._next_offset = 0
         self._known: MapTopic | None = None
+        self._strange: list[str] = []
+        self._spoiled: dict[MirrorId, str] = {}
 
     @property
     def topic(self) -> TopicName:
@@ -121,7 +117,7 @@ class OffsetMaps:
                 records = self._topic.poll(POLL_S)
                 with self._lock:
                     for record in records:
-                        _take(self._reader, record)
+                        self._take(record)
                     self._next_offset = self._topic.position()
             # Looked at behind the reading: what was gone before it is seen by now.
             now = self._look()
@@ -131,6 +127,32 @@ class OffsetMaps:
                 if why := known.why_lost(now):
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset)
+
+    def _take(self, record: ByteRecord) -> None:
+        """Apply a row; what is none is told, and of whose map it may have taken a row is lost.
+
+        Below the known end that was judged before, and what was lost may have been made anew.
+        """
+        odd = self._reader.take_record(record.key, record.value)
+        if odd is None:
+            return
+        text = f"topic {self.topic} holds what is no row of it at offset {record.offset}: {odd.why}"
+        if odd.mirror is None:
+            self._strange.append(text)
+        elif self._known is None or record.offset >= self._known.end:
+            self._spoiled[odd.mirror] = text
+            self._reader.lost |= {odd.mirror}
+
+    def strange(self) -> tuple[str, ...]:
+        """Records that are no rows and concern no mirror, in words."""
+        with self._lock:
+            return tuple(self._strange)
+
+    def spoiled(self) -> dict[MirrorId, str]:
+        """Maps that have lost rows since the last call, and why."""
+        with self._lock:
+            found, self._spoiled = self._spoiled, {}
+            return found
 
     def _look(self) -> MapTopic | None:
         """The topic as it is now; None where there is none, nor was one.
@@ -212,6 +234,7 @@ class OffsetMaps:
             with self._lock:
                 self._reader = MapReader(lost=frozenset(lost))
                 self._next_offset, self._known = 0, None
+                self._strange, self._spoiled = [], {}
             now = self._look()
             self._known = None if now is None else now._replace(end=0)
 

@@ -64,8 +64,8 @@ def jump_at(spec: PartitionSpec, end: int) -> Break | None:
 
 def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped | None:
     """Why nothing is copied from here on; None where it goes on."""
-    if spec.map_lost:
-        return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, spec.map_lost)
+    if lost := spec.map_lost or at.known.lost:
+        return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, lost)
     if needs_tail(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
         return found
     if (jump := jump_at(spec, at.target.end)) is not None:

@@ -27,7 +27,7 @@ from heliostat.records.batch import Codec, read_header
 from heliostat.records.encode import decode_batches, encode_batch
 from heliostat.records.lane import LaneSpec
 from heliostat.records.network import MapLost, MapWrite, MapWritten
-from heliostat.records.offset_map import MapReader, OffsetMap, Row, RowKey
+from heliostat.records.offset_map import MapReader, OffsetMap
 from heliostat.records.state_line import ONLY, StateLine
 
 FETCH_BYTES = 4 * 1024 * 1024
@@ -72,6 +72,8 @@ class MapChannel:
         for index, tail in lane.maps:
             spec = lane.partitions[index]
             self._maps.begin(spec.target, id_text(spec.target_topic_id), tail)
+        self._lost_maps: dict[int, str] = {}
+        """Why no map of these can be relied on."""
         self._writes: Sequence[MapWrite] = ()
         self._sent_at_s = 0.0
 
@@ -101,7 +103,9 @@ class MapChannel:
         except HeliostatError:
             self._reading.close()
             raise
-        return {self._names[name]: found for name, found in self._maps.maps.items()}
+        maps = self._maps.maps.items()
+        found = {self._names[name]: one for name, one in maps if name in self._names}
+        return found | {index: OffsetMap(lost=why) for index, why in self._lost_maps.items()}
 
     def _durable_end(self) -> int:
         """Behind the last row that was acknowledged."""
@@ -134,7 +138,7 @@ class MapChannel:
                 raise BrokerError("the offset map can't be read", kafka_code=got.error)
             for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
                 if offset >= self._next_offset:
-                    self._take(key, value)
+                    self._take(offset, key, value)
             following = _next_offset(buffer[got.start : got.end])
             if following is None and got.end == got.start:
                 following = got.high_watermark  # compaction has taken the rest
@@ -152,12 +156,12 @@ class MapChannel:
     def _lost(self, why: str) -> OffsetMapLost:
         return OffsetMapLost(f"topic {self._reading.topic} has lost rows: {why}")
 
-    def _take(self, key: bytes | None, value: bytes | None) -> None:
-        if key is None or value is None:
-            return
-        row_key = RowKey.decode(key)
-        if (row_key.mirror, row_key.target_topic_id) in self._names:
-            self._maps.take(Row.decode(row_key, value))
+    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """A record that is no row concerns that mirror alone whose row it may have replaced."""
+        odd = self._maps.take_record(key, value)
+        if odd is not None and odd.mirror in self._names:
+            topic = self._reading.topic
+            self._lost_maps[self._names[odd.mirror]] = f"{odd.why} (topic {topic}, offset {offset})"
 
     # -- writing -------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -73,6 +73,8 @@ class OffsetMap:
     """Target offset from which on it is known; a lane gets the last breaks only."""
     is_filled: bool = False
     """Offsets are equal at both sides; for "target offset" read "number of our record" here."""
+    lost: str = ""
+    """Why it may lack rows, so that nothing may go by it."""
 
     @classmethod
     def of(cls, breaks: Iterable[Break]) -> OffsetMap:
@@ -87,7 +89,7 @@ class OffsetMap:
 
     def copy(self) -> OffsetMap:
         """Another map with the same breaks."""
-        return OffsetMap(self._targets[:], self._sources[:], self.known_from, self.is_filled)
+        return replace(self, _targets=self._targets[:], _sources=self._sources[:])
 
     def knows(self, target_end: int) -> bool:
         """Whether it reaches back to a log end of the target."""
@@ -287,6 +289,14 @@ def is_filled_format(value: bytes) -> bool:
     return value[0] == ROW_FORMAT_FILLED
 
 
+class Odd(NamedTuple):
+    """A record of the maps' topic that is no row of ours."""
+
+    mirror: tuple[TopicPartition, str] | None
+    """Whose row it may have replaced, by target partition and topic id."""
+    why: str
+
+
 @dataclass(slots=True)
 class MapReader:
     """Maps of many partitions, put together from rows in the order of their topic."""
@@ -296,6 +306,27 @@ class MapReader:
     lost: frozenset[tuple[TopicPartition, str]] = frozenset()
     """Mirrors of whose map rows are gone: what is here of it is not the truth."""
     _stamps: dict[tuple[TopicPartition, str], Stamp] = field(default_factory=dict)
+
+    def take_record(self, key: bytes | None, value: bytes | None) -> Odd | None:
+        """Apply a record of the maps' topic; what is wrong with it, if anything is.
+
+        What is no row of ours takes none away: compaction goes by keys. But under a key of ours it
+        may have taken the place of the row that was there.
+        """
+        if key is None:
+            return Odd(None, "a record without a key")
+        try:
+            row_key = RowKey.decode(key)
+        except ProtocolError as error:
+            return Odd(None, error.text)
+        name = (row_key.mirror, row_key.target_topic_id)
+        if value is None:
+            return Odd(name, "a row of its map was deleted")
+        try:
+            self.take(Row.decode(row_key, value))
+        except ProtocolError as error:
+            return Odd(name, f"a row of its map was written over: {error.text}")
+        return None
 
     def take(self, row: Row) -> bool:
         """Apply a row; False if it is from an older round than the newest seen (I10)."""

@@ -231,6 +231,11 @@ class _Draft:
                     f"{there.name}: from now on the source may put a key into another partition "
                     f"than before, as it has {topic.partitions} instead of {before}"
                 )
+        elif there.partitions > wants and not slot.is_shared:
+            self.notes.append(
+                f"{there.name}: it has {there.partitions} partitions, the source has {wants}; what "
+                "is in the others is not of this mirror, and Kafka takes no partition away"
+            )
         changes = config_changes(self.link.topics, wanted, there, record, leads=slot.leads)
         if changes:
             was = {key: there.configs[key].value for key in changes if key in there.configs}

@@ -257,6 +257,8 @@ def _target_not_ours(case: Case) -> Refusal | None:
 def _target_partitions(case: Case) -> Refusal | None:
     if case.slot.is_shared:  # another source may have more; that all share it alike is `two_links`
         return None
+    if case.record is not None:  # ours goes on in its own: nothing was copied into the others
+        return None
     if case.there is None or case.there.partitions <= case.topic.partitions:
         return None
     return Refusal(

@@ -79,6 +79,14 @@ class Maps:
         self.known: MapTopic | None = None
         self.mapped: set[MirrorId] = set()
         self.lost: set[MirrorId] = set()
+        self.written_over: dict[MirrorId, str] = {}
+
+    def spoiled(self) -> dict[MirrorId, str]:
+        found, self.written_over = self.written_over, {}
+        return found
+
+    def strange(self) -> tuple[str, ...]:
+        return ("one", "two", "three", "four", "five")
 
     def begin(self, known: MapTopic | None, lost: Any) -> None:
         self.known, self.lost = known, set(lost)
@@ -247,6 +255,19 @@ def test_a_map_that_was_made_anew_lets_its_mirror_go_on(world: World, is_running
     assert world.maps.lost == set()
     marks = world.marks().read()
     assert (marks.lost, marks.rebuilt) == ({}, set())
+
+
+def test_whose_row_was_written_over_stands_stopped_alone(world: World) -> None:
+    """Given a record that is none of ours under a row's key / then that mirror, for all drivers."""
+    world.maps.written_over = {name("m"): WHY}
+    for _ in range(2):
+        assert set(world.look()) == {"m-0"}
+        world.keeper = world.driver()
+    assert world.marks().read().lost == {name("m"): WHY}
+
+
+def test_of_many_strange_records_some_are_told(world: World) -> None:
+    assert world.keeper.notes() == ("one", "two", "three", "and 2 more such records")
 
 
 def test_state_that_is_gone_lets_nothing_go_on(world: World) -> None:

@@ -185,6 +185,13 @@ def test_brokers_before_3_6_have_another_limit_of_time():
     }
 
 
+def test_a_partition_added_to_a_mirror_by_hand_stops_nothing_and_is_told():
+    """Given a mirror of two partitions / when it has three / then the two are copied on."""
+    plan = plan_topics(link(), source(topic()), target(mirror(partitions=3, end=9)), record("t"))
+    assert (plan.refuse, [each.partitions for each in plan.mirrors]) == ({}, [2])
+    assert [("has 3 partitions, the source has 2" in note) for note in plan.notes] == [True]
+
+
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize(("kept", "is_told"), [("5", True), ("10", False), ("-1", False)])
 def test_a_mirror_that_deletes_sooner_is_told(kept, is_told, is_new):
