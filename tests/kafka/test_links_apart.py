@@ -213,7 +213,8 @@ def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
             apart.link = link
             apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
             kept = create_topic(cluster_pair.source, hidden)
-            apart.wait_status(apart.near_link, 1, kept, within_s=TOLD_WITHIN_S)
+            why = f"whether {kept} is a mirror"
+            apart.wait_status(apart.near_link, 1, why, within_s=TOLD_WITHIN_S)
             [told] = said(config, "status", "--link", apart.near_link)
             assert f"{rival} has records that are not its link's own" in told["refused"][kept]
             assert f"mirror/{hidden} at offset 1" in told["refused"][kept]

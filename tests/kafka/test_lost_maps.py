@@ -45,6 +45,7 @@ class Mirrors:
         self.mapped_ones = (self.mapped, self.compacted)
         self.all = (*self.mapped_ones, self.exact)
         self.rng = random.Random(3)
+        self.exact_records = 0
         self.config = write_config(
             folder,
             pair.source.bootstrap,
@@ -61,7 +62,10 @@ class Mirrors:
         self.write_exact()
 
     def write_exact(self) -> None:
-        batch = encode([Sample(b"k", b"%d" % n, 1_790_000_000_000 + n) for n in range(20)])
+        # No two alike: of those one could be the last record as well as the other.
+        numbers = range(self.exact_records, self.exact_records + 20)
+        self.exact_records += len(numbers)
+        batch = encode([Sample(b"k", b"%d" % n, 1_790_000_000_000 + n) for n in numbers])
         write_batches(self.pair.source.bootstrap, self.exact, [batch])
 
     def of(self, topic: TopicName) -> tuple[list[Any], list[Any]]:

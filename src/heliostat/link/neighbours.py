@@ -20,6 +20,8 @@ from heliostat.names import Alias, LinkName, TopicName
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 
+CONNECT_WITHIN_S = 2.0
+"""A try or two: without any time kafka-python gives up on a cluster that is there."""
 ANSWER_WITHIN_MS = 5_000
 AGAIN_AFTER_S = 30.0
 """A source that is away, and hangs, costs a turn some seconds at most so often."""
@@ -109,7 +111,7 @@ class Neighbours:
     def _ask(self, alias: Alias) -> Collection[TopicName]:
         with ClusterAdmin(
             self._config.clusters[alias].access(),
-            connect_timeout_s=0.0,  # one try
+            connect_timeout_s=CONNECT_WITHIN_S,
             request_timeout_ms=ANSWER_WITHIN_MS,
         ) as admin:
             return tuple(admin.describe_topics())

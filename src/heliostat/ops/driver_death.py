@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 from heliostat.errors import SparkUnavailable
 
+DYING_S = 2.0
+"""A JVM that was killed refuses connections a moment before its process is seen to have ended."""
 INSTALL_HINT = "install a Java runtime of version 17 or newer, or point JAVA_HOME at one"
 DEATH_HINT = (
     "see whether the machine ran out of memory; start again: what was copied is whole, and it goes "
@@ -74,9 +77,20 @@ def told_when_dead(context: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, SparkUnavailable) or not has_died(context):
+        if isinstance(error, SparkUnavailable) or not _dies(context, error):
             raise
         raise death() from error
+
+
+def _dies(context: Any, error: Exception) -> bool:
+    """Whether the JVM is gone, or just going: its connections are refused a moment before."""
+    until_s = time.monotonic() + DYING_S
+    while not has_died(context):
+        is_cut = isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError"
+        if not is_cut or time.monotonic() >= until_s:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def death() -> SparkUnavailable:

@@ -161,7 +161,8 @@ class MapChannel:
         odd = self._maps.take_record(key, value)
         if odd is not None and odd.mirror in self._names:
             topic = self._reading.topic
-            self._lost_maps[self._names[odd.mirror]] = f"{odd.why} (topic {topic}, offset {offset})"
+            why = f"{odd.why} (topic {topic}, offset {offset}; hint: {OffsetMapLost.hint})"
+            self._lost_maps[self._names[odd.mirror]] = why
 
     # -- writing -------------------------------------------------------------------------------
 
