@@ -98,13 +98,12 @@ class Rivals:
 def _is_sound(key: str, value: Mapping[str, Any]) -> bool:
     """Whether a row can be read as what its key says; others than of mirrors are not looked at."""
     try:
-        mirrors = mirrors_in({key: value})
-        feeds_in(LinkName(""), {key: value})
+        records = [feed.record for feed in feeds_in(LinkName(""), {key: value})]
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
-    return all(
-        key == MIRROR_PREFIX + str(source) and isinstance(record.target, str)
-        for source, record in mirrors.items()
+    return not key.startswith(MIRROR_PREFIX) or all(
+        key == MIRROR_PREFIX + str(record.source) and isinstance(record.target, str)
+        for record in records
     )
 
 

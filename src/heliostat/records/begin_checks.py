@@ -57,6 +57,11 @@ def needs_tail(spec: PartitionSpec, target: LogRange) -> bool:
     return target.end > target.start or target.end > spec.start
 
 
+def fills_holes(spec: PartitionSpec, known: OffsetMap) -> bool:
+    """Whether a mirror's holes are filled, so that its offsets are the source's."""
+    return known.is_filled or (spec.fills and known.is_identity)
+
+
 def jump_at(spec: PartitionSpec, end: int) -> Break | None:
     """What was decided of where to go on from this very end, if anything."""
     return spec.jump if spec.jump is not None and spec.jump.target == end else None

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from heliostat.names import Offset
-from heliostat.records.begin_checks import jump_at
+from heliostat.records.begin_checks import fills_holes, jump_at
 from heliostat.records.copied_epochs import CopiedTo
 from heliostat.records.lane import PartitionCode, PartitionState
 from heliostat.records.network import LogRange, MirrorEnd, Network, Problem, SourceSays
@@ -52,8 +52,7 @@ def settle_doubts(
         if item.doubted_from is None or not isinstance(target, LogRange):
             continue
         known = maps[index]
-        fills = known.is_filled or (item.spec.fills and known.is_identity)
-        end = MirrorEnd(target, OffsetMap() if fills else known)
+        end = MirrorEnd(target, OffsetMap() if fills_holes(item.spec, known) else known)
         if end.source > item.doubted_from and not jump_at(item.spec, target.end):
             ends[index] = end
             continue

@@ -21,7 +21,7 @@ from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
-from heliostat.records.begin_checks import Beginning, jump_at, why_stopped
+from heliostat.records.begin_checks import Beginning, fills_holes, jump_at, why_stopped
 from heliostat.records.carried import CarriedBatch, CarrySettings, Place, Refusal, Stop, StopReason
 from heliostat.records.carry import carry
 from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
@@ -119,7 +119,7 @@ class PartitionCopy(PartitionStanding):
         `tail` as `target_tails` answers it, None also where it was not asked (`needs_tail`).
         """
         end = target.end
-        fills = offset_map.is_filled or (self.spec.fills and offset_map.is_identity)
+        fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
         self._carry = replace(self._carry, ends_at_holes=fills)

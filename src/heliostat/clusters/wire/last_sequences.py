@@ -15,6 +15,7 @@ from heliostat.clusters.wire.primitives import (
     Buffer,
     compact_topics,
     read_compact_string,
+    read_topics,
     read_uvarint,
     skip_tagged_fields,
 )
@@ -75,22 +76,19 @@ class LastSequencesAnswer:
 
 def _read(buffer: Buffer) -> dict[Partition, dict[int, int]]:
     found: dict[Partition, dict[int, int]] = {}
-    topics, at = read_uvarint(buffer, 4)  # behind the throttle time
-    for _ in range(topics - 1):
-        name, at = read_compact_string(buffer, at)
-        topic = TopicName(name or "")
-        count, at = read_uvarint(buffer, at)
-        for _ in range(count - 1):
-            number, error = _PARTITION.unpack_from(buffer, at)
-            _, at = read_compact_string(buffer, at + _PARTITION.size)
-            producers, at = read_uvarint(buffer, at)
-            last: dict[int, int] = {}
-            for _ in range(producers - 1):
-                producer_id, _, sequence, _, _, _ = _PRODUCER.unpack_from(buffer, at)
-                at = skip_tagged_fields(buffer, at + _PRODUCER.size)
-                last[producer_id] = sequence
-            at = skip_tagged_fields(buffer, at)
-            if not error:
-                found[Partition(topic, PartitionId(number))] = last
-        at = skip_tagged_fields(buffer, at)
+
+    def read_partition(topic: TopicName, at: int) -> int:
+        number, error = _PARTITION.unpack_from(buffer, at)
+        _, at = read_compact_string(buffer, at + _PARTITION.size)
+        producers, at = read_uvarint(buffer, at)
+        last: dict[int, int] = {}
+        for _ in range(producers - 1):
+            producer_id, _, sequence, _, _, _ = _PRODUCER.unpack_from(buffer, at)
+            at = skip_tagged_fields(buffer, at + _PRODUCER.size)
+            last[producer_id] = sequence
+        if not error:
+            found[Partition(topic, PartitionId(number))] = last
+        return skip_tagged_fields(buffer, at)
+
+    read_topics(buffer, 4, read_partition)  # behind the throttle time
     return found

@@ -14,8 +14,7 @@ from heliostat.clusters.wire.primitives import (
     NO_TAGS,
     Buffer,
     compact_topics,
-    read_compact_string,
-    read_uvarint,
+    read_topics,
     skip_tagged_fields,
 )
 from heliostat.errors import BrokerError, ProtocolError
@@ -94,19 +93,16 @@ class LogEndsAnswer:
 
 def _read(buffer: Buffer) -> dict[Partition, Offset | BrokerError]:
     found: dict[Partition, Offset | BrokerError] = {}
-    topics, at = read_uvarint(buffer, 4)  # behind the throttle time
-    for _ in range(topics - 1):
-        name, at = read_compact_string(buffer, at)
-        topic = TopicName(name or "")
-        count, at = read_uvarint(buffer, at)
-        for _ in range(count - 1):
-            number, error, _, offset, _ = _ANSWER.unpack_from(buffer, at)
-            at = skip_tagged_fields(buffer, at + _ANSWER.size)
-            partition = Partition(topic, PartitionId(number))
-            found[partition] = (
-                BrokerError("offsets can't be listed", kafka_code=error, partition=str(partition))
-                if error
-                else Offset(offset)
-            )
-        at = skip_tagged_fields(buffer, at)
+
+    def read_partition(topic: TopicName, at: int) -> int:
+        number, error, _, offset, _ = _ANSWER.unpack_from(buffer, at)
+        partition = Partition(topic, PartitionId(number))
+        found[partition] = (
+            BrokerError("offsets can't be listed", kafka_code=error, partition=str(partition))
+            if error
+            else Offset(offset)
+        )
+        return skip_tagged_fields(buffer, at + _ANSWER.size)
+
+    read_topics(buffer, 4, read_partition)  # behind the throttle time
     return found

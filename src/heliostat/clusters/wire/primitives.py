@@ -72,6 +72,22 @@ def compact_topics(
     return bytes(out)
 
 
+def read_topics(buffer: Buffer, at: int, read_partition: Callable[[TopicName, int], int]) -> None:
+    """An answer's COMPACT_ARRAY of topics by name at `at`, as `compact_topics` packs a request's.
+
+    `read_partition` is told the topic and where a partition's answer begins, and answers where it
+    ends.
+    """
+    topics, at = read_uvarint(buffer, at)
+    for _ in range(topics - 1):
+        name, at = read_compact_string(buffer, at)
+        topic = TopicName(name or "")
+        count, at = read_uvarint(buffer, at)
+        for _ in range(count - 1):
+            at = read_partition(topic, at)
+        at = skip_tagged_fields(buffer, at)
+
+
 def read_compact_string(buffer: Buffer, at: int) -> tuple[str | None, int]:
     """COMPACT_NULLABLE_STRING at `at`."""
     length, at = read_uvarint(buffer, at)
