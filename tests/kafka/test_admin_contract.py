@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from support.admin_contract import OF_BROKERS, SCRIPTS, Side, made
+from kafka import KafkaProducer
+from support.admin_contract import NOW_MS, OF_BROKERS, SCRIPTS, Side, made
 from support.clusters import ClusterPair
+from support.group_contract import GROUP_SCRIPTS
 from support.group_sides import Reader, wait_for_coordinators
 from support.planted import Planter, batch_bytes
 from support.simulated_settings import in_effect
@@ -30,6 +32,18 @@ class Real:
         data = batch_bytes([(each, b"k", b"v", []) for each in timestamps])
         self._planter.append(topic, 0, data)
 
+    @contextmanager
+    def transaction(self, topic: TopicName, name: str) -> Iterator[object]:
+        producer = KafkaProducer(
+            bootstrap_servers=self._bootstrap.split(","), transactional_id=name, acks="all"
+        )
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"v", partition=0, timestamp_ms=NOW_MS).get(60)
+        yield producer
+        producer.commit_transaction()
+        producer.close()
+
     def member(self, group: GroupId, topic: TopicName) -> AbstractContextManager[object]:
         @contextmanager
         def joined() -> Iterator[object]:
@@ -48,7 +62,7 @@ def side(cluster_pair: ClusterPair) -> Iterator[Real]:
         yield Real(bootstrap, admin, planter)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", [*SCRIPTS, *GROUP_SCRIPTS], ids=lambda script: script.__name__)
 def test_a_broker_answers_as_the_stand_in(side: Real, script: Callable[[Side], None]) -> None:
     script(side)
 

@@ -19,7 +19,7 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import LinkConfig, load_config
 from heliostat.link.operations import link_statuses, plan_link
 from heliostat.link.state import progress_topic
-from heliostat.link.status import LinkStatus
+from heliostat.link.status_values import LinkStatus
 from heliostat.names import LinkName, TopicName
 from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan
 from heliostat.topics.observe import observe
@@ -137,7 +137,7 @@ def test_a_link_of_a_thousand_partitions_is_seen_from_afar_and_stops_quickly(
 
     with RunningLink(path) as link:
         wait_level(link, many.pair.source.bootstrap, many.pair.target.bootstrap, many.topics)
-        wait_for("the status in sync", lambda: (now := status()).is_in_sync and now.partitions)
+        wait_for("the status in sync", lambda: (now := status()).is_in_sync() and now.partitions)
         running = status()
         assert (running.state, running.partitions) == ("running", PARTITIONS)
         assert {row.source: row.partitions for row in running.topics} == many.topics

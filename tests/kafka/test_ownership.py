@@ -64,7 +64,8 @@ FORGETFUL = {
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("owners")
-    with stage_of(folder, spark, has_process=True, link={"lanes": {"round_s": ROUND_S}}) as made:
+    lanes = {"lanes": {"round_s": ROUND_S}}
+    with stage_of(folder, spark, has_process=True, target=FORGETFUL, link=lanes) as made:
         yield made
 
 
@@ -182,26 +183,15 @@ def stopped_and_woken(stage: Stage, trial: Trial) -> str:
 
 @pytest.mark.provokes("LINK_TAKEN_OVER")
 def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage, provoked: Provoked) -> None:
-    """Given a stopped owner under load / when it wakes after a takeover / then it halts."""
-    working(stage)
-    with Trial(stage) as trial:
-        provoked("LINK_TAKEN_OVER", stopped_and_woken(stage, trial))
+    """Given a stopped owner under load / when it wakes after a takeover / then it halts.
 
-
-@pytest.mark.thorough
-def test_a_stopped_instance_does_no_harm_where_the_broker_forgets_either(
-    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> None:
-    """Given records of two days ago and producers forgotten at once / when so / then likewise."""
+    Records are of two days ago and producers forgotten at once: brokers refuse no late append.
+    """
     shape = GenericShape(value_bytes=200, timestamps=Timestamps.AGED, age_ms=2 * DAY_MS)
     load = small_load(fresh_name("fault"), shape=shape, configs={"retention.ms": "-1"})
-    folder = tmp_path_factory.mktemp("forgetful-owners")
-    lanes = {"lanes": {"round_s": ROUND_S}}
-    with (
-        stage_of(folder, spark, has_process=True, target=FORGETFUL, link=lanes) as stage,
-        Trial(stage, load) as trial,
-    ):
-        stopped_and_woken(stage, trial)
+    working(stage)
+    with Trial(stage, load) as trial:
+        provoked("LINK_TAKEN_OVER", stopped_and_woken(stage, trial))
         assert "producer.id.expiration.ms=1000 (1 s)" in stage.text()
 
 

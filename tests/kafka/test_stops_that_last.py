@@ -213,14 +213,26 @@ def test_a_source_that_ends_in_a_marker_is_whole(
     assert said(mirror.config, "gaps")[0]["rows"] == []
 
 
+def leaders_of(admin: ClusterAdmin, names: list[TopicName]) -> list[int]:
+    """Of their first partitions, when all brokers know of them."""
+    leaders: list[int] = []
+
+    def are_known() -> bool:
+        found = admin.describe_topics(names)
+        each = [found[name].partitions[0].leader for name in names if found[name].partitions]
+        leaders[:] = [leader for leader in each if leader is not None]
+        return len(leaders) == len(names)
+
+    until(are_known, "leaders")
+    return leaders
+
+
 def led_alike(pair: ClusterPair) -> tuple[OnePartition, int]:
     """A mirror on all brokers, led by the one that has the offset map, too; and that one."""
     with ClusterAdmin(pair.target.bootstrap.split(",")) as admin:
         while True:  # ends: brokers take turns in leading new topics
             one = OnePartition(pair, target_replicas=3)
-            names = [one.topic, one.maps]
-            found = admin.describe_topics(names)
-            first, second = (found[name].partitions[0].leader for name in names)
+            first, second = leaders_of(admin, [one.topic, one.maps])
             if first == second:
                 return one, first
 

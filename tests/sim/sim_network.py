@@ -15,7 +15,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.filling import filler_of
-from heliostat.records.mirror_ends import Read, compare_ends
+from heliostat.records.mirror_ends import Read, compare_ends, times_at
 from heliostat.records.network import (
     Appended,
     AppendLost,
@@ -196,6 +196,9 @@ class SimNetwork:
         if self.world.happens(0.2):
             return {}
         return compare_ends(ends, batches_of(self.world.target), batches_of(self.world.source))
+
+    def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
+        return {} if self.world.happens(0.2) else times_at(places, batches_of(self.world.source))
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
         if self.world.happens(0.2):

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import get_type_hints
 
 import pytest
-from support.admin_contract import OF_BROKERS, SCRIPTS, Side, at
+from sim.log_batches import TRANSACTIONAL, Fields, Kept, encode
+from support.admin_contract import NOW_MS, OF_BROKERS, SCRIPTS, Side, at
+from support.group_contract import GROUP_SCRIPTS
 from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
@@ -31,12 +33,21 @@ class Simulated:
         self.cluster.append(topic, timestamps)
 
     @contextmanager
+    def transaction(self, topic: TopicName, name: str) -> Iterator[object]:
+        pid = 900 + len(self.cluster.transactional_ids)
+        self.cluster.transactional_ids[pid] = name
+        log = self.cluster.topics[topic].logs[0]
+        fields = Fields(TRANSACTIONAL, 0, NOW_MS, NOW_MS, pid, 0, 0, 1)
+        yield log.append(encode(fields, [Kept(0, NOW_MS, b"k", b"v")]))
+        log.end_transaction(pid, 0, NOW_MS, commit=True)
+
+    @contextmanager
     def member(self, group: GroupId, topic: TopicName) -> Iterator[object]:
         yield self.cluster.join(group, "mine")
         self.cluster.leave(group)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+@pytest.mark.parametrize("script", [*SCRIPTS, *GROUP_SCRIPTS], ids=lambda script: script.__name__)
 def test_the_stand_in_answers_as_a_broker(script: Callable[[Side], None]) -> None:
     script(Simulated())
 

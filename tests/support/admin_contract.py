@@ -24,7 +24,15 @@ from heliostat.clusters.admin import (
     NewTopic,
 )
 from heliostat.errors import BrokerError
-from heliostat.names import GroupId, LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import (
+    GroupId,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+)
 
 NOW_MS = 1_750_000_000_000
 OF_BROKERS = {"retention.ms": "-1"}
@@ -39,6 +47,10 @@ class Side(Protocol):
 
     def append(self, topic: TopicName, timestamps: Sequence[int]) -> None:
         """One batch to partition 0."""
+        ...
+
+    def transaction(self, topic: TopicName, name: str) -> AbstractContextManager[object]:
+        """A record of `NOW_MS` in partition 0, in a transaction that is open meanwhile."""
         ...
 
     def member(self, group: GroupId, topic: TopicName) -> AbstractContextManager[object]:
@@ -68,6 +80,13 @@ def made(side: Side, partitions: int = 1, **configs: str) -> TopicName:
     ends = [at(name, number) for number in range(partitions)]
     until(lambda: set(side.admin.list_log_ends(ends).values()) == {0}, "its leaders")
     return name
+
+
+def commit(side: Side, group: GroupId, offsets: Mapping[TopicPartition, int]) -> object:
+    """As nobody's member; the coordinator may still be loading."""
+    rows = {partition: CommittedOffset(Offset(offset)) for partition, offset in offsets.items()}
+    until(lambda: not isinstance(side.admin.committed_offsets([group])[group], BrokerError), "it")
+    return code(side.admin.commit_offsets({group: rows})[group])
 
 
 def create(side: Side, name: str, partitions: int, replicas: int, **configs: str) -> object:
@@ -366,106 +385,32 @@ def ends_of_leader_epochs_are_told(side: Side) -> None:
     assert code(side.admin.epoch_ends(dict.fromkeys(wrong, 0))) == wrong
 
 
+def transactions_that_are_open_are_told(side: Side) -> None:
+    name, missing = made(side, 2), fresh_name("missing")
+    side.append(name, [NOW_MS])
+    assert side.admin.open_transactions([at(name)]) == {at(name): ()}
+    with side.transaction(name, f"writer of {name}"):
+        until(lambda: side.admin.open_transactions([at(name)])[at(name)] != (), "it is open")
+        answers = side.admin.open_transactions([at(name), at(name, 1)])
+        found = answers[at(name)]
+        assert not isinstance(found, BrokerError)
+        [one] = found
+        assert (one.first, one.last_timestamp_ms) == (1, NOW_MS)
+        assert answers[at(name, 1)] == ()
+        stranger = ProducerId(one.producer_id + 10**6)
+        asked = [one.producer_id, stranger]
+        assert side.admin.transactional_ids(asked) == {one.producer_id: f"writer of {name}"}
+    until(lambda: side.admin.open_transactions([at(name)]) == {at(name): ()}, "it has ended")
+    wrong = {at(name, 7): 5, at(missing): 3}
+    assert code(side.admin.open_transactions(wrong)) == wrong
+    assert side.admin.transactional_ids([]) == {}
+
+
 def producers_get_ids_of_their_own(side: Side) -> None:
     found = [side.admin.init_producer_id() for _ in range(3)]
     assert len(set(found)) == 3
     assert min(found) >= 0
     assert side.admin.check_markers() is None
-
-
-def commit(side: Side, group: GroupId, offsets: Mapping[TopicPartition, int]) -> object:
-    """As nobody's member; the coordinator may still be loading."""
-    rows = {partition: CommittedOffset(Offset(offset)) for partition, offset in offsets.items()}
-    until(lambda: not isinstance(side.admin.committed_offsets([group])[group], BrokerError), "it")
-    return code(side.admin.commit_offsets({group: rows})[group])
-
-
-def a_group_begins_with_its_first_commit(side: Side) -> None:
-    name, missing, group = made(side, 2), fresh_name("missing"), GroupId(fresh_name("group"))
-    assert commit(side, group, {at(missing): 1}) == {at(missing): 3}
-    assert group not in side.admin.list_groups().groups
-    assert side.admin.committed_offsets([group]) == {group: {}}
-    assert code(side.admin.describe_members([group])) == {group: 69}
-    assert code(side.admin.describe_consumer_members([group])) == {group: 69}
-    assert commit(side, group, {at(name): 5, at(name, 7): 1, at(missing): 1}) == {
-        at(name): None,
-        at(name, 7): 3,
-        at(missing): 3,
-    }
-    listed = side.admin.list_groups().groups[group]
-    assert (listed.coordinator, listed.state, listed.kind, listed.protocol) == (
-        *(1, "Empty", "classic"),
-        "",
-    )
-    assert not listed.has_members
-    assert side.admin.committed_offsets([group]) == {group: {at(name): CommittedOffset(Offset(5))}}
-    assert side.admin.describe_members([group]) == {group: ()}
-    assert code(side.admin.describe_consumer_members([group])) == {group: 69}
-    assert group in side.admin.list_groups(states=["empty"]).groups
-    assert group in side.admin.list_groups(kinds=["classic"]).groups
-    for listing in (
-        side.admin.list_groups(states=["Stable"]),
-        side.admin.list_groups(kinds=["consumer"]),
-        side.admin.list_groups(states=["bogus"]),
-    ):
-        assert group not in listing.groups
-        assert not listing.failed
-
-
-def any_offset_is_committed_and_short_words_with_it(side: Side) -> None:
-    name, group = made(side, 2), GroupId(fresh_name("group"))
-    assert commit(side, group, {at(name): 1000, at(name, 1): -5}) == dict.fromkeys(
-        [at(name), at(name, 1)]
-    ), "beyond the end, and below zero"
-    found = side.admin.committed_offsets([group])[group]
-    assert found == {
-        at(name): CommittedOffset(Offset(1000)),
-        at(name, 1): CommittedOffset(Offset(-5)),
-    }
-    commit(side, group, {at(name): -1})
-    left = side.admin.committed_offsets([group])[group]
-    assert left == {at(name, 1): CommittedOffset(Offset(-5))}, "-1 is none"
-    words = {
-        at(name): CommittedOffset(Offset(1), "m" * 4096),
-        at(name, 1): CommittedOffset(Offset(1), "m" * 4097),
-    }
-    answers = side.admin.commit_offsets({group: words})
-    assert code(answers) == {group: {at(name): None, at(name, 1): 12}}
-    assert side.admin.committed_offsets([group])[group] == {
-        at(name): words[at(name)],
-        at(name, 1): CommittedOffset(Offset(-5)),
-    }
-    assert side.admin.commit_offsets({group: {}}) == {}
-
-
-def groups_without_a_name_are_groups(side: Side) -> None:
-    nameless = GroupId("")
-    assert code(side.admin.describe_consumer_members([nameless])) == {"": 24}
-    name = made(side)
-    assert commit(side, nameless, {at(name): 1}) == {at(name): None}
-    assert side.admin.list_groups().groups[nameless].kind == "classic"
-    assert side.admin.describe_members([nameless]) == {"": ()}
-
-
-def a_group_with_members_takes_no_commits_of_others(side: Side) -> None:
-    name, missing, group = made(side), fresh_name("missing"), GroupId(fresh_name("group"))
-    commit(side, group, {at(name): 6})
-    with side.member(group, name):
-        listed = side.admin.list_groups().groups[group]
-        assert (listed.state, listed.kind, listed.protocol) == ("Stable", "classic", "consumer")
-        assert listed.has_members
-        assert group in side.admin.list_groups(states=["stable"]).groups
-        [member] = side.admin.describe_members([group])[group]  # type: ignore[misc]  # no error
-        assert (member.client_id, member.host) == ("mine", "/127.0.0.1")
-        assert code(side.admin.describe_consumer_members([group])) == {group: 69}
-        answer = commit(side, group, {at(name): 1, at(missing): 1})
-        assert answer == {at(name): 25, at(missing): 3}
-    until(lambda: side.admin.list_groups().groups[group].state == "Empty", "the member to leave")
-    assert side.admin.list_groups().groups[group].protocol == "consumer"
-    assert side.admin.describe_members([group]) == {group: ()}
-    kept = side.admin.committed_offsets([group])[group]
-    assert kept == {at(name): CommittedOffset(Offset(6))}
-    assert commit(side, group, {at(name): 1}) == {at(name): None}
 
 
 SCRIPTS: Sequence[Callable[[Side], None]] = (
@@ -483,9 +428,6 @@ SCRIPTS: Sequence[Callable[[Side], None]] = (
     offsets_are_listed,
     records_are_deleted_up_to_the_end_and_no_further,
     ends_of_leader_epochs_are_told,
+    transactions_that_are_open_are_told,
     producers_get_ids_of_their_own,
-    a_group_begins_with_its_first_commit,
-    any_offset_is_committed_and_short_words_with_it,
-    groups_without_a_name_are_groups,
-    a_group_with_members_takes_no_commits_of_others,
 )

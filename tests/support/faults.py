@@ -35,7 +35,7 @@ from heliostat.config import load_config
 from heliostat.link.offset_look import read_map_view
 from heliostat.link.operations import link_statuses
 from heliostat.link.state import LinkState, Stored
-from heliostat.link.status import LinkStatus
+from heliostat.link.status_values import LinkStatus
 from heliostat.names import TopicName
 from heliostat.sandbox import Cluster, ClusterSpec, start_many
 from heliostat.sandbox.load import LoadGenerator

@@ -19,7 +19,7 @@ from support.simulated_settings import (
 from support.simulated_topics import known_topic, missing
 from typing_extensions import override
 
-from heliostat.clusters.admin import ClusterAdmin, group_calls
+from heliostat.clusters.admin import ClusterAdmin, group_calls, transaction_calls
 from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
 from heliostat.clusters.admin.values import (
     BrokerInfo,
@@ -27,6 +27,7 @@ from heliostat.clusters.admin.values import (
     EpochEnd,
     ListedOffset,
     NewTopic,
+    OpenTransaction,
     TopicInfo,
 )
 from heliostat.errors import BrokerError, ConnectionLost
@@ -223,6 +224,30 @@ class SimulatedAdmin(ClusterAdmin):
             else:
                 answers[partition] = ask(log, partition)
         return answers
+
+    @override
+    def open_transactions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, transaction_calls.Open | BrokerError]:
+        def opened(
+            log: PartitionLog, partition: TopicPartition
+        ) -> transaction_calls.Open | BrokerError:
+            del partition
+            rows = sorted((first, pid) for pid, first in log.open.items())
+            return tuple(
+                OpenTransaction(
+                    ProducerId(pid), Offset(first), log.producers[pid].last_timestamp_ms
+                )
+                for first, pid in rows
+            )
+
+        return self._of_logs("open_transactions", partitions, opened)
+
+    @override
+    def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
+        self.cluster.take("transactional_ids")
+        names = self.cluster.transactional_ids
+        return {each: names[each] for each in set(producers) if each in names}
 
     @override
     def check_markers(self) -> BrokerError | None:

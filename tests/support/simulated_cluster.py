@@ -147,6 +147,8 @@ class SimulatedCluster:
         )
         self.inherited = dict(inherited or {})
         self.broker_settings: dict[str, str] = {}
+        self.transactional_ids: dict[int, str] = {}
+        """Of producers that have one."""
         self.topics: dict[TopicName, SimulatedTopic] = {}
         self.groups: dict[GroupId, SimulatedGroup] = {}
         self.hidden: set[TopicName] = set()

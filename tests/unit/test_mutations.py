@@ -16,7 +16,10 @@ from mutations import run
 from support.tools import ROOT
 
 MUTATIONS = run.read_mutations()
-PARTS = {"data_path", "gaps", "groups", "lanes", "offset_maps", "topics", "verify", "wire"}
+PARTS = {
+    *("data_path", "gaps", "groups", "lanes", "offset_maps"),
+    *("status", "topics", "verify", "wire"),
+}
 SURVIVED_ONCE = {
     "landed-anywhere",
     "tail-by-producer-alone",

@@ -135,18 +135,31 @@ def show(
 @click.command("status")
 @config_option
 @link_option
+@click.option(
+    "--max-lag",
+    "max_lag_s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds: a link that lags by no more is in sync.",
+)
 @json_option
-def status_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
+def status_command(
+    config_file: Path, link_name: str | None, max_lag_s: float, as_json: bool
+) -> None:
     r"""Show how links fare, read from their state topics on the target: from any machine.
 
-    Exit code 0 when every link runs and is in sync, 1 when something lags, is broken, refused or
-    does not run, 3 when a target does not answer. Links are looked at one by one: that the target
-    of one does not answer keeps none of the others from being shown.
+    Exit code 0 when every link runs and is in sync: the target has all records but those of the
+    last seconds (--max-lag). 1 when a link lags by more, is broken, has refused topics, does not
+    run, or can't tell how far it is; each reason is printed. 3 when a target does not answer. Links
+    are looked at one by one: that the target of one does not answer keeps none of the others from
+    being shown.
 
     \b
     Examples:
       heliostat status -c heliostat.yaml
-      heliostat status -c heliostat.yaml --json | jq '.[0].lag_records'
+      heliostat status -c heliostat.yaml --max-lag 60
+      heliostat status -c heliostat.yaml --json | jq '.[0].why_not_in_sync'
     """
     from rich.console import Console
 
@@ -156,7 +169,7 @@ def status_command(config_file: Path, link_name: str | None, as_json: bool) -> N
     found = statuses_apart(load_config(config_file), link_name)
     statuses = [status for status, _ in found]
     if as_json:
-        click.echo(json.dumps([status.to_json() for status in statuses], indent=2))
+        click.echo(json.dumps([status.to_json(max_lag_s) for status in statuses], indent=2))
     else:
         console = Console()
         for status in statuses:
@@ -164,10 +177,11 @@ def status_command(config_file: Path, link_name: str | None, as_json: bool) -> N
             console.print(view.topic_table(status, len(status.topics)))
             for line in view.problem_lines(status):
                 console.print(line)
+            console.print(view.sync_lines(status, max_lag_s))
     for _, error in found:
         if error is not None:
             click.echo(f"heliostat: {error}", err=True)
     if any(error is not None for _, error in found):
         sys.exit(EXIT_HALTED)
-    is_fine = all(status.is_in_sync for status in statuses)
+    is_fine = all(status.is_in_sync(max_lag_s) for status in statuses)
     sys.exit(EXIT_OK if is_fine else EXIT_DIFFERENCE)

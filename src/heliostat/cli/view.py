@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from heliostat.link.status import LinkStatus, TopicStatus
+from heliostat.link.status_values import LinkStatus, TopicStatus
 from heliostat.ops.events import Events
 
 TOPIC_ROWS = 12
@@ -53,7 +53,7 @@ def headline(status: LinkStatus) -> Text:
         (f"{status.link} ", "bold"),
         (status.state, STATE_COLOURS.get(status.state, "white")),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
-        f"  lag {count(status.lag_records)} rec, {seconds(status.lag_s)}",
+        f"  lag {_lag(status)} rec, {seconds(status.lag_s)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
@@ -68,6 +68,19 @@ def headline(status: LinkStatus) -> Text:
         text.append(f"  {_groups(status.driver['groups'])}")
     text.no_wrap = True
     return text
+
+
+def _lag(row: LinkStatus | TopicStatus) -> str:
+    """Records; with a question mark where there may be more than anybody knows of."""
+    return count(row.lag_records) + ("?" if row.unknown else "")
+
+
+def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
+    """Whether the link is in sync, and else why not."""
+    why = status.why_not_in_sync(max_lag_s)
+    if not why:
+        return Text(f"in sync: at most {seconds(max_lag_s)} behind", style="green")
+    return Text("\n".join(f"not in sync: {each}" for each in why), style="red")
 
 
 def _groups(told: Mapping[str, Any]) -> str:
@@ -108,7 +121,7 @@ def _cells(topic: TopicStatus) -> list[RenderableType]:
         str(topic.partitions),
         count(topic.records_per_s),
         size(topic.bytes_per_s),
-        count(topic.lag_records),
+        _lag(topic),
         seconds(topic.lag_s),
         states(topic.states),
     ]
@@ -124,7 +137,7 @@ def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:
 
 def problem_lines(status: LinkStatus) -> list[RenderableType]:
     """What is not copied, and why."""
-    lines = list(status.troubles)
+    lines = [*status.troubles, *(item.told() for item in status.held_back)]
     lines += [
         f"{item.source}-{item.partition} {item.state} [{item.code}] {item.reason}"
         for item in status.problems

@@ -45,6 +45,7 @@ from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.producer_age import old_backlog_note
+from heliostat.topics.select import why_nothing_selected
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics
 
@@ -75,6 +76,8 @@ class Known:
     """The source's topics when the link began; None: this is its first turn."""
     turns: int = 0
     """Those that came to their end."""
+    nothing_selected: str = ""
+    """Why there is no topic to copy; empty: there is one."""
     old_backlog: str | None = ""
     """What is remarked of records that brokers check no duplicates of; empty: not looked yet."""
 
@@ -86,8 +89,13 @@ class Known:
             notes.insert(0, f"{len(refused) - REPORTED_MAX} more topics are refused")
         if self.notes[REPORTED_MAX:]:
             notes.append(f"and {len(self.notes) - REPORTED_MAX} more remarks")
-        refused_now = dict(refused[:REPORTED_MAX])
-        return {"refused": refused_now, "notes": notes, "turns": self.turns}
+        return {
+            "refused": dict(refused[:REPORTED_MAX]),
+            "notes": notes,
+            "turns": self.turns,
+            "partitions": sum(len(partitions) for partitions in self.packing.values()),
+            "troubles": [self.nothing_selected] if self.nothing_selected else [],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +170,7 @@ class Turn:
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
         found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         specs, notes = self._filled(self.maps.with_lost(found))
+        known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += left_out_notes(self.link, plan.left_out) + blind_note(self.link, self.source)
         held += self.upstream.notes + self.maps.notes()
         self._remark(known, plan.notes + held + self._old_backlog(known, applied) + notes)
@@ -337,6 +346,11 @@ class Turn:
             self.events.warn(f"{name}: {problems[name]}")
         if new[TOLD_MAX:]:
             self.events.warn(f"and {len(new) - TOLD_MAX} more topics: see `heliostat plan`")
+        over = sorted(known.refused.keys() - problems.keys())
+        for name in over[:TOLD_MAX]:
+            self.events.info(f"{name}: is no longer refused")
+        if over[TOLD_MAX:]:
+            self.events.info(f"and {len(over) - TOLD_MAX} more topics are no longer refused")
         known.refused = problems
 
     def _old_backlog(self, known: Known, applied: ApplyReport) -> tuple[str, ...]:

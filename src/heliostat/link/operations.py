@@ -15,8 +15,9 @@ from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.neighbours import Neighbours
 from heliostat.link.rivals import Rivals, claims_on, plan_beside
 from heliostat.link.state import LinkState, progress_topic
-from heliostat.link.status import LinkStatus, unreachable
+from heliostat.link.status import unreachable
 from heliostat.link.status_reader import StatusReader
+from heliostat.link.status_values import LinkStatus
 from heliostat.link.upstream import blind_note, feeds_at
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.slots import WHOLE_TOPIC, Slot

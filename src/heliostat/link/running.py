@@ -10,6 +10,7 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.link.changes import Changes
 from heliostat.link.flow import Lanes
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
@@ -186,6 +187,7 @@ class Running:
         name = LinkName(kept.link.name)
         progress = RecentRecords(target, progress_topic(name))
         reader = StatusReader(name, progress, kept.board)
+        changes = Changes(name, self._events)
         try:
             while not self._stopping.is_set():
                 try:
@@ -195,6 +197,8 @@ class Running:
                     reader.begin()
                     while not self._stopping.is_set():
                         reader.read(POLL_S)
+                        changes.look(kept.board.problems(), self._clock.wall_ms())
+                        changes.hear(kept.board.alarms(self._clock.wall_ms()))
                 except (ConnectionLost, BrokerError) as error:
                     if not self._stopping.is_set():
                         self._events.warn(f"link {name}: its reports can't be read now: {error}")

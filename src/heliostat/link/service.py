@@ -26,6 +26,7 @@ from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
 from heliostat.link.map_keeper import MapKeeper
+from heliostat.link.open_transactions import LOOK_EVERY_S, OpenTransactions
 from heliostat.link.ownership import Ownership
 from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState, Stored, control_topic, progress_topic
@@ -113,6 +114,7 @@ class LinkService:
         self._interchange: Interchange | None = None
         self._groups: GroupPart | None = None
         self._gaps: GapKeeper | None = None
+        self._held: OpenTransactions | None = None
         self._known = Known({}, {})
 
     def start(self) -> bool:
@@ -228,6 +230,8 @@ class LinkService:
             ),
         ]
         others += self._interchange_loops(source, target)
+        held = self._held = OpenTransactions(source, self.board.held, self._clock.wall_ms)
+        others.append(self._loop("transactions", LOOK_EVERY_S, held.look))
         others += self._group_loops()
         self._loops += others
         for loop in others:
@@ -400,6 +404,7 @@ class LinkService:
             **self._known.told(),
             "groups": self._groups.told() if self._groups else {},
             "gaps": self._gaps.told() if self._gaps else {},
+            "held_back": self._held.told() if self._held else [],
             "interchange": self._interchange.told() if self._interchange else {},
             "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
             "loops": [

@@ -8,29 +8,23 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.errors import HeliostatError
+from heliostat.invariants import first_generation
 from heliostat.link.state import DRIVER_KEY
-from heliostat.link.status_rows import (
-    NO_ROUND,
-    Round,
-    Row,
-    age_of_missing_s,
-    is_old,
-    missing_records,
-)
-from heliostat.names import LaneId, LinkName, TopicName, TopicPartition
+from heliostat.link.status_rows import NO_ROUND, Round, Row, is_old, missing_records
+from heliostat.link.status_sums import Sums, problems_of
+from heliostat.link.status_values import MAX_LAG_S, HeldBack, LinkStatus, Problem
+from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState, RoundReport
+from heliostat.records.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.progress import Progress, decode_progress
 
 LANE_PREFIX = "lane/"
 WINDOW_S = 5.0
 """Rates are averages over about so long."""
-STARTING_UNSEEN_S = 5.0
-"""A new round finds its positions within a second; until then the last figures are shown."""
 RATE_MIN = 0.1
 """Records a second; lanes are told nothing of partitions with less."""
 BACKLOG_S = 60.0
@@ -41,83 +35,6 @@ MOVED_WITHIN_S = 5.0
 """What a lane copied that there is no more is another's by then; else it is copied no more."""
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are old news."""
-
-
-@dataclass(slots=True)
-class TopicStatus:
-    """One topic; rates per second, lag in records and seconds (None: not known)."""
-
-    source: str
-    target: str
-    partitions: int = 0
-    records_per_s: float = 0.0
-    bytes_per_s: float = 0.0
-    lag_records: int = 0
-    lag_s: float | None = None
-    states: dict[str, int] = field(default_factory=dict)
-    open_records: int = 0
-    """Behind transactions that are open at the source; not part of the lag."""
-    mapped: int = 0
-    """Partitions whose offsets differ from the source's."""
-
-
-@dataclass(slots=True)
-class Problem:
-    """A partition that is not copying."""
-
-    source: str
-    partition: int
-    state: str
-    code: str
-    reason: str
-    since_ms: int
-    position: int
-
-
-@dataclass(slots=True)
-class LinkStatus:
-    """A link at one moment."""
-
-    link: str
-    at_ms: int
-    state: str
-    """`running`, `silent` (no lane has reported for 10 s), `stopped`, `unknown` or, where the
-    target does not answer, `unreachable`."""
-    topics: list[TopicStatus]
-    partitions: int
-    records_per_s: float
-    bytes_per_s: float
-    lag_records: int
-    lag_s: float | None
-    latency_p50_ms: float | None
-    latency_p99_ms: float | None
-    states: dict[str, int]
-    problems: list[Problem]
-    refused: dict[str, str]
-    notes: list[str]
-    """Remarks of the last turn, such as mirrors whose source topic is gone."""
-    lanes: list[dict[str, Any]]
-    driver: dict[str, Any]
-    heartbeat_age_s: float | None = None
-    """Of the newest heartbeat at the target; None where there are none, or none has arrived."""
-    open_records: int = 0
-    """Behind transactions that are open at the source; not part of the lag."""
-    mapped: int = 0
-    """Partitions whose offsets differ from the source's."""
-    troubles: list[str] = field(default_factory=list)
-    """What keeps the whole link from its work: a cluster that does not answer, a loop that fails,
-    a record in its state that is not its own."""
-
-    @property
-    def is_in_sync(self) -> bool:
-        """Nothing lags, nothing is broken or refused, as far as a driver has looked."""
-        has_looked = self.state == "running" and bool(self.driver.get("turns", 1))
-        is_well = not (self.lag_records or self.problems or self.refused or self.troubles)
-        return has_looked and is_well
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it, as plain JSON."""
-        return asdict(self)
 
 
 @dataclass(slots=True)
@@ -165,6 +82,8 @@ class StatusBoard:
         self._gone: dict[LaneId, int] = {}
         """Since when there is no such lane (wall ms); its partitions are heard of by others."""
         self._driver: dict[str, Any] = {}
+        self._wanted_since: dict[LaneId, int] = {}
+        """Lanes that the driver has given out, and since when (wall ms)."""
         self._instance: str | None = None
         """The driver whose lanes' reports these are."""
 
@@ -182,6 +101,7 @@ class StatusBoard:
         """Begin anew."""
         with self._lock:
             self._lanes, self._rows, self._gone, self._driver = {}, {}, {}, {}
+            self._wanted_since = {}
             self._instance = None
 
     def is_complete(self) -> bool:
@@ -243,6 +163,29 @@ class StatusBoard:
                     found.append((place, round(rate, 2)))
             return tuple(found)
 
+    def problems(self) -> list[Problem]:
+        """Partitions that are not copied as they should be."""
+        with self._lock:
+            return problems_of(self._rows.values())
+
+    def alarms(self, now_ms: int) -> dict[str, str]:
+        """Lanes that are silent, transactions that are open for long: lines by what they are."""
+        with self._lock:
+            if self._state(now_ms) != "running":
+                return {}
+            found = {f"lane {n}": _silence(n, s) for n, s in self._silent_lanes(now_ms).items()}
+            held = _held_back(self._driver, now_ms)
+            return found | {item.key: item.told() for item in held if item.age_s > MAX_LAG_S}
+
+    def held(self) -> dict[TopicPartition, int]:
+        """Source partitions with records behind open transactions, and how many."""
+        with self._lock:
+            return {
+                partition: row.report.open_records
+                for partition, row in self._rows.items()
+                if row.report.open_records
+            }
+
     def positions(self) -> dict[TopicPartition, int]:
         """Source offsets below which all is at the target, or is a hole, as last reported."""
         with self._lock:
@@ -263,6 +206,8 @@ class StatusBoard:
         self._instance = value.get("instance")
         wanted = {LaneId(int(lane)) for lane in self._driver.get("generations", {})}
         at_ms = int(self._driver.get("at_ms", 0))
+        known = {} if is_other else self._wanted_since
+        self._wanted_since = {lane: known.get(lane, at_ms) for lane in wanted}
         since = {
             lane: self._gone.get(lane, at_ms) for lane in self._gone.keys() | self._lanes.keys()
         }
@@ -333,11 +278,10 @@ class StatusBoard:
 
     def _status(self, now_ms: int) -> LinkStatus:
         state = self._state(now_ms)
-        topics: dict[TopicName, TopicStatus] = {}
-        problems: list[Problem] = []
-        states: Counter[str] = Counter()
+        silent = self._silent_lanes(now_ms) if state == "running" else {}
+        sums = Sums(now_ms)
         for row in self._rows.values():
-            _add_row(row, topics, problems, states, now_ms)
+            sums.add(row, is_heard=row.lane not in silent)
         latency = LatencyHistogram()
         for lane in self._lanes.values():
             for _, _, counts in lane.recent:
@@ -345,12 +289,12 @@ class StatusBoard:
             is_speaking = now_ms - lane.newest.at_ms <= SILENT_AFTER_S * 1000
             if is_speaking and lane.seconds > 0 and state != "stopped":
                 for partition, (records, size) in _sums(lane).items():
-                    topic = topics.get(partition.topic)
+                    topic = sums.topics.get(partition.topic)
                     if topic is not None:
                         topic.records_per_s += records / lane.seconds
                         topic.bytes_per_s += size / lane.seconds
         rows = sorted(
-            topics.values(), key=lambda row: (-row.bytes_per_s, -row.lag_records, row.source)
+            sums.topics.values(), key=lambda row: (-row.bytes_per_s, -row.lag_records, row.source)
         )
         lags = [row.lag_s for row in rows if row.lag_s is not None]
         return LinkStatus(
@@ -365,8 +309,8 @@ class StatusBoard:
             lag_s=max(lags, default=None),
             latency_p50_ms=latency.percentile_ms(0.50),
             latency_p99_ms=latency.percentile_ms(0.99),
-            states=dict(states),
-            problems=sorted(problems, key=lambda item: (item.source, item.partition)),
+            states=dict(sums.states),
+            problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._driver.get("refused", {})),
             notes=list(self._driver.get("notes", [])),
             lanes=[_lane(lane, now_ms) for _, lane in sorted(self._lanes.items())],
@@ -374,8 +318,26 @@ class StatusBoard:
             heartbeat_age_s=_heartbeat_age_s(self._driver, now_ms),
             open_records=sum(row.open_records for row in rows),
             mapped=sum(row.mapped for row in rows),
-            troubles=_troubles(self._driver),
+            unknown=sum(row.unknown for row in rows) + self._untold(),
+            held_back=_held_back(self._driver, now_ms),
+            troubles=_troubles(self._driver) + [_silence(*item) for item in silent.items()],
         )
+
+    def _untold(self) -> int:
+        """Partitions that the driver has given out and no lane has spoken of."""
+        return max(0, int(self._driver.get("partitions", 0)) - len(self._rows))
+
+    def _silent_lanes(self, now_ms: int) -> dict[LaneId, float]:
+        """Lanes that should speak and have not for too long; for how many seconds."""
+        claim = int(self._driver.get("claim") or 0)
+        silent: dict[LaneId, float] = {}
+        for lane, since_ms in self._wanted_since.items():
+            known = self._lanes.get(lane)
+            is_own = known is not None and known.newest.report.generation >= first_generation(claim)
+            heard_ms = known.newest.at_ms if known is not None and is_own else since_ms
+            if now_ms - heard_ms > SILENT_AFTER_S * 1000:
+                silent[lane] = (now_ms - heard_ms) / 1000
+        return silent
 
     def _state(self, now_ms: int) -> str:
         if self._driver.get("state") == "stopped":
@@ -395,15 +357,38 @@ def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatu
 
 
 def _troubles(driver: Mapping[str, Any]) -> list[str]:
-    """Loops of a driver that runs and whose last turn failed, or that miss their turns."""
+    """What a driver that runs tells; its loops whose last turn failed, or that miss their turns."""
     if driver.get("state") != "running":
         return []
-    return [
+    return list(driver.get("troubles", [])) + [
         f"{loop['name']}: {loop['last_error']}"
         if loop["failures_in_a_row"]
         else f"{loop['name']}: no turn came to its end for {loop['last_good_s_ago']:.0f} s"
         for loop in driver.get("loops", [])
         if loop["failures_in_a_row"] or loop["is_stale"]
+    ]
+
+
+def _silence(lane: LaneId, seconds: float) -> str:
+    return (
+        f"lane {lane} has not been heard of for {seconds:.0f} s: whether anything of it is copied "
+        "is not known (see Spark's page: its worker or executor may be gone, frozen or waiting)"
+    )
+
+
+def _held_back(driver: Mapping[str, Any], now_ms: int) -> list[HeldBack]:
+    """Open transactions as the driver saw them last; their age grows on."""
+    return [
+        HeldBack(
+            item["source"],
+            item["partition"],
+            item["first"],
+            item["records"],
+            item["producer_id"],
+            item["transactional_id"],
+            max(0.0, (now_ms - item["since_ms"]) / 1000),
+        )
+        for item in driver.get("held_back", [])
     ]
 
 
@@ -439,43 +424,6 @@ def _sums(lane: _Lane) -> dict[TopicPartition, tuple[int, int]]:
             was = sums.get(partition, (0, 0))
             sums[partition] = (was[0] + records, was[1] + size)
     return sums
-
-
-def _add_row(
-    row: Row,
-    topics: dict[TopicName, TopicStatus],
-    problems: list[Problem],
-    states: Counter[str],
-    now_ms: int,
-) -> None:
-    item = row.report
-    topic = topics.get(item.source.topic)
-    if topic is None:
-        topic = topics[item.source.topic] = TopicStatus(item.source.topic, item.target.topic)
-    is_starting = row.starting_ms and now_ms - row.starting_ms > STARTING_UNSEEN_S * 1000
-    state = PartitionState.STARTING.value if is_starting else item.state.value
-    topic.partitions += 1
-    topic.states[state] = topic.states.get(state, 0) + 1
-    states[state] += 1
-    lag = missing_records(item)
-    topic.lag_records += lag
-    topic.open_records += item.open_records
-    topic.mapped += item.breaks > 0
-    lag_s = age_of_missing_s(item, lag, now_ms)
-    if lag_s is not None:
-        topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
-    if item.reason:
-        problems.append(
-            Problem(
-                item.source.topic,
-                item.source.partition,
-                item.state.value,
-                item.code,
-                item.reason,
-                item.since_ms,
-                item.position,
-            )
-        )
 
 
 def _lane(lane: _Lane, now_ms: int) -> dict[str, Any]:

@@ -34,6 +34,11 @@ class Row:
     rate: float = 0.0
     """Records a second, as of `rated_ms`."""
     rated_ms: int = 0
+    has_all_to_ms: int = -1
+    """What is missing is not older, as far as reports tell (-1: they don't)."""
+
+    def __post_init__(self) -> None:
+        self.has_all_to_ms = _has_all_to_ms(self.report, self.at_ms)
 
     def replace(self, lane: LaneId, its_round: Round, item: PartitionReport, at_ms: int) -> None:
         """Take a newer word; figures stay while a new round does not know where it stands."""
@@ -42,6 +47,8 @@ class Row:
             self.starting_ms = self.starting_ms or item.since_ms
         else:
             self.starting_ms = 0
+            was_ms = self.has_all_to_ms if item.position >= self.report.position else -1
+            self.has_all_to_ms = max(was_ms, _has_all_to_ms(item, at_ms))
             self.report, self.told = item, its_round
         self.lane, self.round, self.at_ms = lane, its_round, at_ms
 
@@ -61,16 +68,33 @@ def is_old(was_ms: int, now_ms: int) -> bool:
     return now_ms - was_ms > OVERRULES_FOR_S * 1000
 
 
+def is_known(item: PartitionReport) -> bool:
+    """Whether it is known how far it is, and how far the source."""
+    return item.position >= 0 and item.source_end >= 0
+
+
 def missing_records(item: PartitionReport) -> int:
     """How many records are missing that could be copied; 0 while that is not known."""
-    if item.position < 0 or item.source_end < 0:
+    if not is_known(item):
         return 0
     return max(0, item.source_end - item.open_records - item.position)
 
 
-def age_of_missing_s(item: PartitionReport, lag: int, now_ms: int) -> float | None:
-    """Age of what is missing: of the last copied record, but not older than when it was level."""
+def age_of_missing_s(row: Row, lag: int, now_ms: int) -> float | None:
+    """Age of the oldest record that is missing, or somewhat more; None: not known.
+
+    Where nothing is copied its time was looked up. Else it is younger than the last copied record,
+    and than the moment at which nothing was missing; of a later round that has copied nothing yet
+    those of earlier ones count.
+    """
+    item = row.report
     if lag == 0:
-        return 0.0 if item.source_end >= 0 else None
-    seen = max(item.last_timestamp_ms, item.caught_up_ms)
-    return max(0.0, (now_ms - seen) / 1000) if seen >= 0 else None
+        return 0.0 if is_known(item) else None
+    seen_ms = item.missing_ms if item.missing_ms >= 0 else row.has_all_to_ms
+    return max(0.0, (now_ms - seen_ms) / 1000) if seen_ms >= 0 else None
+
+
+def _has_all_to_ms(item: PartitionReport, at_ms: int) -> int:
+    # A producer may give records a time that is yet to come: that tells no age.
+    last_ms = item.last_timestamp_ms if item.last_timestamp_ms <= at_ms else -1
+    return max(last_ms, item.caught_up_ms)

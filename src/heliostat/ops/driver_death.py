@@ -18,6 +18,8 @@ from heliostat.errors import SparkUnavailable
 
 DYING_S = 2.0
 """A JVM that was killed refuses connections a moment before its process is seen to have ended."""
+CUT = frozenset({"Py4JNetworkError", "Py4JError"})
+"""What py4j raises by a call whose answer was cut off; what Java raised is a kind of its own."""
 INSTALL_HINT = "install a Java runtime of version 17 or newer, or point JAVA_HOME at one"
 DEATH_HINT = (
     "see whether the machine ran out of memory; start again: what was copied is whole, and it goes "
@@ -86,7 +88,7 @@ def _dies(context: Any, error: Exception) -> bool:
     """Whether the JVM is gone, or just going: its connections are refused a moment before."""
     until_s = time.monotonic() + DYING_S
     while not has_died(context):
-        is_cut = isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError"
+        is_cut = isinstance(error, OSError) or type(error).__name__ in CUT
         if not is_cut or time.monotonic() >= until_s:
             return False
         time.sleep(0.05)

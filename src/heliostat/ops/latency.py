@@ -11,6 +11,8 @@ from collections.abc import Sequence
 BUCKETS = 256
 """Reaches 2^32 ms, 49 days; what is older counts in the last bucket."""
 BUCKETS_PER_DOUBLING = 8
+LIVE_WITHIN_MS = 10_000
+"""A producer may hold a record back so long, its clock may differ by so much."""
 
 
 class LatencyHistogram:
@@ -54,3 +56,29 @@ class LatencyHistogram:
             if seen >= wanted and count:
                 return float(2 ** ((index + 1) / BUCKETS_PER_DOUBLING) - 1)
         return None
+
+
+class LiveLatency(LatencyHistogram):
+    """Of records that came while their partition was copied: a backlog's age is lag, not latency.
+
+    Parameters
+    ----------
+    began_ms
+        Wall clock when the copy began.
+    """
+
+    __slots__ = ("_began_ms",)
+
+    def __init__(self, began_ms: int) -> None:
+        super().__init__()
+        self._began_ms = began_ms
+
+    def landed(self, written_ms: int, records: int, level_ms: int, now_ms: int) -> None:
+        """Count `records` of that timestamp, but those that waited for the link, not in it.
+
+        They are older than the moment `level_ms` at which nothing of the partition was missing,
+        or (-1) than the beginning of the copy; or they bear a time of their producer's making.
+        """
+        since_ms = level_ms if level_ms >= 0 else self._began_ms
+        if written_ms >= since_ms - LIVE_WITHIN_MS:
+            self.add(now_ms - written_ms, records)

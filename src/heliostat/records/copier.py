@@ -15,7 +15,7 @@ from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send
 from heliostat.names import BrokerId
-from heliostat.ops.latency import LatencyHistogram
+from heliostat.ops.latency import LiveLatency
 from heliostat.records.doubts import settle_doubts, source_parted
 from heliostat.records.fetch_plan import FetchPlan, lines_of, make_plans, watches_for
 from heliostat.records.group_wants import GroupWants
@@ -93,23 +93,22 @@ class Copier:
         self._lane = lane
         self._network = network
         self._clock = clock
-        now_ms = clock.wall_ms()
+        # The wall clock is looked at last: a process that is stopped in between ends the earlier.
+        now_s, now_ms = clock.monotonic_s(), clock.wall_ms()
         left_s = (lane.expires_at_ms - now_ms) / 1000
         to_wait_s = min(PREPARED_S_MAX, max(0.0, (lane.begin_at_ms - now_ms) / 1000))
         # From here on by the monotonic clock alone: the wall clock may be stepped.
-        self._begin_at_s = clock.monotonic_s() + to_wait_s
-        self._deadline_s = clock.monotonic_s() + min(to_wait_s + lane.round_s, left_s)
+        self._begin_at_s = now_s + to_wait_s
+        self._deadline_s = now_s + min(to_wait_s + lane.round_s, left_s)
         self._report_from_s = self._begin_at_s + (FIRST_REPORT_S if lane.waits_for else 0.0)
         self.partitions = copies_of(lane, now_ms)
-        self.latency = LatencyHistogram()
+        self.latency = LiveLatency(now_ms)
         self._source_leader: dict[int, BrokerId] = {}
         self._target_leader: dict[int, BrokerId] = {}
-        self._leaders_at_s = -1e9
-        self._leaders_stale = True
+        self._leaders_at_s, self._leaders_stale = -1e9, True
         self._plans: dict[BrokerId, FetchPlan] = {}
         self._plan_of: dict[int, FetchPlan] = {}
-        self._watches_max = 0
-        self._told_all = False
+        self._watches_max, self._told_all = 0, False
         self._spare_s: float | None = None
         self._provisional = ProvisionalPlaces(self.partitions, lane.begin_at_ms)
         self._look_at_s = self._source_ends_at_s = 0.0
@@ -203,8 +202,8 @@ class Copier:
     def _end_by(self, switch_at_ms: int | None) -> None:
         """A newer plan comes into force at a moment: send nothing behind it."""
         if switch_at_ms is not None:
-            left_s = (switch_at_ms - self._clock.wall_ms()) / 1000
-            self._deadline_s = min(self._deadline_s, self._clock.monotonic_s() + left_s)
+            now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()  # the latter last
+            self._deadline_s = min(self._deadline_s, now_s + (switch_at_ms - now_ms) / 1000)
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Once those before us have ended, old records and breaks are ours to send too (I10)."""
@@ -478,13 +477,14 @@ class Copier:
         send = event.send
         item = self.partitions[send.index]
         self._group_wants.heard(send.index)
+        level_ms = item.caught_up_ms
         if event.error:
             item.append_failed(
                 send.batch, event.error, event.message, now_s, now_ms, refused=event.refused
             )
             self._leaders_stale |= kafka_error(event.error).stale_metadata
         elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
-            self.latency.add(now_ms - send.batch.max_timestamp, send.batch.records)
+            self.latency.landed(send.batch.max_timestamp, send.batch.records, level_ms, now_ms)
         if item.map.fills:
             self._map_writer.note(item)  # what follows without records is filled behind the last
             if item.filling.check_end is not None:

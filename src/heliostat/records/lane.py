@@ -207,6 +207,8 @@ class PartitionReport:
     """Source offset behind the last batch whose leader epoch is known (-1: none) ..."""
     copied_epoch: int = -1
     """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
+    missing_ms: int = -1
+    """Timestamp of the first record that is missing, where nothing is copied (-1: not known)."""
 
 
 @dataclass(slots=True)

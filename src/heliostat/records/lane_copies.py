@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from heliostat.names import Offset
 from heliostat.records.begin_checks import needs_tail
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.lane import LaneSpec, PartitionCode, PartitionState
@@ -115,14 +116,20 @@ def ask_source_ends(
         return False
     by_index = {item.index: item for item in items}
     is_stale = False
+    missing: dict[int, Offset] = {}
     for index, source in network.source_ranges(list(by_index)).items():
         item = by_index[index]
         if not isinstance(source, Exception):
             source_stands(item, source, now_ms)
+            if item.phase is not Phase.COPY and 0 <= item.position < source.end:
+                missing[index] = max(Offset(item.position), source.start)
         elif item.needs_source_range:
             item.needs_source_range = False
             item.no_leader(source, now_s, now_ms)
             is_stale = True
+    unknown = {index: at for index, at in missing.items() if by_index[index].missing_ms < 0}
+    for index, time_ms in network.source_times(unknown).items() if unknown else ():
+        by_index[index].missing_ms = time_ms
     return is_stale
 
 

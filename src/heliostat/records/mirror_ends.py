@@ -1,4 +1,4 @@
-"""Whether the source holds the very records that mirrors end with, told by their content."""
+"""Whether the source holds the very records that mirrors end with, and how old others are."""
 
 from __future__ import annotations
 
@@ -61,6 +61,18 @@ def compare_ends(
     found |= {index: NOTHING_TO_TELL for index, each in looked.items() if each.record is None}
     for index, batch in read_source(wanted).items() if wanted else ():
         found[index] = _compared(looked[index].record, batch, wanted[index])
+    return found
+
+
+def times_at(places: Mapping[int, Offset], read_source: Read) -> dict[int, int]:
+    """Times in ms of the records at these source offsets, or of the next ones behind them."""
+    found: dict[int, int] = {}
+    for index, batch in read_source(places).items() if places else ():
+        if batch and batch[MAGIC_AT] == MAGIC:
+            there = (each for each in _records(batch) if each.offset >= places[index])
+            first = next(there, None)
+            if first is not None:
+                found[index] = first.what[0]
     return found
 
 

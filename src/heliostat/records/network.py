@@ -216,6 +216,13 @@ class Network(Protocol):
         """Whether the source has the record that these end with; missing: can't be told now."""
         ...
 
+    def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
+        """Times (ms) of the source's records at these offsets, or of the next ones.
+
+        Missing: there is none, or it can't be read now.
+        """
+        ...
+
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
         """Maps with all rows that are durable now; to be asked for after the log ends (I2)."""
         ...

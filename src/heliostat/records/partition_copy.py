@@ -118,7 +118,7 @@ class PartitionCopy(PartitionStanding):
 
         `tail` as `target_tails` answers it, None also where it was not asked (`needs_tail`).
         """
-        end = target.end
+        end, self.missing_ms = target.end, -1
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)

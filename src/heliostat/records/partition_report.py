@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from heliostat.records.lane import PartitionReport
 from heliostat.records.partition_copy import PartitionCopy
+from heliostat.records.partition_standing import Phase
 
 
 def report_of(item: PartitionCopy) -> PartitionReport:
@@ -26,6 +27,7 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         max(0, item.source_end - item.stable_end) if item.stable_end >= 0 else 0,
         0 if item.map.fills else item.map.breaks,
         *item.epochs.copied(item.position),
+        item.missing_ms if item.phase is not Phase.COPY else -1,
     )
 
 

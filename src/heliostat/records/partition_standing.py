@@ -84,16 +84,19 @@ class PartitionStanding:
         self.source_end = -1
         self.stable_end = -1
         """Behind it transactions are open: nothing of it is copied before they end."""
+        self.missing_ms = -1
+        """Timestamp of the source's record at the position, where it was looked up."""
         self.queue: deque[CarriedBatch] = deque()
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
         self.in_flight = 0
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
-        self._told: tuple[int, int, int, PartitionState, str] | None = None
+        self._told: tuple[int, int, int, int, PartitionState, str] | None = None
 
     def has_news(self) -> bool:
         """Whether it stands elsewhere than at the last call."""
-        now = (self.position, self.source_end, self.stable_end, self.state, self.code)
+        at = (self.position, self.source_end, self.stable_end, self.missing_ms)
+        now = (*at, self.state, self.code)
         before, self._told = self._told, now
         return now != before
 

@@ -158,9 +158,12 @@ class SparkRounds:
         context = self.session.sparkContext
         if has_died(context):
             return death()
-        if context._jsc.sc().isStopped():  # noqa: SLF001  # no other way
-            return SparkUnavailable("Spark has ended this program's session")
-        return None
+        try:
+            with told_when_dead(context):
+                is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001  # no other way
+        except SparkUnavailable as error:
+            return error
+        return SparkUnavailable("Spark has ended this program's session") if is_stopped else None
 
     def cancel(self, lane: LaneSpec) -> None:
         """Kill a lane's job: the last resort when a task does not end by itself."""

@@ -154,7 +154,8 @@ def _standing(row: PartitionReport) -> _Standing:
 
 def _moved(row: PartitionReport) -> _Moved:
     """What makes it worth writing soon: not the moment at which it was level, which moves."""
-    return (row.position, row.source_end, row.bytes, row.open_records, row.breaks)
+    at = (row.position, row.source_end, row.bytes)
+    return (*at, row.open_records, row.breaks, row.missing_ms)
 
 
 def encode_progress(
@@ -217,11 +218,12 @@ def _row(item: PartitionReport) -> list[object]:
         _copied(item),
     ]
     is_mapped = bool(item.open_records or item.breaks)
-    if item.code or item.reason or is_mapped:
+    has_age = item.missing_ms >= 0
+    if item.code or item.reason or is_mapped or has_age:
         row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
-    if is_mapped:
+    if is_mapped or has_age:
         row += [item.open_records, item.breaks]
-    return row
+    return [*row, item.missing_ms] if has_age else row
 
 
 def _numbers(item: PartitionReport) -> object:
@@ -255,6 +257,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
     copied_to, epoch = row[9] if isinstance(row[9], list) else (position, row[9])
     code, reason = row[10:12] or ("", "")
     open_records, breaks = row[12:14] or (0, 0)
+    missing_ms = row[14] if row[14:] else -1
     one, other = number if isinstance(number, list) else (number, number)
     return PartitionReport(
         TopicPartition(source, PartitionId(one)),
@@ -273,6 +276,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         breaks,
         copied_to if epoch >= 0 else -1,
         epoch,
+        missing_ms,
     )
 
 

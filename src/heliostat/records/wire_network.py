@@ -20,7 +20,7 @@ from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.append_line import AppendLine
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
-from heliostat.records.mirror_ends import compare_ends
+from heliostat.records.mirror_ends import compare_ends, times_at
 from heliostat.records.network import (
     DIALS_AT_ONCE,
     LIVE,
@@ -161,22 +161,27 @@ class WireNetwork:
 
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
         """Whether the source has what these end with, read from the leaders of both sides."""
-        sides = {index: self._partitions[index] for index in ends}
-
-        def at_target(offsets: Mapping[int, Offset]) -> Batches:
-            specs = ((i, sides[i], offset) for i, offset in offsets.items())
-            at = {i: BatchAt(spec.target, spec.target_topic_id, where) for i, spec, where in specs}
-            return read_led(self._target, self._leaders.target, at)
-
-        def at_source(offsets: Mapping[int, Offset]) -> Batches:
-            specs = ((i, sides[i], offset) for i, offset in offsets.items())
-            at = {i: BatchAt(spec.source, spec.source_topic_id, where) for i, spec, where in specs}
-            return read_led(self._source, self._leaders.source, at)
-
         try:
-            return compare_ends(ends, at_target, at_source)
+            return compare_ends(ends, self._at_target, self._at_source)
         except (ConnectionLost, ProtocolError):
             return {}
+
+    def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
+        """Times of records, read from the source's leaders."""
+        try:
+            return times_at(places, self._at_source)
+        except (ConnectionLost, ProtocolError):
+            return {}
+
+    def _at_target(self, offsets: Mapping[int, Offset]) -> Batches:
+        specs = ((i, self._partitions[i], offset) for i, offset in offsets.items())
+        at = {i: BatchAt(spec.target, spec.target_topic_id, where) for i, spec, where in specs}
+        return read_led(self._target, self._leaders.target, at)
+
+    def _at_source(self, offsets: Mapping[int, Offset]) -> Batches:
+        specs = ((i, self._partitions[i], offset) for i, offset in offsets.items())
+        at = {i: BatchAt(spec.source, spec.source_topic_id, where) for i, spec, where in specs}
+        return read_led(self._source, self._leaders.source, at)
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         """Log starts and high watermarks, asked from the leaders."""

@@ -18,6 +18,7 @@ from heliostat.topics.configs import (
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
+from heliostat.topics.select import selection_of
 from heliostat.topics.topic_plan import (
     CreateTopic,
     GrowTopic,
@@ -70,6 +71,7 @@ def plan_topics(
     draft = _Draft(link, source, target)
     wanted_of = _shared_wishes(link, target.inherited)
     draft.refuse_unreadable()
+    draft.note_unmatched()
     for name in sorted(source.topics):
         topic, wanted_name = source.topics[name], naming.target_name(name)
         slot = naming.slot_of(name)
@@ -186,6 +188,12 @@ class _Draft:
         else:
             self.left_out[name] = left_out_words(loop, self.link)
         return True
+
+    def note_unmatched(self) -> None:
+        """What is asked for and not there, which may be a slip of the pen."""
+        names = {*self.source.names, *self.source.unreadable}
+        for entry in selection_of(self.link).unmatched(names):
+            self.notes.append(f"include {entry} matches no topic of the source")
 
     def refuse_unreadable(self) -> None:
         """What the source would not tell us about."""

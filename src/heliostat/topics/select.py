@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from heliostat.config import BUILT_IN_EXCLUDE, LinkConfig, TopicsConfig, compile_pattern
@@ -64,6 +64,16 @@ class Selection:
         """Whether the topic is mirrored."""
         return self.explain(name).selected
 
+    def unmatched(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Entries of `include` that match none of these."""
+        there = list(names)
+        found = (
+            entry
+            for entry, pattern in self.include
+            if not any(pattern.fullmatch(name) for name in there)
+        )
+        return tuple(found)
+
     def choose(self, names: Iterable[TopicName]) -> tuple[TopicName, ...]:
         """The mirrored ones of some names, sorted."""
         return tuple(sorted(name for name in set(names) if self.selects(name)))
@@ -79,6 +89,17 @@ def selection_of(link: LinkConfig) -> Selection:
         listed,
         built_in=listed.built_in + own,
         heartbeats=HeartbeatsRule(policy, link.target) if mirrored else None,
+    )
+
+
+def why_nothing_selected(link: LinkConfig, names: Sequence[TopicName]) -> str:
+    """Why a link has no topic to copy, where all that the source has are these; empty: it has."""
+    selection, policy = selection_of(link), policy_of(link)
+    if any(selection.selects(name) and not policy.is_heartbeats(name) for name in names):
+        return ""
+    return (
+        f"no topic of the source is selected, of the {len(names)} that can be seen there: see "
+        "`heliostat topics`, topics.include and topics.exclude"
     )
 
 

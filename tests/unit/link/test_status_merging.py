@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from heliostat.link.status import MOVED_WITHIN_S, STARTING_UNSEEN_S, StatusBoard
+from heliostat.link.status import MOVED_WITHIN_S, StatusBoard
+from heliostat.link.status_sums import STARTING_UNSEEN_S
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.progress import Thinning, encode_progress
@@ -124,10 +125,10 @@ def test_what_lanes_of_another_driver_copied_is_not_believed() -> None:
     other = {**driver, "generations": {}, "instance": "b"}
     board.hear("driver", {**other, "at_ms": NOW_MS + 500, "turns": 0})
     status = board.status(NOW_MS + 500)
-    assert (status.partitions, status.is_in_sync) == (1, False)
+    assert (status.partitions, status.is_in_sync()) == (1, False)
     board.hear("driver", {**other, "at_ms": NOW_MS + 1_000, "turns": 1})
     status = board.status(NOW_MS + 1_000)
-    assert (status.partitions, status.is_in_sync) == (0, True)
+    assert (status.partitions, status.is_in_sync()) == (0, True)
 
 
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:
@@ -173,7 +174,7 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
         board.hear(f"lane/{lane}", json.loads(record))
     assert board.is_complete()
     status = board.status(NOW_MS + 59_000)
-    assert (status.partitions, len(status.topics), status.is_in_sync) == (10_000, 1_000, True)
+    assert (status.partitions, len(status.topics), status.is_in_sync()) == (10_000, 1_000, True)
     assert sum(len(record) for _, record in late) < 2_000_000  # whole ones: 35 MB
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from heliostat.link.flow import REPORTED_MAX, Known
-from heliostat.names import TopicName
+from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 
 TOPICS = 3_000
 
@@ -30,4 +30,12 @@ def test_few_are_told_in_full() -> None:
     known = Known({}, {})
     known.refused = {TopicName("topic"): "why"}
     known.notes = ("note",)
-    assert known.told() == {"refused": {"topic": "why"}, "notes": ["note"], "turns": 0}
+    known.nothing_selected = "no topic"
+    known.packing = {LaneId(0): (TopicPartition(TopicName("t"), PartitionId(0)),)}
+    assert known.told() == {
+        "refused": {"topic": "why"},
+        "notes": ["note"],
+        "turns": 0,
+        "partitions": 1,
+        "troubles": ["no topic"],
+    }

@@ -50,6 +50,22 @@ def test_a_death_is_told_as_one_and_nothing_else_is(context: Any, *, is_dead: bo
     assert stop.called is not is_dead
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_death"),
+    [("Py4JNetworkError", True), ("Py4JError", True), ("Py4JJavaError", False)],
+)
+def test_a_call_that_is_cut_off_by_a_dying_jvm_is_its_death(kind: str, *, is_death: bool) -> None:
+    """Given a JVM seen as dead a moment later / when a call's answer is cut / then it is told."""
+    seen = iter([None, None, -9])
+
+    class Context:
+        _gateway = SimpleNamespace(proc=SimpleNamespace(poll=lambda: next(seen)))
+
+    failed = type(kind, (Exception,), {})
+    with pytest.raises(SparkUnavailable if is_death else failed), told_when_dead(Context()):
+        raise failed("while calling o35.sc")
+
+
 def test_a_missing_executor_is_not_told_as_a_death() -> None:
     with pytest.raises(SparkUnavailable, match="executors"), told_when_dead(context_of(-9)):
         raise SparkUnavailable("no executors")

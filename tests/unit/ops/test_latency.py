@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliostat.ops.latency import BUCKETS_PER_DOUBLING, LatencyHistogram
+from heliostat.ops.latency import (
+    BUCKETS_PER_DOUBLING,
+    LIVE_WITHIN_MS,
+    LatencyHistogram,
+    LiveLatency,
+)
+
+NOW_MS = 1_700_000_000_000
+BEGAN_MS = NOW_MS - 30_000
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.floats(0.01, 1.0))
@@ -31,3 +40,21 @@ def test_nothing_copied_has_no_percentile_and_clocks_apart_count_as_zero() -> No
     assert histogram.percentile_ms(0.5) is None
     histogram.add(-50, 3)
     assert histogram.compact() == [3]
+
+
+@pytest.mark.parametrize(
+    ("written_ms", "level_ms", "counted"),
+    [
+        (NOW_MS - 500, NOW_MS - 1_000, 1),
+        (NOW_MS - 60_000, NOW_MS - 61_000, 1),  # it waited in the link
+        (NOW_MS - LIVE_WITHIN_MS - 1_000, NOW_MS - 1_000, 1),  # a producer held it back
+        (NOW_MS - LIVE_WITHIN_MS - 1_001, NOW_MS - 1_000, 0),
+        (NOW_MS - 1_800_000_000, NOW_MS, 0),  # records of days ago
+        (BEGAN_MS - LIVE_WITHIN_MS, -1, 1),
+        (BEGAN_MS - LIVE_WITHIN_MS - 1, -1, 0),  # it stood there before
+    ],
+)
+def test_a_backlog_is_no_latency(written_ms: int, level_ms: int, counted: int) -> None:
+    latency = LiveLatency(BEGAN_MS)
+    latency.landed(written_ms, 1, level_ms, NOW_MS)
+    assert sum(latency.counts) == counted

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.topic_plans import link
 
 from heliostat.config import LinkConfig, TopicsConfig
 from heliostat.names import TopicName
-from heliostat.topics.select import compile_selection, selection_of
+from heliostat.topics.select import compile_selection, selection_of, why_nothing_selected
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True)
 
@@ -83,3 +84,27 @@ def test_mirror_makers_own_topics_are_known_by_any_separator():
     assert not chosen.selects("mm2-offset-syncs-usdf-internal")
     assert not chosen.selects("usdf.checkpoints.internal")
     assert chosen.selects("my-internal")
+
+
+def test_entries_that_match_nothing_are_found():
+    """Given a slip of the pen beside a good entry / then it alone."""
+    chosen = selection(["lsst.sal.*", "lsst.sla.*", "gone"])
+    assert chosen.unmatched(["lsst.sal.a", "other"]) == ("lsst.sla.*", "gone")
+
+
+@pytest.mark.parametrize(
+    ("names", "is_told"),
+    [
+        (["a.b"], False),
+        (["b"], True),
+        ([], True),
+        (["heartbeats"], True),  # mirrored whatever the lists say
+        (["a.b", "heartbeats"], False),
+        (["a.secret"], True),
+    ],
+)
+def test_a_link_without_a_topic_says_so(names: list[str], is_told: bool):
+    wanted = link(include=("a.*",), exclude=("a.secret",))
+    found = why_nothing_selected(wanted, [TopicName(name) for name in names])
+    assert bool(found) is is_told
+    assert f"of the {len(names)} that can be seen" in found or not is_told

@@ -21,6 +21,7 @@ from heliostat.clusters.admin.values import (
     EpochEnd,
     ListedOffset,
     NewTopic,
+    OpenTransaction,
     PartitionInfo,
     TopicInfo,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "ListedGroup",
     "ListedOffset",
     "NewTopic",
+    "OpenTransaction",
     "PartitionInfo",
     "TopicInfo",
 ]

@@ -7,7 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import config_calls, group_calls, offset_calls, topic_calls
+from heliostat.clusters.admin import (
+    config_calls,
+    group_calls,
+    offset_calls,
+    topic_calls,
+    transaction_calls,
+)
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
 from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
 from heliostat.clusters.admin.values import (
@@ -201,6 +207,17 @@ class ClusterAdmin:
     def check_markers(self) -> BrokerError | None:
         """None if we may write transaction markers, else why not."""
         return offset_calls.check_markers(self._caller)
+
+    def open_transactions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, transaction_calls.Open | BrokerError]:
+        """Transactions without an end yet, oldest first; told by brokers from 2.8 on."""
+        return transaction_calls.open_transactions(self._caller, self._leaders, partitions)
+
+    def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
+        """Names of these producers; missing where we may not see one, or brokers can't tell."""
+        brokers = [broker.broker_id for broker in self.brokers()]
+        return transaction_calls.transactional_ids(self._caller, brokers, producers)
 
     def init_producer_id(self) -> ProducerId:
         """A fresh producer id, at epoch 0 (InitProducerId without a transactional id).

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from heliostat.errors import BrokerError
-from heliostat.names import BrokerId, LeaderEpoch, Offset, PartitionId, TopicId, TopicName
+from heliostat.names import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
 
 EARLIEST = -2  # ListOffsets: the log's start
 LATEST = -1  # ListOffsets: the high watermark, or for a replica the log's end
@@ -104,6 +112,17 @@ class ListedOffset:
     offset: Offset
     timestamp_ms: int
     leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A producer's transaction that a partition's leader has not seen the end of (KIP-664)."""
+
+    producer_id: ProducerId
+    first: Offset
+    """Of its first record in the partition."""
+    last_timestamp_ms: int
+    """Of the producer's last batch there."""
 
 
 @dataclass(frozen=True, slots=True)

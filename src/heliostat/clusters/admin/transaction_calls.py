@@ -1,0 +1,82 @@
+"""Which transactions are open in partitions, and whose (KIP-664)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsRequest
+
+from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.offset_calls import Leaders
+from heliostat.clusters.admin.values import OpenTransaction
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, Offset, PartitionId, ProducerId, TopicName, TopicPartition
+
+Open = tuple[OpenTransaction, ...]
+
+
+def open_transactions(
+    caller: Caller, leaders: Leaders, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Open | BrokerError]:
+    """Open ones by partition, the oldest first; brokers know of them from Kafka 2.8 on."""
+
+    def ask(
+        leader: BrokerId, some: list[TopicPartition]
+    ) -> dict[TopicPartition, Open | BrokerError]:
+        numbers: dict[TopicName, list[int]] = defaultdict(list)
+        for partition in some:
+            numbers[partition.topic].append(partition.partition)
+        kind = DescribeProducersRequest.TopicRequest
+        request = DescribeProducersRequest(
+            topics=[kind(name=name, partition_indexes=rows) for name, rows in numbers.items()]
+        )
+        return {
+            TopicPartition(TopicName(topic.name), PartitionId(row.partition_index)): error_of(
+                row.error_code,
+                f"ask {topic.name}-{row.partition_index} for producers",
+                row.error_message,
+            )
+            or _open_of(row)
+            for topic in caller.send(request, leader).topics
+            for row in topic.partitions
+        }
+
+    return leaders.ask_each(partitions, ask)
+
+
+def _open_of(row: Any) -> Open:
+    found = [
+        OpenTransaction(
+            ProducerId(producer.producer_id),
+            Offset(producer.current_txn_start_offset),
+            producer.last_timestamp,
+        )
+        for producer in row.active_producers
+        if producer.current_txn_start_offset >= 0
+    ]
+    return tuple(sorted(found, key=lambda each: each.first))
+
+
+def transactional_ids(
+    caller: Caller, brokers: Iterable[BrokerId], producers: Iterable[ProducerId]
+) -> dict[ProducerId, str]:
+    """Names of these producers; missing where we may not see one, or brokers can't tell.
+
+    Each broker knows those that it coordinates (ListTransactions, Kafka 3.0); one that is away, or
+    older, tells nothing, and the number must do.
+    """
+    wanted = sorted(set(producers))
+    found: dict[ProducerId, str] = {}
+    for broker in brokers if wanted else ():
+        request = ListTransactionsRequest(
+            state_filters=[], producer_id_filters=wanted, max_version=0
+        )
+        try:
+            answer = caller.send(request, broker)
+        except (BrokerError, ConnectionLost):
+            continue
+        for row in answer.transaction_states:
+            found[ProducerId(row.producer_id)] = row.transactional_id
+    return found

@@ -1,0 +1,156 @@
+"""How a link fares at one moment, as a value: what is told of it, and whether it is in sync."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MAX_LAG_S = 10.0
+"""A link that lags by no more is in sync, unless asked for otherwise."""
+WHY_MAX = 20
+"""Topics named one by one among the reasons."""
+
+
+@dataclass(slots=True)
+class TopicStatus:
+    """One topic; rates per second, lag in records and seconds (None: not known)."""
+
+    source: str
+    target: str
+    partitions: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    lag_records: int = 0
+    """Of partitions whose lag is known."""
+    lag_s: float | None = None
+    """Age of the oldest record that is missing at the target."""
+    states: dict[str, int] = field(default_factory=dict)
+    open_records: int = 0
+    """Behind transactions that are open at the source; not part of the lag."""
+    mapped: int = 0
+    """Partitions whose offsets differ from the source's."""
+    unknown: int = 0
+    """Partitions of which nobody has told lately how far they are, or that have no age."""
+
+
+@dataclass(slots=True)
+class Problem:
+    """A partition that is not copying."""
+
+    source: str
+    partition: int
+    state: str
+    code: str
+    reason: str
+    since_ms: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A transaction at the source that is open and holds back what was written behind it."""
+
+    source: str
+    partition: int
+    first: int
+    """Source offset of its first record."""
+    records: int
+    """Held back in this partition: its own, and others' behind them."""
+    producer_id: int
+    transactional_id: str
+    """Empty where we may not see it, or brokers can't tell (before Kafka 3.0)."""
+    age_s: float
+
+    @property
+    def key(self) -> str:
+        """Names it among all."""
+        return f"{self.source}-{self.partition}/{self.producer_id}/{self.first}"
+
+    def told(self) -> str:
+        """In a line."""
+        name = f" ({self.transactional_id})" if self.transactional_id else ""
+        return (
+            f"{self.source}-{self.partition}: a transaction of producer {self.producer_id}{name} "
+            f"is open since offset {self.first}, {self.age_s:.0f} s, and holds back "
+            f"{self.records} records"
+        )
+
+
+@dataclass(slots=True)
+class LinkStatus:
+    """A link at one moment."""
+
+    link: str
+    at_ms: int
+    state: str
+    """`running`, `silent` (neither a lane nor the driver has reported for 10 s), `stopped`,
+    `unknown` or, where the target does not answer, `unreachable`."""
+    topics: list[TopicStatus]
+    partitions: int
+    records_per_s: float
+    bytes_per_s: float
+    lag_records: int
+    lag_s: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    states: dict[str, int]
+    problems: list[Problem]
+    refused: dict[str, str]
+    notes: list[str]
+    """Remarks of the last turn, such as mirrors whose source topic is gone."""
+    lanes: list[dict[str, Any]]
+    driver: dict[str, Any]
+    heartbeat_age_s: float | None = None
+    """Of the newest heartbeat at the target; None where there are none, or none has arrived."""
+    open_records: int = 0
+    """Behind transactions that are open at the source; not part of the lag."""
+    mapped: int = 0
+    """Partitions whose offsets differ from the source's."""
+    unknown: int = 0
+    """Partitions of which it is not known how far they are: nobody has told yet, or lately."""
+    held_back: list[HeldBack] = field(default_factory=list)
+    """Transactions that are open at the source, the oldest first."""
+    troubles: list[str] = field(default_factory=list)
+    """What keeps the whole link from its work: a cluster that does not answer, a loop that fails,
+    a lane that is not heard of, no topic to copy, a record in its state that is not its own."""
+
+    def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
+        """What is not as it should be; empty: the target has all but the last `max_lag_s`."""
+        if self.state != "running":
+            return [f"the link is {self.state}"]
+        if not self.driver.get("turns", 1):
+            return ["the driver has not looked at the topics yet"]
+        why = list(self.troubles)
+        if self.problems:
+            why.append(f"{len(self.problems)} partitions are not copied as they should be")
+        if self.refused:
+            why.append(f"{len(self.refused)} topics are refused")
+        if self.unknown:
+            why.append(f"of {self.unknown} partitions it is not known how far they are")
+        why += _lagging(self.topics, max_lag_s)
+        why += [item.told() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
+        return why
+
+    def is_in_sync(self, max_lag_s: float = MAX_LAG_S) -> bool:
+        """Whether the target has all but the last `max_lag_s`, as far as a driver has looked."""
+        return not self.why_not_in_sync(max_lag_s)
+
+    def to_json(self, max_lag_s: float = MAX_LAG_S) -> dict[str, Any]:
+        """All of it, as plain JSON."""
+        why = self.why_not_in_sync(max_lag_s)
+        return {**asdict(self), "in_sync": not why, "why_not_in_sync": why}
+
+
+def _lagging(topics: list[TopicStatus], max_lag_s: float) -> list[str]:
+    behind = [
+        topic
+        for topic in topics
+        if topic.lag_records and (topic.lag_s is None or topic.lag_s > max_lag_s)
+    ]
+    words = [
+        f"{topic.source} lags by {topic.lag_records} records"
+        + ("" if topic.lag_s is None else f", {topic.lag_s:.1f} s")
+        for topic in behind[:WHY_MAX]
+    ]
+    more = len(behind) - WHY_MAX
+    return [*words, f"and {more} more topics lag"] if more > 0 else words

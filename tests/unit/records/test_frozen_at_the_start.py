@@ -1,0 +1,80 @@
+"""A process that is stopped while it works out its deadline does not get more time by it (I10)."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from heliostat.records.copier import Copier
+from heliostat.records.lane import CopySettings, LaneSpec
+from heliostat.records.network import Leaders
+
+NOW_MS = 1_800_000_000_000
+FROZEN_S = 60.0
+
+
+class FrozenClock:
+    """Time that leaps between two of its readings; time is looked at by both clocks alike."""
+
+    def __init__(self, freeze_behind: int) -> None:
+        self._left = freeze_behind
+        self._now_s = 0.0
+
+    def _passed_s(self) -> float:
+        now_s = self._now_s
+        self._left -= 1
+        if self._left == 0:
+            self._now_s += FROZEN_S
+        return now_s
+
+    def monotonic_s(self) -> float:
+        return 1000.0 + self._passed_s()
+
+    def wall_ms(self) -> int:
+        return NOW_MS + round(self._passed_s() * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+def lane() -> LaneSpec:
+    fields: dict[str, Any] = dict.fromkeys(
+        ("link", "lane", "source_access", "target_access", "producer_id"), Mock()
+    )
+    return LaneSpec(
+        **fields,
+        generation=0,
+        round_number=0,
+        round_s=5.0,
+        expires_at_ms=NOW_MS + 5_000,
+        partitions=(),
+        control_topic="",
+        progress_topic="",
+        settings=CopySettings(),
+    )
+
+
+@pytest.mark.parametrize("freeze_behind", range(1, 6))
+def test_no_turn_is_taken_behind_the_deadline(
+    freeze_behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a process that sleeps behind any look at a clock / then it does nothing behind it."""
+    clock = FrozenClock(freeze_behind)
+    network = Mock()
+    network.leaders.return_value = Leaders({}, {}, {})
+    copier = Copier(lane(), network, clock)
+    late: list[float] = []
+
+    def turn(now_s: float) -> None:
+        late.extend([now_s] if now_s > 1000.0 + 5.0 else [])
+        clock.sleep(0.5)
+
+    monkeypatch.setattr(copier, "turn", turn)
+    hooks = Mock()
+    hooks.switch_at_ms.return_value = None
+    hooks.is_superseded.return_value = False
+    hooks.is_report_due.return_value = False
+    assert copier.run(hooks).ended_by == "deadline"
+    assert late == []
