@@ -19,7 +19,7 @@ I8 concerns schemas, which the product does not copy yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 SEQUENCE_MODULUS = 2**31
 """Sequences wrap from 2^31-1 to 0 (`DefaultRecordBatch.incrementSequence`)."""
@@ -75,6 +75,19 @@ def may_send(now_s: float, deadline_s: float) -> bool:
 def group_offset_may_be_published(offset: int, target_end: int, *, has_members: bool) -> bool:
     """I9: what it points at has landed (or comes next), and nobody is in the group there."""
     return offset <= target_end and not has_members
+
+
+def predecessors_have_ended(
+    round_id: str, waits_for: Iterable[str], running: Collection[str] | None
+) -> bool:
+    """I10: whether rounds before this one have ended, by the rounds that the driver said run.
+
+    What was said before this round was given out knows nothing of those given out meanwhile: so it
+    must be among the ones that run itself. None: nothing was heard yet.
+    """
+    if running is None or round_id not in running:
+        return False
+    return not any(before in running for before in waits_for)
 
 
 GENERATIONS_PER_CLAIM = 1_000_000_000

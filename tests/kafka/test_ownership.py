@@ -55,6 +55,8 @@ LOADED_S = 90.0
 HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
 EXIT_HALTED = 3
+REMEMBERED_MS = 1_800_000
+"""Less than brokers take (`message.timestamp.after.max.ms`, an hour)."""
 FORGETFUL = {
     "producer.id.expiration.ms": "1000",
     "producer.id.expiration.check.interval.ms": "300",
@@ -258,8 +260,10 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
     topic = fresh_name("rivals")
     for cluster in (stage.source, stage.target):
         create_topic(cluster, topic, partitions=partitions)
-    now_ms = int(time.time() * 1000)
-    batch = encode([Sample(b"k%d" % at, b"v%d" % at * 20, now_ms) for at in range(size)])
+    # A time that is yet to come: this target forgets producers of anything older than a second,
+    # and what keeps rivals apart is that it remembers ours.
+    times_ms = int(time.time() * 1000) + REMEMBERED_MS
+    batch = encode([Sample(b"k%d" % at, b"v%d" % at * 20, times_ms) for at in range(size)])
     fetch_bytes, spawn = [30_000, 70_000, 300_000], multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(1 + len(fetch_bytes))
     with spawn.Pool(len(fetch_bytes), load_and_meet, (barrier,)) as pool:

@@ -63,7 +63,7 @@ class Copied:
     def write_much(self) -> None:
         """Enough to copy for a while; returns when some of it has arrived."""
         before = self.written
-        self.write(40)
+        self.write(25)
         wait_for("copying under way", lambda: max(self._ends()) > before)
 
     def _ends(self) -> list[int]:

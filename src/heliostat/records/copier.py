@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost, kafka_error
-from heliostat.invariants import may_send
+from heliostat.invariants import may_send, predecessors_have_ended
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LiveLatency
 from heliostat.records.doubts import settle_doubts, source_parted
@@ -207,7 +207,7 @@ class Copier:
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Once those before us have ended, old records and breaks are ours to send too (I10)."""
-        if running is None or not running.isdisjoint(self._lane.waits_for):
+        if not predecessors_have_ended(self._lane.round_id, self._lane.waits_for, running):
             return
         self._holds_old = False
         for item in self.partitions:

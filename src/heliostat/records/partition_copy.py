@@ -63,7 +63,7 @@ class PartitionCopy(PartitionStanding):
         stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
     ) -> None:
-        super().__init__(now_ms)
+        super().__init__(now_ms, holds_old=holds_old)
         self.index = index
         self.spec = spec
         self.settings = settings
@@ -72,8 +72,6 @@ class PartitionCopy(PartitionStanding):
         self.map = MirrorMap(spec, stamp)
         self.filling = Filling(self.map)
         self.fetching: Want | None = None
-        self.holds_old = holds_old
-        """Records for which the broker's duplicate check may not hold must wait (I10)."""
         self.fetch_bytes = settings.partition_fetch_bytes_max
         self.needs_source_range = False
         self.doubted_from: Offset | None = None
@@ -118,7 +116,7 @@ class PartitionCopy(PartitionStanding):
 
         `tail` as `target_tails` answers it, None also where it was not asked (`needs_tail`).
         """
-        end, self.missing_ms = target.end, -1
+        end, self.missing_ms, self.looked_early = target.end, -1, self.holds_old
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
@@ -307,18 +305,21 @@ class PartitionCopy(PartitionStanding):
         batch = self.queue[0]
         if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
+        is_old = batch.max_timestamp < now_ms - self.settings.producer_expiration_s * 500
+        must_wait = self.looked_early and bool(is_old or batch.fills)
+        if must_wait and not self.holds_old:
+            self.look_again(now_ms)
+        if must_wait or (not batch.fills and self.in_flight >= self._depth(is_old=is_old)):
+            return None
         if batch.fills:
             return self._next_markers(batch)
-        is_old = batch.max_timestamp < now_ms - self.settings.producer_expiration_s * 500
-        if (is_old and self.holds_old) or self.in_flight >= self._depth(is_old=is_old):
-            return None
         self.queue.popleft()
         self.in_flight += 1
         return Send(self.index, self.attempt, batch)
 
     def _next_markers(self, batch: CarriedBatch) -> Send | None:
-        """Markers go with nothing beside them, and not before other rounds have ended (I4, I10)."""
-        if self.in_flight or self.holds_old:
+        """Markers go with nothing beside them (I4)."""
+        if self.in_flight:
             return None
         markers, is_all = self.filling.next_of(batch)
         if is_all:
@@ -447,7 +448,7 @@ class PartitionCopy(PartitionStanding):
 
     def look_again(self, now_ms: int) -> None:
         """Forget what was read; go on from the target's end as it is then."""
-        if self.phase is Phase.COPY and not self._resetting:
+        if self.phase in (Phase.COPY, Phase.LIFT) and not self._resetting:
             self._resetting = True
             self.epochs.drop(self.position)
             self._drop_queue()
@@ -486,8 +487,7 @@ class PartitionCopy(PartitionStanding):
             self._lift = None
             self.phase = Phase.FIND_END
         elif self._stop is not None and not self.queue:
-            reason = self._stop.reason.name
-            self.stop(PartitionState.BLOCKED, reason, self._stop.text, now_ms)
+            self.stop(PartitionState.BLOCKED, self._stop.reason.name, self._stop.text, now_ms)
 
     def _answered(self, batch: CarriedBatch) -> bool:
         """Count an answer; whether it belongs to a partition that is still going on."""

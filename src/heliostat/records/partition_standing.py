@@ -67,9 +67,16 @@ class PartitionStanding:
     ----------
     now_ms
         Wall clock.
+    holds_old
+        Rounds before this one may still append.
     """
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, *, holds_old: bool = False) -> None:
+        self.holds_old = holds_old
+        """Records for which the broker's duplicate check may not hold must wait (I10)."""
+        self.looked_early = False
+        """The target's end was read while rounds before could still append: behind a slow broker
+        what they sent lands later. The check tells, or else the end is read again first."""
         self.phase = Phase.FIND_END
         self.state = PartitionState.STARTING
         self.code = ""

@@ -149,7 +149,25 @@ def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
     one.acknowledge(*one.send())
     assert one.send() == []
     one.copy.holds_old = False
+    assert one.send() == []
+    # What the round before had sent may have landed behind the end that was read at the beginning:
+    # no broker refuses what is appended again behind it.
+    assert one.copy.must_find_end
+    one.begin(12)
+    assert one.copy.position == 12
+    one.fetch(EXPIRATION_S)
+    assert [batch.base_offset for batch in one.send()] == [12]
+
+
+def test_fresh_records_wait_for_nobody() -> None:
+    """Given a round that takes over / when records are fresh / then brokers check them."""
+    one = OneMirror(holds_old=True)
+    one.fetch(0.0)
+    one.acknowledge(*one.send())
+    one.copy.holds_old = False
+    one.fetch(0.0)
     assert len(one.send()) == 1
+    assert not one.copy.must_find_end
 
 
 def test_an_append_refused_for_its_epoch_is_told() -> None:
