@@ -50,6 +50,8 @@ class Script:
     mechanisms: tuple[str, ...] = ()
     users: Mapping[str, str] = field(default_factory=dict)
     """Passwords by name; for OAUTHBEARER the tokens that are good."""
+    iterations: int = ITERATIONS
+    """Of SCRAM's hash."""
     session_s: float = 0.0
     reads: bool = True
     """Otherwise it takes nothing from its sockets once the connection stands."""
@@ -219,7 +221,7 @@ class _Session:
 
     def _turn_of_scram(self, said: bytes) -> tuple[bytes, str | None]:
         if self._scram is None:
-            self._scram = _Scram(HASHES[self._mechanism], self.script.users)
+            self._scram = _Scram(HASHES[self._mechanism], self.script.users, self.script.iterations)
             return self._scram.first(said), None
         return self._scram.last(said)
 
@@ -227,8 +229,9 @@ class _Session:
 class _Scram:
     """The server's half of RFC 5802."""
 
-    def __init__(self, kind: Callable[..., Any], users: Mapping[str, str]) -> None:
+    def __init__(self, kind: Callable[..., Any], users: Mapping[str, str], iterations: int) -> None:
         self._kind = kind
+        self._iterations = iterations
         self._users = users
 
     def first(self, said: bytes) -> bytes:
@@ -237,10 +240,10 @@ class _Scram:
         self.user = fields["n"].replace("=2C", ",").replace("=3D", "=")
         salt = os.urandom(12)
         nonce = fields["r"] + base64.b64encode(os.urandom(9)).decode()
-        first = f"r={nonce},s={base64.b64encode(salt).decode()},i={ITERATIONS}".encode()
+        first = f"r={nonce},s={base64.b64encode(salt).decode()},i={self._iterations}".encode()
         password = self._users.get(self.user, "").encode()
         name = self._kind().name
-        self._salted = hashlib.pbkdf2_hmac(name, password, salt, ITERATIONS)
+        self._salted = hashlib.pbkdf2_hmac(name, password, salt, self._iterations)
         self._message = bare + b"," + first + b",c=biws,r=" + nonce.encode()
         return first
 

@@ -61,9 +61,9 @@ def plan_command(
     r"""Print what would be done to the targets' topics, what is refused, and why.
 
     Also what is left out because it comes from the target. Changes nothing. Exit code 0 when the
-    pair is in sync, 1 when there is something to do or something is refused, 3 when a cluster does
-    not answer. Links are planned one by one: what keeps one from being planned keeps none of the
-    others.
+    pair is in sync, 1 when there is something to do, something is refused or source records are
+    gone before they were copied, 3 when a cluster does not answer. Links are planned one by one:
+    what keeps one from being planned keeps none of the others.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def plan_command(
         click.echo(json.dumps(answer, indent=2))
     else:
         for name, plan in plans.items():
-            done = "nothing to do" if plan.is_empty else _summary(len(plan.refuse))
+            done = "nothing to do" if plan.is_empty else _summary(plan)
             click.echo(f"link {name}: {done}, {len(plan.mirrors)} topics mirrored")
             for line in plan.describe():
                 click.echo(f"  {line}")
@@ -96,5 +96,10 @@ def plan_command(
     context.exit(EXIT_IN_SYNC if in_sync else EXIT_DIFFERENCE)
 
 
-def _summary(refused: int) -> str:
-    return f"changes, {refused} topics refused" if refused else "changes"
+def _summary(plan: TopicPlan) -> str:
+    words = ["changes"]
+    if plan.refuse:
+        words.append(f"{len(plan.refuse)} topics refused")
+    if plan.gone:
+        words.append("records gone at the source")
+    return ", ".join(words)

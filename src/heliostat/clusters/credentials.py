@@ -23,6 +23,8 @@ from heliostat.access import ClusterAccess, Sasl, SecretRef, Security
 from heliostat.clusters import tokens
 from heliostat.errors import CredentialsUnreadable
 
+SCRAM_ITERATIONS_MIN = 4096
+"""RFC 7677 section 4, and the least that Kafka's own users can have (`ScramMechanism`)."""
 SECRET_BYTES_MAX = 64 * 1024
 """A token has some KiB; what is larger is another file."""
 
@@ -153,6 +155,21 @@ class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries 
         # RFC 5802 section 5.1 escapes what its messages are made of; kafka-python does not.
         name = config["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
         super().__init__(**_revealed({**config, "sasl_plain_username": name}))
+
+    @override
+    def receive(self, auth_bytes: bytes) -> bool:
+        """Take the broker's answer.
+
+        Raises
+        ------
+        ValueError
+            It is none, or it asks for a proof from which the password could be guessed.
+        """
+        if not self._state:
+            fields = dict(each.split("=", 1) for each in auth_bytes.decode().split(","))
+            if int(fields["i"]) < SCRAM_ITERATIONS_MIN:
+                raise ValueError(f"it asks for less than {SCRAM_ITERATIONS_MIN} iterations")
+        return bool(super().receive(auth_bytes))
 
 
 def _revealed(config: dict[str, Any]) -> dict[str, Any]:

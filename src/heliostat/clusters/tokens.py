@@ -75,7 +75,7 @@ def _ask(endpoint: TokenEndpoint, secret: str) -> _Kept:
     asked_s = time.monotonic()
     try:
         over_tls = urllib.request.HTTPSHandler(context=_context(endpoint))
-        opener = urllib.request.build_opener(_NoRedirect(), over_tls)
+        opener = urllib.request.build_opener(_proxies(), _NoRedirect(), over_tls)
         with opener.open(request, timeout=ANSWER_TIMEOUT_S) as answer:
             fields = json.loads(answer.read(ANSWER_BYTES_MAX))
         token, lasts_s = str(fields["access_token"]), float(fields.get("expires_in", 0))
@@ -94,6 +94,12 @@ def _ask(endpoint: TokenEndpoint, secret: str) -> _Kept:
 
 def _refused(what: str, endpoint: TokenEndpoint, why: str) -> TokenRefused:
     return TokenRefused(f"the token endpoint {what}", at=endpoint.url, why=why)
+
+
+def _proxies() -> urllib.request.ProxyHandler:
+    """Those of the environment for TLS alone: another could read the secret on its way."""
+    known = urllib.request.getproxies()
+    return urllib.request.ProxyHandler({"https": known["https"]} if "https" in known else {})
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

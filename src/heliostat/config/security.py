@@ -162,6 +162,14 @@ class SecurityConfig(Frozen):
         if given:
             yield f"{', '.join(given)} only with {where}"
 
+    @property
+    def told_in_clear(self) -> str:
+        """What anybody on the way can read of an unencrypted listener's SASL; empty: no such."""
+        if self.protocol != "SASL_PLAINTEXT":
+            return ""
+        secret = {"PLAIN": "the password", "OAUTHBEARER": "the token"}.get(self.mechanism or "")
+        return f"records and {secret}" if secret else "records"
+
     def access(self) -> Security:
         """The same as a plain value that travels to Spark's workers."""
         sasl = None

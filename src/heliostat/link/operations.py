@@ -12,7 +12,9 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import ConfigError, HeliostatError
 from heliostat.link.exact import filling_notes, why_not_exact
+from heliostat.link.gone_records import gone_lines
 from heliostat.link.neighbours import Neighbours
+from heliostat.link.offset_maps import read_maps
 from heliostat.link.rivals import Rivals, claims_on, plan_beside
 from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import unreachable
@@ -111,8 +113,15 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
         unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
         blind = blind_note(link, source_admin)
+        gone = gone_lines(
+            plan.mirrors,
+            stored.starts,
+            source_admin,
+            target_admin,
+            lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)),
+        )
     notes = (*unfilled, *blind, *odd) if note is None else (*unfilled, *blind, *odd, note)
-    return replace(plan, notes=(*plan.notes, *notes)) if notes else plan
+    return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 
 
 def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:

@@ -89,6 +89,8 @@ class Running:
         )
         self.spark = spark
         self._tell_room(spark)
+        for text in told_in_clear(self._config, self._links):
+            self._events.warn(text)
         runner = Runner(run=spark.run, cancel=spark.cancel)
         for link in self._links:
             board = StatusBoard(LinkName(link.name))
@@ -208,3 +210,15 @@ class Running:
             self._events.warn(f"link {name}: its reports can't be read: {error}")
         finally:
             progress.close()
+
+
+def told_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:
+    """A line for each cluster of these links that takes credentials without TLS."""
+    used = {alias for link in links for alias in (link.source, link.target)}
+    told = {alias: config.clusters[alias].security.told_in_clear for alias in sorted(used)}
+    return [
+        f"cluster {alias}: SASL_PLAINTEXT is not encrypted: who is on the way can read {what}; use "
+        "SASL_SSL"
+        for alias, what in told.items()
+        if what
+    ]

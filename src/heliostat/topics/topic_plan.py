@@ -146,7 +146,8 @@ class TopicPlan:
     `refuse` is by source topic. `remember` are records of mirrors that the link does not have yet,
     or has otherwise; they must be durable before the first record is copied. `left_out` are source
     topics that come from the target, by way of other links, each with where it comes from; `let_go`
-    mirrors that were claimed and are left to another link.
+    mirrors that were claimed and are left to another link; `gone` source records that can't be
+    copied any more, a line each.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -158,12 +159,13 @@ class TopicPlan:
     notes: tuple[str, ...] = ()
     left_out: Mapping[TopicName, str] = field(default_factory=dict)
     let_go: tuple[TopicName, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do and nothing refused: the pair is in sync."""
+        """Whether there is nothing to do, refused or gone: the pair is in sync."""
         to_do = self.create or self.grow or self.configure or self.remember or self.let_go
-        return not (to_do or self.refuse)
+        return not (to_do or self.refuse or self.gone)
 
     def describe(self) -> list[str]:
         """Plain lines for people, in the order in which things would be done."""
@@ -180,6 +182,7 @@ class TopicPlan:
             f"refuse {name}: {refusal.reason} (hint: {refusal.hint})"
             for name, refusal in self.refuse.items()
         ]
+        lines += [f"gone {line}" for line in self.gone]
         lines += [f"leave out {name}: {why}" for name, why in self.left_out.items()]
         return lines + [f"note: {note}" for note in self.notes]
 

@@ -221,6 +221,14 @@ REFUSALS: dict[str, tuple[Callable[[Path], tuple[Script, Security]], type, str]]
         AuthenticationRefused,
         "SCRAM-SHA-256, SCRAM-SHA-512",
     ),
+    "SCRAM from whose proof a password could be guessed": (
+        lambda at: (
+            Script(pair(at, "broker"), mechanisms=SCRAMS, users={USER: PASSWORD}, iterations=4095),
+            sasl(at, "SCRAM-SHA-256"),
+        ),
+        AuthenticationRefused,
+        "less than 4096 iterations",
+    ),
     "SASL asked of a listener without": (
         lambda at: (Script(pair(at, "broker")), sasl(at, "PLAIN")),
         AuthenticationRefused,

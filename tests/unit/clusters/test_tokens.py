@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 import urllib.parse
 from collections.abc import Iterator
@@ -101,6 +102,45 @@ def test_an_endpoint_that_gives_none_is_told_of_without_the_secret(
         endpoint.token()
     assert endpoint.settings.url in str(caught.value)
     assert "canary" not in str(caught.value)
+
+
+def test_the_secret_goes_through_no_proxy_in_the_clear(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a proxy for plain HTTP, as machines have it / when asked / then asked directly."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        at = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, at)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert endpoint.token() == "t1"
+        proxy.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+def test_tls_through_a_proxy_is_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a proxy for TLS / when asked / then it is asked for a tunnel and sees no secret."""
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def serve() -> None:
+            client, _ = proxy.accept()
+            seen.append(client.recv(65_536))
+            client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        url = "https://tokens.example:8443/token"
+        with pytest.raises(TokenRefused):
+            tokens.fetch(TokenEndpoint(url, "me", SecretRef(env="NONE"), ""), lambda: WORD)
+        thread.join()
+    assert seen[0].startswith(b"CONNECT tokens.example:8443 ")
+    assert b"Authorization" not in seen[0]
 
 
 def test_the_secret_follows_no_redirect_and_a_missing_endpoint_is_told(endpoint: Endpoint) -> None:

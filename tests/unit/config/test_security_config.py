@@ -9,6 +9,7 @@ import pytest
 from heliostat.access import ClusterAccess, Sasl, SecretRef, Security, TokenEndpoint
 from heliostat.config import Config, load_config
 from heliostat.errors import ConfigError
+from heliostat.link.running import told_in_clear
 
 CANARY = "canary-19be44"
 FILE = """
@@ -52,6 +53,26 @@ TAKEN = {
         ),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("security", "read"),
+    [
+        ("protocol: SASL_PLAINTEXT, mechanism: PLAIN, %s", "records and the password;"),
+        ("protocol: SASL_PLAINTEXT, mechanism: SCRAM-SHA-256, %s", "records;"),
+        ("protocol: SASL_SSL, mechanism: PLAIN, %s", ""),
+        ("", ""),
+    ],
+)
+def test_what_is_read_on_the_way_is_told_of_each_cluster(
+    security: str, read: str, tmp_path: Path
+) -> None:
+    """Given a listener without TLS / when a link begins / then a line names cluster and loss."""
+    user = "username: me, password: {env: SECRET}"
+    config = load(tmp_path, security % user if security else "")
+    told = told_in_clear(config, config.links)
+    assert len(told) == bool(read)
+    assert all(line.startswith("cluster east: ") and read in line for line in told)
 
 
 @pytest.mark.parametrize("text", TAKEN)

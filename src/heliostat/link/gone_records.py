@@ -1,0 +1,76 @@
+"""Source records that are gone before they were copied, as both clusters say now: for `plan`.
+
+A driver finds them when it copies, and stops there (I6); where none runs, or not yet, nobody has
+said so, and a plan without this would call the pair in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from heliostat.clusters.admin import EARLIEST, ClusterAdmin
+from heliostat.errors import BrokerError
+from heliostat.link.state import Starts
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.records.offset_map import MapReader
+from heliostat.topics.topic_plan import Mirror
+
+TOLD_MAX = 20
+"""Partitions named one by one."""
+
+
+def gone_lines(
+    mirrors: Sequence[Mirror],
+    starts: Mapping[TopicName, Starts],
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    maps: Callable[[], MapReader],
+) -> tuple[str, ...]:
+    """A line for each partition whose source begins behind what its mirror has.
+
+    Of mirrors that have something: another one just begins later. What can't be told now is left
+    out; the driver asks again.
+
+    Parameters
+    ----------
+    maps
+        Reads the link's offset maps; called only where they are needed, behind the target's ends.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError, ProtocolError
+        A cluster does not answer at all, or the maps can't be read.
+    """
+    begun = [
+        (TopicPartition(mirror.source, number), mirror, begin)
+        for mirror in mirrors
+        if (row := starts.get(mirror.source)) is not None and row.target_id == mirror.target_id
+        for number, begin in row.offsets.items()
+        if number < mirror.partitions
+    ]
+    firsts = source.list_offsets({partition: EARLIEST for partition, _, _ in begun})
+    at_target = [mirror.mirror_of(p.partition) for p, mirror, _ in begun]
+    ends = target.list_log_ends(at_target) if at_target else {}
+    read: MapReader | None = None
+    lines: list[str] = []
+    for (partition, mirror, begin), mirrored in zip(begun, at_target, strict=True):
+        first, end = firsts.get(partition), ends.get(mirrored)
+        if first is None or end is None or isinstance(first, BrokerError):
+            continue
+        if isinstance(end, BrokerError) or end in (0, begin):
+            continue
+        # Holes move a position on, never back: a mirror without a look at its map has no less.
+        read = maps() if read is None and first.offset > end else read
+        position = end if read is None else _position(read, mirrored, mirror, end)
+        if position < first.offset:
+            lines.append(
+                f"{partition}: source offsets {position} to {first.offset - 1} are gone before "
+                "they were copied: the link stops there, see `heliostat gaps`"
+            )
+    more = len(lines) - TOLD_MAX
+    told = tuple(lines[:TOLD_MAX])
+    return (*told, f"and {more} more partitions lack records") if more > 0 else told
+
+
+def _position(read: MapReader, mirrored: TopicPartition, mirror: Mirror, end: Offset) -> Offset:
+    return read.of(mirrored, id_text(mirror.target_id)).source_of(end)

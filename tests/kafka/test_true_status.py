@@ -1,0 +1,180 @@
+"""Status, plan and log of a real link: never better than the truth, and true again afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaProducer
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.command import Answer, heliostat
+from support.links import RunningLink, ends, wait_for, write_config
+from support.records import Sample, encode, write_batches
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import Offset, PartitionId, TopicPartition
+from heliostat.sandbox import Cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
+
+TOLD_WITHIN_S = 40.0
+"""Silence is told after 10 s, and tests run beside."""
+RECORDS = 20
+
+
+class Link:
+    """A running link of one topic, and what an operator sees of it."""
+
+    def __init__(self, pair: ClusterPair, folder: Path) -> None:
+        self.pair = pair
+        self.topic = create_topic(pair.source)
+        self.name = fresh_name("link")
+        self.config = write_config(
+            folder,
+            pair.source.bootstrap,
+            pair.target.bootstrap,
+            name=self.name,
+            topics={"include": [self.topic], "refresh_interval_s": 1},
+            lanes={"round_s": 2, "count": 1},
+        )
+
+    def write(self) -> None:
+        now_ms = int(time.time() * 1000)
+        batch = encode([Sample(b"k", b"v", now_ms) for _ in range(RECORDS)])
+        write_batches(self.pair.source.bootstrap, self.topic, [batch])
+
+    def ends(self, cluster: Cluster) -> list[int]:
+        return ends(cluster.bootstrap, {self.topic: 1})[self.topic]
+
+    def status(self, *words: str) -> Answer:
+        return heliostat(self.config, "status", *words)
+
+    def wait_in_sync(self) -> None:
+        wait_for("a clean status", lambda: self.status().returncode == 0)
+
+    def wait_told(self, words: str) -> None:
+        def is_told() -> bool:
+            answer = self.status()
+            return answer.returncode == 1 and words in " ".join(answer.stdout.split())
+
+        wait_for(f"`{words}` in the status", is_told, TOLD_WITHIN_S)
+
+
+@pytest.fixture
+def link(cluster_pair: ClusterPair, tmp_path: Path) -> Link:
+    return Link(cluster_pair, tmp_path)
+
+
+@contextlib.contextmanager
+def transaction(cluster: Cluster, topic: str, name: str) -> Iterator[None]:
+    """A record in a transaction that is open meanwhile."""
+    producer = KafkaProducer(
+        bootstrap_servers=cluster.bootstrap.split(","), transactional_id=name, acks="all"
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"v", partition=0).get(60)
+    yield
+    producer.commit_transaction()
+    producer.close()
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_transaction_that_hangs_is_named_with_what_it_holds_back(link: Link) -> None:
+    """Given 20 of 41 records behind an open transaction / when it is old / then by its name."""
+    link.write()
+    with RunningLink(link.config) as running:
+        link.wait_in_sync()
+        with transaction(link.pair.source, link.topic, "a writer that hangs"):
+            link.write()
+            link.wait_told(f"(a writer that hangs) is open since offset {RECORDS}")
+            assert "holds back 21 records" in " ".join(link.status().stdout.split())
+            assert link.ends(link.pair.target) == [RECORDS]
+            wait_for("a line", lambda: "(a writer that hangs)" in running.text(), TOLD_WITHIN_S)
+            assert link.status("--max-lag", "3600").returncode == 0
+        link.wait_in_sync()
+        wait_for("its end", lambda: "over: " + link.topic in running.text(), TOLD_WITHIN_S)
+        # A marker bears no record: in the mirror the next one stands in its place.
+        assert link.ends(link.pair.target) == [2 * RECORDS + 1]
+
+
+def frozen(running: RunningLink) -> list[psutil.Process]:
+    """Stop what copies, and what would start it anew."""
+    stopped: list[psutil.Process] = []
+    for each in running.workers():
+        for process in (each.parent(), each):
+            if process is not None and process not in stopped:
+                process.suspend()
+                stopped.append(process)
+    return stopped
+
+
+@pytest.mark.usefixtures("spark")
+def test_workers_that_are_frozen_are_told_though_the_driver_runs(link: Link) -> None:
+    """Given a link in sync / when its workers are stopped / then exit code 1, a line, later 0."""
+    link.write()
+    with RunningLink(link.config) as running:
+        link.wait_in_sync()
+        stopped = frozen(running)
+        try:
+            link.wait_told("has not been heard of for")
+            wait_for("a line", lambda: "has not been heard of for" in running.text(), TOLD_WITHIN_S)
+            assert "silent" in link.status().stdout
+        finally:
+            for process in stopped:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.resume()
+        link.write()
+        link.wait_in_sync()
+        assert link.ends(link.pair.target) == [2 * RECORDS]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_stop_is_a_line_and_plan_tells_of_records_that_are_gone(link: Link) -> None:
+    """Given records that retention took behind a mirror / when planned, run / then both say so."""
+    link.write()
+    with RunningLink(link.config) as running:
+        link.wait_in_sync()
+        assert running.stop() == 0
+    assert heliostat(link.config, "plan").returncode == 0
+    link.write()
+    partition = TopicPartition(link.topic, PartitionId(0))
+    with ClusterAdmin(link.pair.source.bootstrap.split(",")) as admin:
+        admin.delete_records({partition: Offset(2 * RECORDS)})
+    link.write()
+    plan = heliostat(link.config, "plan")
+    assert plan.returncode == 1
+    gone = f"source offsets {RECORDS} to {2 * RECORDS - 1} are gone"
+    assert gone in plan.stdout
+    assert "nothing to do" not in plan.stdout
+    with RunningLink(link.config) as running:
+        wait_for("a line", lambda: "is gap [SOURCE_OVERTOOK]" in running.text(), TOLD_WITHIN_S)
+        link.wait_told("1 partitions are not copied as they should be")
+        # Of a stopped partition, the age of what it does not have.
+        [row] = link.status("--json").json[0]["topics"]
+        assert row["lag_records"] == 2 * RECORDS
+        assert 0 <= row["lag_s"] < 600
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_link_without_a_topic_is_not_in_sync(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given an include that matches nothing / when run / then told, and exit code 1."""
+    config = write_config(
+        tmp_path,
+        cluster_pair.source.bootstrap,
+        cluster_pair.target.bootstrap,
+        name=fresh_name("link"),
+        topics={"include": [fresh_name("nothing")], "refresh_interval_s": 1},
+    )
+    with RunningLink(config) as running:
+        wait_for("a note", lambda: "matches no topic of the source" in running.text())
+
+        def is_told() -> bool:
+            answer = heliostat(config, "status")
+            return answer.returncode == 1 and "no topic of the source is selected" in answer.stdout
+
+        wait_for("word of it", is_told, TOLD_WITHIN_S)
