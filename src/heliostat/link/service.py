@@ -244,6 +244,14 @@ class LinkService:
             return
         self._stopping.set()
         began = self._beginning.acquire(timeout=BEGIN_STOP_S)
+        try:
+            self._end()
+        finally:  # also where the target is away: clients left open try on for ever
+            self._close()
+            if began:
+                self._beginning.release()
+
+    def _end(self) -> None:
         for loop in self._loops:
             loop.stop(LOOP_STOP_S)
         if self._lanes is not None:
@@ -255,6 +263,8 @@ class LinkService:
                     lambda: self._state.put_driver({**self._report(), "state": "stopped"})
                 )
                 self._ownership.resign()
+
+    def _close(self) -> None:
         self._state.close()
         if self._interchange is not None:
             self._interchange.close()
@@ -264,8 +274,6 @@ class LinkService:
             self._gaps.close()
         for admin in self._admins:
             admin.close()
-        if began:
-            self._beginning.release()
 
     def _begin_gaps(self, source: ClusterAdmin, target: ClusterAdmin) -> GapKeeper:
         if self._gaps is not None:
