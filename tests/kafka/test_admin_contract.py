@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from kafka import KafkaProducer
 from support.admin_contract import NOW_MS, OF_BROKERS, SCRIPTS, Side, made
 from support.clusters import ClusterPair
 from support.group_contract import GROUP_SCRIPTS
 from support.group_sides import Reader, wait_for_coordinators
 from support.planted import Planter, batch_bytes
+from support.records import open_transaction
 from support.simulated_settings import in_effect
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -32,17 +32,8 @@ class Real:
         data = batch_bytes([(each, b"k", b"v", []) for each in timestamps])
         self._planter.append(topic, 0, data)
 
-    @contextmanager
-    def transaction(self, topic: TopicName, name: str) -> Iterator[object]:
-        producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap.split(","), transactional_id=name, acks="all"
-        )
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic, b"v", partition=0, timestamp_ms=NOW_MS).get(60)
-        yield producer
-        producer.commit_transaction()
-        producer.close()
+    def transaction(self, topic: TopicName, name: str) -> AbstractContextManager[object]:
+        return open_transaction(self._bootstrap, topic, name, timestamp_ms=NOW_MS)
 
     def member(self, group: GroupId, topic: TopicName) -> AbstractContextManager[object]:
         @contextmanager

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from kafka import KafkaProducer
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat
 from support.links import RunningLink, ends, wait_for, write_config
-from support.records import Sample, encode, write_batches
+from support.records import Sample, encode, open_transaction, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicPartition
@@ -69,27 +67,13 @@ def link(cluster_pair: ClusterPair, tmp_path: Path) -> Link:
     return Link(cluster_pair, tmp_path)
 
 
-@contextlib.contextmanager
-def transaction(cluster: Cluster, topic: str, name: str) -> Iterator[None]:
-    """A record in a transaction that is open meanwhile."""
-    producer = KafkaProducer(
-        bootstrap_servers=cluster.bootstrap.split(","), transactional_id=name, acks="all"
-    )
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send(topic, b"v", partition=0).get(60)
-    yield
-    producer.commit_transaction()
-    producer.close()
-
-
 @pytest.mark.usefixtures("spark")
 def test_a_transaction_that_hangs_is_named_with_what_it_holds_back(link: Link) -> None:
     """Given 20 of 41 records behind an open transaction / when it is old / then by its name."""
     link.write()
     with RunningLink(link.config) as running:
         link.wait_in_sync()
-        with transaction(link.pair.source, link.topic, "a writer that hangs"):
+        with open_transaction(link.pair.source.bootstrap, link.topic, "a writer that hangs"):
             link.write()
             link.wait_told(f"(a writer that hangs) is open since offset {RECORDS}")
             assert "holds back 21 records" in " ".join(link.status().stdout.split())

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import get_type_hints
 
 import pytest
-from sim.log_batches import TRANSACTIONAL, Fields, Kept, encode
 from support.admin_contract import NOW_MS, OF_BROKERS, SCRIPTS, Side, at
 from support.group_contract import GROUP_SCRIPTS
 from support.simulated_admin import SimulatedAdmin
@@ -36,9 +35,8 @@ class Simulated:
     def transaction(self, topic: TopicName, name: str) -> Iterator[object]:
         pid = 900 + len(self.cluster.transactional_ids)
         self.cluster.transactional_ids[pid] = name
-        log = self.cluster.topics[topic].logs[0]
-        fields = Fields(TRANSACTIONAL, 0, NOW_MS, NOW_MS, pid, 0, 0, 1)
-        yield log.append(encode(fields, [Kept(0, NOW_MS, b"k", b"v")]))
+        log = self.cluster.append_open(topic, pid, NOW_MS)
+        yield log
         log.end_transaction(pid, 0, NOW_MS, commit=True)
 
     @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -20,6 +21,7 @@ from heliostat.names import PartitionId, TopicName
 
 Headers = Sequence[tuple[str, bytes | None]]
 READ_WITHIN_S = 30.0
+TRANSACTION_MS = 600_000
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 
@@ -106,6 +108,27 @@ def write_transaction(bootstrap: str, topic: str, records: int, *, commit: bool)
     else:
         producer.abort_transaction()
     producer.close()
+
+
+@contextlib.contextmanager
+def open_transaction(
+    bootstrap: str, topic: str, name: str, *, timestamp_ms: int | None = None
+) -> Iterator[None]:
+    """A record of partition 0 in a transaction that is open meanwhile, and is committed then."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap.split(","),
+        transactional_id=name,
+        transaction_timeout_ms=TRANSACTION_MS,
+        acks="all",
+    )
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0, timestamp_ms=timestamp_ms).get(READ_WITHIN_S)
+        yield
+        producer.commit_transaction()
+    finally:
+        producer.close()
 
 
 def values_at(bootstrap: str, topic: str, start: int, count: int) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sim.log_batches import Fields, Kept, encode
+from sim.log_batches import TRANSACTIONAL, Fields, Kept, encode
 from sim.partition_log import PartitionLog
 
 from heliostat.clusters.admin import BrokerInfo, CommittedOffset, GroupMember, TopicInfo
@@ -239,6 +239,22 @@ class SimulatedCluster:
         topic = self.topics.get(partition.topic)
         known = topic is not None and partition.partition < len(topic.logs)
         return topic.logs[partition.partition] if topic is not None and known else None
+
+    def append_open(
+        self,
+        name: str,
+        producer_id: int,
+        timestamp_ms: int = NOW_MS,
+        *,
+        partition: int = 0,
+        sequence: int = 0,
+    ) -> PartitionLog:
+        """Append one record in a transaction of that producer, which stays open; its log."""
+        log = self.topics[TopicName(name)].logs[partition]
+        fields = Fields(TRANSACTIONAL, 0, timestamp_ms, timestamp_ms, producer_id, 0, sequence, 1)
+        code, _ = log.append(encode(fields, [Kept(0, timestamp_ms, b"k", b"v")]))
+        assert code == 0, code
+        return log
 
     def append(
         self, name: str, timestamps: Sequence[int] | int, *, partition: int = 0

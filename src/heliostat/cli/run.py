@@ -15,6 +15,7 @@ import click
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
+from heliostat.link.status_values import MAX_LAG_S
 
 if TYPE_CHECKING:
     from heliostat.link.running import Running
@@ -139,7 +140,7 @@ def show(
     "--max-lag",
     "max_lag_s",
     type=click.FloatRange(min=0),
-    default=10.0,
+    default=MAX_LAG_S,
     show_default=True,
     help="Seconds: a link that lags by no more is in sync.",
 )

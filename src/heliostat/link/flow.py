@@ -40,7 +40,7 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, shortened
 from heliostat.records.lane import PartitionReport, PartitionSpec
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.observe import observe
@@ -342,15 +342,13 @@ class Turn:
                 self.events.info(f"{word} {len(names)} topic(s) at the target: {shown}")
         problems = {**refused, **{name: str(error) for name, error in applied.failed.items()}}
         new = [name for name, reason in problems.items() if known.refused.get(name) != reason]
-        for name in new[:TOLD_MAX]:
-            self.events.warn(f"{name}: {problems[name]}")
-        if new[TOLD_MAX:]:
-            self.events.warn(f"and {len(new) - TOLD_MAX} more topics: see `heliostat plan`")
+        lines = [f"{name}: {problems[name]}" for name in new]
+        for line in shortened(lines, TOLD_MAX, "topics: see `heliostat plan`"):
+            self.events.warn(line)
         over = sorted(known.refused.keys() - problems.keys())
-        for name in over[:TOLD_MAX]:
-            self.events.info(f"{name}: is no longer refused")
-        if over[TOLD_MAX:]:
-            self.events.info(f"and {len(over) - TOLD_MAX} more topics are no longer refused")
+        lines = [f"{name}: is no longer refused" for name in over]
+        for line in shortened(lines, TOLD_MAX, "topics are no longer refused"):
+            self.events.info(line)
         known.refused = problems
 
     def _old_backlog(self, known: Known, applied: ApplyReport) -> tuple[str, ...]:
@@ -364,10 +362,8 @@ class Turn:
 
     def _remark(self, known: Known, notes: tuple[str, ...]) -> None:
         new = sorted(set(notes) - set(known.notes))
-        for note in new[:TOLD_MAX]:
-            self.events.info(note)
-        if new[TOLD_MAX:]:
-            self.events.info(f"and {len(new) - TOLD_MAX} more remarks: see `heliostat plan`")
+        for line in shortened(new, TOLD_MAX, "remarks: see `heliostat plan`"):
+            self.events.info(line)
         known.notes = notes
 
 

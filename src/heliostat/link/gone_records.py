@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from heliostat.clusters.admin import EARLIEST, ClusterAdmin
-from heliostat.errors import BrokerError
+from heliostat.clusters.admin import EARLIEST, ClusterAdmin, ListedOffset
 from heliostat.link.state import Starts
-from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.ops.events import shortened
 from heliostat.records.offset_map import MapReader
 from heliostat.topics.topic_plan import Mirror
 
@@ -42,35 +42,30 @@ def gone_lines(
         A cluster does not answer at all, or the maps can't be read.
     """
     begun = [
-        (TopicPartition(mirror.source, number), mirror, begin)
+        (TopicPartition(mirror.source, number), mirror.mirror_of(number), mirror, begin)
         for mirror in mirrors
         if (row := starts.get(mirror.source)) is not None and row.target_id == mirror.target_id
         for number, begin in row.offsets.items()
         if number < mirror.partitions
     ]
-    firsts = source.list_offsets({partition: EARLIEST for partition, _, _ in begun})
-    at_target = [mirror.mirror_of(p.partition) for p, mirror, _ in begun]
-    ends = target.list_log_ends(at_target) if at_target else {}
+    if not begun:
+        return ()
+    firsts = source.list_offsets({partition: EARLIEST for partition, *_ in begun})
+    ends = target.list_log_ends([mirrored for _, mirrored, *_ in begun])
     read: MapReader | None = None
     lines: list[str] = []
-    for (partition, mirror, begin), mirrored in zip(begun, at_target, strict=True):
+    for partition, mirrored, mirror, begin in begun:
         first, end = firsts.get(partition), ends.get(mirrored)
-        if first is None or end is None or isinstance(first, BrokerError):
-            continue
-        if isinstance(end, BrokerError) or end in (0, begin):
+        if not isinstance(first, ListedOffset) or not isinstance(end, int) or end in (0, begin):
             continue
         # Holes move a position on, never back: a mirror without a look at its map has no less.
         read = maps() if read is None and first.offset > end else read
-        position = end if read is None else _position(read, mirrored, mirror, end)
+        position = end
+        if read is not None:
+            position = read.of(mirrored, id_text(mirror.target_id)).source_of(end)
         if position < first.offset:
             lines.append(
                 f"{partition}: source offsets {position} to {first.offset - 1} are gone before "
                 "they were copied: the link stops there, see `heliostat gaps`"
             )
-    more = len(lines) - TOLD_MAX
-    told = tuple(lines[:TOLD_MAX])
-    return (*told, f"and {more} more partitions lack records") if more > 0 else told
-
-
-def _position(read: MapReader, mirrored: TopicPartition, mirror: Mirror, end: Offset) -> Offset:
-    return read.of(mirrored, id_text(mirror.target_id)).source_of(end)
+    return tuple(shortened(lines, TOLD_MAX, "partitions lack records"))

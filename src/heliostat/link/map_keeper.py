@@ -25,7 +25,7 @@ from heliostat.link.map_marks import MapMarks, Mapped, Marks, MirrorId
 from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, shortened
 from heliostat.records.lane import PartitionSpec
 from heliostat.topics.values import MirrorRecord
 
@@ -151,9 +151,7 @@ class MapKeeper:
 
     def notes(self) -> tuple[str, ...]:
         """What is no row in the maps' topic, and concerns no mirror: somebody writes there."""
-        strange = self._maps.strange()
-        more = (f"and {len(strange) - NOTES_MAX} more such records",) if strange[NOTES_MAX:] else ()
-        return strange[:NOTES_MAX] + more
+        return tuple(shortened(self._maps.strange(), NOTES_MAX, "such records"))
 
     # -- what is lost --------------------------------------------------------------------------
 

@@ -7,9 +7,8 @@ hangs, its producer gone, holds back all that others write behind it until its t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from heliostat.clusters.admin import ClusterAdmin, OpenTransaction
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import BrokerError
 from heliostat.names import ProducerId, TopicPartition
 
@@ -17,13 +16,6 @@ LOOK_EVERY_S = 5.0
 TOLD_MAX = 50
 """Partitions asked for and told of; a producer that hangs may have written to thousands."""
 _Key = tuple[TopicPartition, ProducerId, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    transaction: OpenTransaction
-    since_ms: int
-    """Not later than this it began, by what we have seen."""
 
 
 class OpenTransactions:
@@ -48,7 +40,8 @@ class OpenTransactions:
         self._source = source
         self._held = held
         self._wall_ms = wall_ms
-        self._open: dict[_Key, _Open] = {}
+        self._open: dict[_Key, int] = {}
+        """Not later than this (wall ms) each began, by what we have seen."""
         self._names: dict[ProducerId, str] = {}
         self._records: Mapping[TopicPartition, int] = {}
 
@@ -63,15 +56,13 @@ class OpenTransactions:
         held = self._held()
         asked = sorted(held, key=lambda partition: (-held[partition], partition))[:TOLD_MAX]
         now_ms = self._wall_ms()
-        found: dict[_Key, _Open] = {}
+        found: dict[_Key, int] = {}
         for partition, answer in (self._source.open_transactions(asked) if asked else {}).items():
             # Brokers before Kafka 2.8 can't tell: how many records wait is shown all the same.
             for each in () if isinstance(answer, BrokerError) else answer:
                 key = (partition, each.producer_id, int(each.first))
-                known = self._open.get(key)
                 written_ms = each.last_timestamp_ms if each.last_timestamp_ms >= 0 else now_ms
-                since_ms = min(now_ms, written_ms) if known is None else known.since_ms
-                found[key] = _Open(each, since_ms)
+                found[key] = self._open.get(key, min(now_ms, written_ms))
         unnamed = {producer for _, producer, _ in found} - self._names.keys()
         names = self._source.transactional_ids(unnamed) if unnamed else {}
         self._names |= {producer: names.get(producer, "") for producer in unnamed}
@@ -79,7 +70,7 @@ class OpenTransactions:
 
     def told(self) -> list[dict[str, object]]:
         """For the driver's report, the oldest first; as `HeldBack` reads it."""
-        rows = sorted(self._open.items(), key=lambda item: item[1].since_ms)
+        rows = sorted(self._open.items(), key=lambda item: item[1])
         return [
             {
                 "source": partition.topic,
@@ -88,7 +79,7 @@ class OpenTransactions:
                 "records": self._records.get(partition, 0),
                 "producer_id": int(producer),
                 "transactional_id": self._names.get(producer, ""),
-                "since_ms": item.since_ms,
+                "since_ms": since_ms,
             }
-            for (partition, producer, first), item in rows[:TOLD_MAX]
+            for (partition, producer, first), since_ms in rows[:TOLD_MAX]
         ]

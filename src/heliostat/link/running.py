@@ -199,8 +199,9 @@ class Running:
                     reader.begin()
                     while not self._stopping.is_set():
                         reader.read(POLL_S)
-                        changes.look(kept.board.problems(), self._clock.wall_ms())
-                        changes.hear(kept.board.alarms(self._clock.wall_ms()))
+                        now_ms = self._clock.wall_ms()
+                        changes.look(kept.board.problems(), now_ms)
+                        changes.hear(kept.board.alarms(now_ms))
                 except (ConnectionLost, BrokerError) as error:
                     if not self._stopping.is_set():
                         self._events.warn(f"link {name}: its reports can't be read now: {error}")

@@ -286,7 +286,7 @@ class StatusBoard:
         for lane in self._lanes.values():
             for _, _, counts in lane.recent:
                 latency.merge(counts)
-            is_speaking = now_ms - lane.newest.at_ms <= SILENT_AFTER_S * 1000
+            is_speaking = not _is_silent(lane.newest.at_ms, now_ms)
             if is_speaking and lane.seconds > 0 and state != "stopped":
                 for partition, (records, size) in _sums(lane).items():
                     topic = sums.topics.get(partition.topic)
@@ -335,7 +335,7 @@ class StatusBoard:
             known = self._lanes.get(lane)
             is_own = known is not None and known.newest.report.generation >= first_generation(claim)
             heard_ms = known.newest.at_ms if known is not None and is_own else since_ms
-            if now_ms - heard_ms > SILENT_AFTER_S * 1000:
+            if _is_silent(heard_ms, now_ms):
                 silent[lane] = (now_ms - heard_ms) / 1000
         return silent
 
@@ -346,7 +346,7 @@ class StatusBoard:
         newest = max(newest, int(self._driver.get("at_ms", 0)))
         if not newest:
             return "unknown"
-        return "running" if now_ms - newest <= SILENT_AFTER_S * 1000 else "silent"
+        return "silent" if _is_silent(newest, now_ms) else "running"
 
 
 def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatus:
@@ -367,6 +367,11 @@ def _troubles(driver: Mapping[str, Any]) -> list[str]:
         for loop in driver.get("loops", [])
         if loop["failures_in_a_row"] or loop["is_stale"]
     ]
+
+
+def _is_silent(heard_ms: int, now_ms: int) -> bool:
+    """Whether what was heard last is old news."""
+    return now_ms - heard_ms > SILENT_AFTER_S * 1000
 
 
 def _silence(lane: LaneId, seconds: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from heliostat.ops.events import shortened
+
 MAX_LAG_S = 10.0
 """A link that lags by no more is in sync, unless asked for otherwise."""
 WHY_MAX = 20
@@ -150,7 +152,6 @@ def _lagging(topics: list[TopicStatus], max_lag_s: float) -> list[str]:
     words = [
         f"{topic.source} lags by {topic.lag_records} records"
         + ("" if topic.lag_s is None else f", {topic.lag_s:.1f} s")
-        for topic in behind[:WHY_MAX]
+        for topic in behind
     ]
-    more = len(behind) - WHY_MAX
-    return [*words, f"and {more} more topics lag"] if more > 0 else words
+    return shortened(words, WHY_MAX, "topics lag")

@@ -8,12 +8,18 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
 KEPT = 200
 """Lines; more than any screen shows."""
+
+
+def shortened(lines: Sequence[str], most: int, more: str) -> list[str]:
+    """The first lines, and how many others there are in one more: `and 3 more topics lag`."""
+    left = len(lines) - most
+    return [*lines[:most], f"and {left} more {more}"] if left > 0 else list(lines)
 
 
 class Events:

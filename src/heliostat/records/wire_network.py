@@ -174,13 +174,13 @@ class WireNetwork:
             return {}
 
     def _at_target(self, offsets: Mapping[int, Offset]) -> Batches:
-        specs = ((i, self._partitions[i], offset) for i, offset in offsets.items())
-        at = {i: BatchAt(spec.target, spec.target_topic_id, where) for i, spec, where in specs}
+        of = self._partitions
+        at = {i: BatchAt(of[i].target, of[i].target_topic_id, o) for i, o in offsets.items()}
         return read_led(self._target, self._leaders.target, at)
 
     def _at_source(self, offsets: Mapping[int, Offset]) -> Batches:
-        specs = ((i, self._partitions[i], offset) for i, offset in offsets.items())
-        at = {i: BatchAt(spec.source, spec.source_topic_id, where) for i, spec, where in specs}
+        of = self._partitions
+        at = {i: BatchAt(of[i].source, of[i].source_topic_id, o) for i, o in offsets.items()}
         return read_led(self._source, self._leaders.source, at)
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from heliostat.config import BUILT_IN_EXCLUDE, LinkConfig, TopicsConfig, compile_pattern
@@ -64,15 +64,13 @@ class Selection:
         """Whether the topic is mirrored."""
         return self.explain(name).selected
 
-    def unmatched(self, names: Iterable[str]) -> tuple[str, ...]:
+    def unmatched(self, names: Collection[str]) -> tuple[str, ...]:
         """Entries of `include` that match none of these."""
-        there = list(names)
-        found = (
+        return tuple(
             entry
             for entry, pattern in self.include
-            if not any(pattern.fullmatch(name) for name in there)
+            if not any(pattern.fullmatch(name) for name in names)
         )
-        return tuple(found)
 
     def choose(self, names: Iterable[TopicName]) -> tuple[TopicName, ...]:
         """The mirrored ones of some names, sorted."""

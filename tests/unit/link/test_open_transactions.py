@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sim.log_batches import TRANSACTIONAL, Fields, Kept, encode
 from support.admin_contract import at
 from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import NOW_MS, SimulatedCluster
@@ -29,9 +28,7 @@ class Open:
         )
 
     def write(self, timestamp_ms: int, partition: int = 0, sequence: int = 0) -> None:
-        fields = Fields(TRANSACTIONAL, 0, timestamp_ms, timestamp_ms, PRODUCER, 0, sequence, 1)
-        data = encode(fields, [Kept(0, timestamp_ms, b"k", b"v")])
-        assert self.cluster.topics[T].logs[partition].append(data)[0] == 0
+        self.cluster.append_open(T, PRODUCER, timestamp_ms, partition=partition, sequence=sequence)
         self.held[at(T, partition)] = 25
 
 

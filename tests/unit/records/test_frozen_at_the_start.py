@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from support.one_partition import lane_spec
 
+from heliostat.access import ClusterAccess
 from heliostat.records.copier import Copier
-from heliostat.records.lane import CopySettings, LaneSpec
 from heliostat.records.network import Leaders
 
 NOW_MS = 1_800_000_000_000
+ROUND_S = 5.0
+EXPIRES_AT_MS = NOW_MS + 5_000
 FROZEN_S = 60.0
 
 
@@ -39,23 +42,6 @@ class FrozenClock:
         self._now_s += seconds
 
 
-def lane() -> LaneSpec:
-    fields: dict[str, Any] = dict.fromkeys(
-        ("link", "lane", "source_access", "target_access", "producer_id"), Mock()
-    )
-    return LaneSpec(
-        **fields,
-        generation=0,
-        round_number=0,
-        round_s=5.0,
-        expires_at_ms=NOW_MS + 5_000,
-        partitions=(),
-        control_topic="",
-        progress_topic="",
-        settings=CopySettings(),
-    )
-
-
 @pytest.mark.parametrize("freeze_behind", range(1, 6))
 def test_no_turn_is_taken_behind_the_deadline(
     freeze_behind: int, monkeypatch: pytest.MonkeyPatch
@@ -64,11 +50,13 @@ def test_no_turn_is_taken_behind_the_deadline(
     clock = FrozenClock(freeze_behind)
     network = Mock()
     network.leaders.return_value = Leaders({}, {}, {})
-    copier = Copier(lane(), network, clock)
+    access = ClusterAccess(("127.0.0.1:1",))
+    lane = replace(lane_spec(access, access), round_s=ROUND_S, expires_at_ms=EXPIRES_AT_MS)
+    copier = Copier(lane, network, clock)
     late: list[float] = []
 
     def turn(now_s: float) -> None:
-        late.extend([now_s] if now_s > 1000.0 + 5.0 else [])
+        late.extend([now_s] if now_s > 1000.0 + ROUND_S else [])
         clock.sleep(0.5)
 
     monkeypatch.setattr(copier, "turn", turn)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from sim.log_batches import Fields, Kept, encode
 from sim.partition_log import PartitionLog
 from sim.sim_network import batches_of
+from support.simulated_cluster import SimulatedCluster
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
@@ -25,12 +25,11 @@ NOW_MS = 1_700_000_000_000
 
 def source_of(*batches: list[int]) -> PartitionLog:
     """Batches of records of so many ms ago."""
-    log = PartitionLog()
+    cluster = SimulatedCluster()
+    cluster.create(P.topic)
     for ages in batches:
-        times = [NOW_MS - age for age in ages]
-        fields = Fields(0, len(times) - 1, times[0], max(times), -1, -1, -1, len(times))
-        log.append(encode(fields, [Kept(at, time, b"k", b"v") for at, time in enumerate(times)]))
-    return log
+        cluster.append(P.topic, [NOW_MS - age for age in ages])
+    return cluster.log(P) or PartitionLog()
 
 
 class Stopped:
