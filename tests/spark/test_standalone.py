@@ -20,6 +20,7 @@ from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
 
+from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.sandbox.ports import LOOPBACK, free_ports
 from heliostat.sandbox.spark_cluster import SparkCluster
 
@@ -87,7 +88,14 @@ def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf:
         records=SLOWLY,
     )
     read = yaml.safe_load(config.read_text())
-    read["spark"] = {"master": master, "conf": {"spark.ui.enabled": "true", **conf}}
+    read["spark"] = {
+        "master": master,
+        "conf": {
+            "spark.ui.enabled": "true",
+            "spark.executor.extraJavaOptions": driver_java_options(),
+            **conf,
+        },
+    }
     config.write_text(yaml.safe_dump(read))
     return config
 

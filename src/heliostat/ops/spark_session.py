@@ -34,6 +34,15 @@ SETTLED_S = 1.0
 """No further executor for so long: those that there will be are there."""
 LOOK_S = 0.1
 
+KEPT_CODE = "heliostat.ops.kept_code:ShippedCode"
+"""Where executors find compiled code first; then in Numba's own places."""
+LOCATORS = [
+    KEPT_CODE.replace(":", "."),
+    "UserProvidedCacheLocator",
+    "InTreeCacheLocator",
+    "UserWideCacheLocator",
+    "ZipCacheLocator",
+]
 CLUSTER_SETTINGS = {
     # A machine that vanishes without a word is given up after 30 to 40 s (Spark's default: 120
     # to 180). A process that ends is noticed at once, whatever these say.
@@ -48,7 +57,8 @@ CLUSTER_SETTINGS = {
     "spark.excludeOnFailure.enabled": "false",  # a round that failed says nothing of its executor
     "spark.locality.wait": "0s",  # the executor that was chosen, or any other at once
     "spark.executor.memory": "512m",  # its JVM only schedules; Python's memory comes on top
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES": ",".join(LOCATORS),
 }
 
 

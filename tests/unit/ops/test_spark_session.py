@@ -11,6 +11,7 @@ import pytest
 
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.spark_session import (
+    CLUSTER_SETTINGS,
     Executor,
     is_local,
     session_settings,
@@ -85,6 +86,38 @@ def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -
         cwd=folders[0],
     )
     assert done.stdout.startswith(place), done.stderr
+
+
+COMPILED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from heliostat.clusters.wire.scan import _uvarint
+print(_uvarint.stats.cache_path, len(_uvarint.stats.cache_hits))
+"""
+
+
+def test_what_one_executor_compiled_the_next_one_finds(tmp_path: Path) -> None:
+    """Given the archive in two executors' folders / when both compile / then the first alone."""
+    name = "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES"
+    kept = tmp_path / "kept"
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(kept),
+        name.rpartition(".")[2]: CLUSTER_SETTINGS[name],
+    }
+    told = []
+    for executor in ("0", "1"):
+        (tmp_path / executor).mkdir()
+        archive = zip_package(tmp_path / executor)
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILED, str(archive)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        told.append(done.stdout.split() or done.stderr)
+    assert told == [[f"{kept}/{archive.stem}/wire", hits] for hits in ("0", "1")]
 
 
 def spark_with(*executors: tuple[str, str, int]) -> Any:
