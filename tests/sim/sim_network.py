@@ -34,6 +34,7 @@ from heliostat.records.network import (
     SourceSays,
     Tail,
     Traffic,
+    Unanswered,
     Want,
     Watched,
 )
@@ -158,6 +159,7 @@ class SimNetwork:
         self._served_until_s: dict[Channel, float] = {}
         self._map_line: tuple[float, list[MapWrite]] | None = None
         """Rows under way, and when they arrive."""
+        self._given_up: list[Event] = []
 
     def leaders(self) -> Leaders:
         if self.world.happens(0.2):
@@ -314,6 +316,16 @@ class SimNetwork:
         self._served_until_s[channel] = served_s
         self._appends.setdefault(channel, []).append((served_s, sends))
 
+    def send_on(self) -> None:
+        pass
+
+    def send_no_more(self) -> None:
+        """A broker that has not taken all at the round's end gets nothing more of it."""
+        for line in self._appends.values():
+            if line and self.world.happens():
+                _, sends = line.pop()
+                self._given_up += [*self._cut(line), AppendLost(sends, "not taken in time")]
+
     def wait(self, timeout_s: float) -> Iterable[Event]:
         clock = self.world.clock
         until_s = clock.now_s + timeout_s + 0.0001
@@ -322,7 +334,9 @@ class SimNetwork:
         pending += [self._map_line[0]] if self._map_line is not None else []
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
         self.world.settle_late()
-        events: list[Event] = self._serve_map()
+        events, self._given_up = [*self._serve_map(), *self._given_up], []
+        if self.world.happens(0.1):
+            events.append(self._silence())
         for line in self._appends.values():
             while line and line[0][0] <= clock.now_s:
                 if self.world.happens():
@@ -335,6 +349,12 @@ class SimNetwork:
             self._fetching.discard(channel)
             events.append(event)
         return events
+
+    def _silence(self) -> Unanswered:
+        """A broker does not answer for a while: what is under way may be answered yet."""
+        indexes = [i for i in range(len(self.world.source)) if self.world.random.random() < 0.5]
+        is_target = self.world.random.random() < 0.5
+        return Unanswered(indexes, ConnectionLost("the broker does not answer"), is_target)
 
     def _serve(self, send: Send) -> Event:
         data = b"".join(send.batch.parts)

@@ -1,7 +1,7 @@
 """A listener on loopback that speaks TLS, SASL and frames as a broker does, and nothing else.
 
-Requests other than SASL's name in their first four bytes how many bytes they want answered; the
-answer's content is `pattern` of that, behind the digest of the request.
+Requests other than ApiVersions and SASL's name in their first four bytes how many bytes they want
+answered; the answer's content is `pattern` of that, behind the digest of the request.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -31,7 +32,16 @@ from kafka.protocol.sasl import (
 from heliostat.names import Endpoint
 from heliostat.sandbox.certificates import KeyPair
 
-HANDSHAKE, AUTHENTICATE, ECHO = 17, 36, 1000
+METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE, ECHO = 3, 17, 18, 36, 1000
+VERSIONS_ANSWER = bytes(
+    ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=3)
+            for key in (METADATA, VERSIONS)
+        ],
+    ).encode(version=3)
+)
 AUTHENTICATION_FAILED, UNSUPPORTED_MECHANISM, ILLEGAL_STATE = 58, 33, 34
 ITERATIONS = 4096
 DIGEST_BYTES = 32
@@ -55,6 +65,8 @@ class Script:
     session_s: float = 0.0
     reads: bool = True
     """Otherwise it takes nothing from its sockets once the connection stands."""
+    hangs: threading.Event = field(default_factory=threading.Event)
+    """While it is set nothing is answered, and connections are taken all the same."""
 
 
 def pattern(size: int) -> bytes:
@@ -113,6 +125,8 @@ class ScriptedBroker:
                 return
             session = _Session(self.script)
             for frame in _frames(sock):
+                while self.script.hangs.is_set() and not self._stopping.is_set():
+                    time.sleep(0.005)
                 answer = session.answer(frame)
                 if answer is None:
                     return
@@ -171,6 +185,8 @@ class _Session:
         key, version, number, length = struct.unpack_from(">hhih", frame)
         body = frame[10 + length :]
         head = struct.pack(">i", number)
+        if key == VERSIONS:
+            return head + VERSIONS_ANSWER
         if key == HANDSHAKE:
             return head + self._shake_hands(body, version)
         if key == AUTHENTICATE:

@@ -48,8 +48,9 @@ class AppendLine:
 
     @property
     def is_free(self) -> bool:
-        """Fewer appends are under way than allowed, and no pause was asked for."""
+        """Fewer appends are under way than allowed, all taken, and no pause was asked for."""
         is_room = len(self._requests) < self._context.settings.requests_in_flight_max
+        is_room = is_room and not self.connection.has_unsent
         return is_room and self._context.monotonic_s() >= self._throttled_until_s
 
     def is_overdue(self, limit_s: float) -> bool:
@@ -57,6 +58,10 @@ class AppendLine:
         return bool(self._requests) and (
             self._context.monotonic_s() > self._requests[0][1] + limit_s
         )
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether nothing has come for so long of an answer that is due."""
+        return self.is_overdue(for_s) and not self.connection.is_receiving
 
     def give_up(self, reason: str) -> AppendLost:
         """What is under way, which will not be answered."""
@@ -70,7 +75,7 @@ class AppendLine:
         self.connection.close()
 
     def send(self, sends: Sequence[Send]) -> None:
-        """Send a produce request; markers among them go in a request of their own.
+        """Begin to send a produce request; markers among them go in a request of their own.
 
         Raises
         ------
@@ -78,12 +83,11 @@ class AppendLine:
             It can't be sent, as a whole at least.
         """
         marking = [send for send in sends if send.batch.fills]
-        if not marking:
-            self.connection.send(self._produce(sends))
-            return
-        records = [send for send in sends if not send.batch.fills]
-        request = self._produce(records) if records else []
-        self.connection.send([*request, *self._mark(marking)])
+        records = [send for send in sends if not send.batch.fills] if marking else sends
+        frames = [self._produce(records)] if records else []
+        if marking:
+            frames.append(self._mark(marking))
+        self.connection.begin_send(*frames)
 
     def _produce(self, sends: Sequence[Send]) -> list[Buffer]:
         specs = self._context.partitions

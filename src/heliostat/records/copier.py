@@ -24,14 +24,13 @@ from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import (
     Needy,
     Queued,
-    append_lost,
     ask_source_ends,
     begin,
     copies_of,
     delete_throw_away,
-    fetch_lost,
     look_behind_markers,
     tails_of,
+    went_wrong,
 )
 from heliostat.records.late_sends import NOT_WATCHED, LateSends
 from heliostat.records.map_writer import MapWriter
@@ -49,6 +48,7 @@ from heliostat.records.network import (
     Network,
     Send,
     Traffic,
+    Unanswered,
     Want,
     Watched,
 )
@@ -168,6 +168,8 @@ class Copier:
         if self._to_check:
             self._look_behind_markers(now_s)
         self._late_sends.arm(self._deadline_s - self._clock.monotonic_s())
+        if may_send(self._clock.monotonic_s(), self._deadline_s):
+            self._network.send_on()
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
         self._late_sends.disarm()
@@ -331,7 +333,7 @@ class Copier:
                 if not sends or not may_send(self._clock.monotonic_s(), self._deadline_s):
                     # It passed while a request was put together: nothing of it was sent.
                     reason = "the round's deadline passed"
-                    append_lost(self.partitions, AppendLost(sends, reason), now_s, now_ms)
+                    went_wrong(self.partitions, AppendLost(sends, reason), now_s, now_ms)
                     break
                 self._network.append(broker, channel, sends)
                 sent_any = True
@@ -415,14 +417,11 @@ class Copier:
                         self._fetch_at_s[event.broker, event.channel] = at_s
                 case Appended():
                     self._take_appended(event, now_s, now_ms)
-                case FetchLost():
-                    fetch_lost(self.partitions, event, now_s, now_ms)
-                    self._leaders_stale = True
                 case MapWritten() | MapLost():
                     for item in self._map_writer.take(event, now_s, now_ms):
                         self._mark_sendable(item)
-                case AppendLost():
-                    append_lost(self.partitions, event, now_s, now_ms)
+                case Unanswered() | FetchLost() | AppendLost():
+                    went_wrong(self.partitions, event, now_s, now_ms)
                     self._leaders_stale = True
 
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
@@ -493,8 +492,9 @@ class Copier:
 
     def _drain(self) -> None:
         """Wait for the answers to what was sent, so that the report is as true as it can be."""
+        self._network.send_no_more()
         until_s = self._clock.monotonic_s() + DRAIN_S
-        while (
-            any(item.in_flight for item in self.partitions) and self._clock.monotonic_s() < until_s
+        while self._clock.monotonic_s() < until_s and any(
+            item.in_flight and not item.is_unanswered for item in self.partitions
         ):
             self._take(self._network.wait(IDLE_WAIT_S))

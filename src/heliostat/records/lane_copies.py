@@ -8,7 +8,15 @@ from heliostat.names import Offset
 from heliostat.records.begin_checks import needs_tail
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.lane import LaneSpec, PartitionCode, PartitionState
-from heliostat.records.network import AppendLost, FetchLost, LogRange, Network, Problem, Tail
+from heliostat.records.network import (
+    AppendLost,
+    FetchLost,
+    LogRange,
+    Network,
+    Problem,
+    Tail,
+    Unanswered,
+)
 from heliostat.records.offset_map import OffsetMap, Stamp
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_standing import Phase
@@ -147,7 +155,26 @@ def look_behind_markers(
     return [items[index] for index in indexes]
 
 
-def fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, now_ms: int) -> None:
+def went_wrong(
+    items: Sequence[PartitionCopy],
+    event: FetchLost | AppendLost | Unanswered,
+    now_s: float,
+    now_ms: int,
+) -> None:
+    """Tell those whom it concerns of a connection that was lost, or of a broker that is silent."""
+    match event:
+        case FetchLost():
+            _fetch_lost(items, event, now_s, now_ms)
+        case AppendLost():
+            for send in event.sends:
+                items[send.index].append_lost(send.batch, event.reason, now_s, now_ms)
+        case Unanswered():
+            for index in event.indexes:
+                item = items[index]
+                item.unanswered(event.problem, now_s, now_ms, is_target=event.is_target)
+
+
+def _fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, now_ms: int) -> None:
     """A fetch will not be answered: those that waited for it try again."""
     for want in lost.wants:
         item = items[want.index]
@@ -155,14 +182,6 @@ def fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, no
             item.fetching = None
             if item.phase is not Phase.STOPPED:
                 item.fetch_failed(NETWORK_EXCEPTION, lost.reason, now_s, now_ms)
-
-
-def append_lost(
-    items: Sequence[PartitionCopy], lost: AppendLost, now_s: float, now_ms: int
-) -> None:
-    """Appends will not be answered, or could not be sent in time."""
-    for send in lost.sends:
-        items[send.index].append_lost(send.batch, lost.reason, now_s, now_ms)
 
 
 def delete_throw_away(

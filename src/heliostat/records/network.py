@@ -142,7 +142,16 @@ class MapLost:
     reason: str
 
 
-Event = Fetched | Watched | Appended | FetchLost | AppendLost | MapWritten | MapLost
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The broker that leads these partitions on one side is silent; requests may be under way."""
+
+    indexes: Sequence[int]
+    problem: ConnectionLost
+    is_target: bool
+
+
+Event = Unanswered | Fetched | Watched | Appended | FetchLost | AppendLost | MapWritten | MapLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +280,15 @@ class Network(Protocol):
         ...
 
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
-        """Send one produce request; its answers come as events."""
+        """Begin to send one produce request; its answers come as events."""
+        ...
+
+    def send_on(self) -> None:
+        """Go on to send what brokers have not taken yet; `wait` ends when one takes more."""
+        ...
+
+    def send_no_more(self) -> None:
+        """Give up appends that brokers have not taken as a whole; `AppendLost` comes."""
         ...
 
     def wait(self, timeout_s: float) -> Iterable[Event]:

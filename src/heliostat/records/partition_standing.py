@@ -97,6 +97,8 @@ class PartitionStanding:
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
         self.in_flight = 0
+        self.is_unanswered = False
+        """The broker that leads it on one side was silent when last heard of."""
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
         self._told: tuple[int, int, int, int, PartitionState, str] | None = None
 
@@ -122,6 +124,13 @@ class PartitionStanding:
         """A side has no leader for it at the moment, or can't be asked."""
         self._retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
 
+    def unanswered(self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool) -> None:
+        """A broker is silent; what is under way may be answered yet, and ends the trouble."""
+        self.is_unanswered = True
+        if self._trouble is Trouble.NONE and self.phase is not Phase.STOPPED:
+            trouble = Trouble.APPEND if is_target else Trouble.FETCH
+            self._retry(trouble, problem.code, str(problem), now_s, now_ms)
+
     def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
         """The target's end could not be read."""
         self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
@@ -140,6 +149,7 @@ class PartitionStanding:
         self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
 
     def _recovered(self, now_ms: int) -> None:
+        self.is_unanswered = False
         if self._trouble is Trouble.NONE:
             return
         self._trouble = Trouble.NONE

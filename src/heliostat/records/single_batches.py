@@ -7,6 +7,7 @@ more room.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.primitives import request_header
+from heliostat.errors import ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.batch import MAGIC_AT, claimed_size
 
@@ -22,6 +24,8 @@ PARTITIONS_MAX = 2_000
 SMALL_BATCH_BYTES = 16 * 1024
 """What most partitions' last batch fits into, of those that wrote nothing for a day."""
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
+SILENT_S = 2.0
+"""Longest wait for the next bytes of an answer: whoever copies waits, too (I7)."""
 OFFSET_OUT_OF_RANGE = 1
 NO_SUCH_OFFSET = b""
 Batches = dict[int, bytes | None]
@@ -71,6 +75,9 @@ def read_batches(cluster: WireCluster, broker: BrokerId, places: Mapping[int, Ba
             asked = {index: places[index] for index in some}
             left = _ask(connection, version, asked, room, found) + later
             room = SMALL_BATCH_BYTES if later else ANSWER_BYTES_MAX
+    except ConnectionLost:
+        cluster.doubt(broker)
+        raise
     finally:
         connection.close()
     return found
@@ -90,10 +97,11 @@ def by_leader(
 def read_led(
     cluster: WireCluster, leaders: Mapping[int, BrokerId], places: Mapping[int, BatchAt]
 ) -> Batches:
-    """Read from all leaders of a side; see `read_batches`."""
+    """Read from all leaders of a side that answer; see `read_batches`."""
     found: Batches = {}
     for broker, some in by_leader(leaders, places).items():
-        found |= read_batches(cluster, broker, some)
+        with contextlib.suppress(ConnectionLost, ProtocolError):  # missing: can't be read now
+            found |= read_batches(cluster, broker, some)
     return found
 
 
@@ -124,7 +132,7 @@ def _ask(
     connection.send(
         [request_header(fetch.API_KEY, version, number, client_id, flexible=True), body]
     )
-    buffer = connection.receive(connection.settings.request_timeout_s).buffer
+    buffer = connection.receive(connection.settings.request_timeout_s, SILENT_S).buffer
     first = next(iter(places))
     again: list[int] = []
     for got in fetch.decode_fetch(version, buffer, 4).partitions:

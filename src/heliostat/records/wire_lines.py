@@ -97,6 +97,12 @@ class FetchLine:
         """Whether an answer is due for longer than `limit_s`."""
         return bool(self._wants) and self._context.monotonic_s() > self._sent_at_s + limit_s
 
+    def is_silent(self, for_s: float) -> bool:
+        """Whether nothing has come for so long of an answer that is due."""
+        settings = self._context.settings
+        wait_ms = settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS
+        return self.is_overdue(for_s + wait_ms / 1000) and not self.connection.is_receiving
+
     def give_up(self, reason: str) -> FetchLost:
         """What is under way, which will not be answered."""
         wants, self._wants = self._wants, ()
@@ -146,7 +152,7 @@ class FetchLine:
             connection.settings.client_id,
             flexible=True,
         )
-        connection.send([header, body])
+        connection.begin_send([header, body])
 
     def take(self, frame: Frame) -> list[Event]:
         """Events of an answer.

@@ -1,4 +1,8 @@
-"""Both clusters over real connections: the `Network` that a Spark task uses."""
+"""Both clusters over real connections: the `Network` that a Spark task uses.
+
+I7  A broker that hangs holds up its own partitions only: nothing waits until it takes what is sent
+    to it, and once it is silent it is asked nothing before a probe beside the copy was answered.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,16 @@ import selectors
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from typing_extensions import override
+
 from heliostat.access import PLAINTEXT
-from heliostat.clusters.wire.cluster import (
-    CONSUMER,
-    DEBUG_REPLICA,
-    TopicLeaders,
-    WireCluster,
-)
+from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost, ProtocolError
-from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
+from heliostat.names import BrokerId
 from heliostat.records.append_line import AppendLine
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
-from heliostat.records.mirror_ends import compare_ends, times_at
 from heliostat.records.network import (
     DIALS_AT_ONCE,
     LIVE,
@@ -29,21 +29,17 @@ from heliostat.records.network import (
     Event,
     FetchLost,
     Leaders,
-    LogRange,
     MapLost,
     MapWrite,
-    MirrorEnd,
     Problem,
     Send,
-    SourceSays,
-    Tail,
     Traffic,
+    Unanswered,
     Want,
 )
 from heliostat.records.offset_map import OffsetMap
-from heliostat.records.single_batches import BatchAt, Batches, by_leader, read_led
-from heliostat.records.tails import read_tails
 from heliostat.records.wire_lines import FetchLine, LineContext, WatchLine
+from heliostat.records.wire_questions import WireQuestions
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
@@ -51,16 +47,21 @@ OVERDUE_EVERY_S = 0.1
 """There may be a hundred connections to look at."""
 ANSWER_SLACK_S = 5.0
 """Beyond the time that the broker itself may take (`produce_timeout_s`)."""
-UNKNOWN_TOPIC_ID = 100
+SILENT_S = 1.5
+"""A broker that owes an answer and sends nothing for so long is probed."""
+TOLD_AFTER_S = 1.5
+"""One that has not answered a probe for so long is told of."""
+AGAIN_S = 5.0
+"""How often a silent broker is told of, and one that answers probes but nothing else is probed."""
+_Place = tuple[BrokerId, Channel]
 LineKey = tuple[str, BrokerId, Channel]
-LEADER_NOT_AVAILABLE = 5
 FETCH, APPEND, MAP = "fetch", "append", "map"
 _MAP_KEY: LineKey = (MAP, BrokerId(-1), LIVE)
 """The offset map's topic has one leader."""
 _Line = FetchLine | AppendLine | MapChannel
 
 
-class WireNetwork:
+class WireNetwork(WireQuestions):
     """See `heliostat.records.network.Network`.
 
     Parameters
@@ -90,22 +91,23 @@ class WireNetwork:
         maps: MapChannel,
         producer_id: int = -1,
     ) -> None:
+        super().__init__(partitions, source, target, producer_id)
         self._maps = maps
-        self._partitions = partitions
-        self._source = source
-        self._target = target
         self._settings = settings
         self._monotonic_s = monotonic_s
         self._selector = selectors.DefaultSelector()
         self._context = LineContext(partitions, settings, monotonic_s, producer_id)
-        self._fetching: dict[tuple[BrokerId, Channel], FetchLine] = {}
-        self._appending: dict[tuple[BrokerId, Channel], AppendLine] = {}
-        self._leaders = Leaders({}, {}, {})
+        self._fetching: dict[_Place, FetchLine] = {}
+        self._appending: dict[_Place, AppendLine] = {}
         self._lost: list[Event] = []
         self._overdue_at_s = 0.0
-        self._source_lines: set[tuple[BrokerId, Channel]] = set()
+        self._source_lines: set[_Place] = set()
         self._map_watched: Connection | None = None
         self._secured: dict[LineKey, _Line] = {}
+        self._unsent: dict[LineKey, FetchLine | AppendLine] = {}
+        """Whose broker has not taken all that was sent."""
+        self._probed_at_s: dict[tuple[str, BrokerId], float] = {}
+        self._told_at_s: dict[tuple[str, BrokerId], float] = {}
 
     def close(self) -> None:
         """Close all connections; what is in flight stays ambiguous."""
@@ -118,115 +120,20 @@ class WireNetwork:
         self._source.close()
         self._target.close()
 
-    # -- who and where -------------------------------------------------------------------------
-
+    @override
     def leaders(self) -> Leaders:
-        """Ask both clusters for the leaders of all partitions of the lane.
-
-        Raises
-        ------
-        ConnectionLost
-            One of the clusters answers nothing at all.
-        """
-        source_topics = self._source.metadata(sorted({p.source.topic for p in self._partitions}))
-        target_topics = self._target.metadata(sorted({p.target.topic for p in self._partitions}))
-        source: dict[int, BrokerId] = {}
-        target: dict[int, BrokerId] = {}
-        problems: dict[int, Problem] = {}
-        for index, spec in enumerate(self._partitions):
-            for found, topics, partition, topic_id in (
-                (source, source_topics, spec.source, spec.source_topic_id),
-                (target, target_topics, spec.target, spec.target_topic_id),
-            ):
-                answer = _leader(topics.get(partition.topic), partition, topic_id)
-                if isinstance(answer, BrokerError):
-                    problems[index] = answer
-                else:
-                    found[index] = answer
-        self._leaders = Leaders(source, target, problems)
-        return self._leaders
-
-    def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and log ends, uncommitted tail included, asked from the leaders."""
-        partitions = {index: self._partitions[index].target for index in indexes}
-        return self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
-
-    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
-        """Who appended the last record of these logs, asked from the leaders."""
-        found: dict[int, Tail | None] = {}
-        for broker, some in by_leader(self._leaders.target, ranges).items():
-            specs = {index: self._partitions[index] for index in some}
-            found |= read_tails(self._target, broker, specs, some, self._context.producer_id)
+        """See `WireQuestions.leaders`; who is silent and leads no more is not waited for."""
+        before = self._leaders
+        found = super().leaders()
+        for broker in _deposed(before.source, found.source):
+            self._leave_silent(FETCH, self._source, broker, self._fetching)
+        for broker in _deposed(before.target, found.target):
+            self._leave_silent(APPEND, self._target, broker, self._appending)
         return found
-
-    def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
-        """Whether the source has what these end with, read from the leaders of both sides."""
-        try:
-            return compare_ends(ends, self._at_target, self._at_source)
-        except (ConnectionLost, ProtocolError):
-            return {}
-
-    def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
-        """Times of records, read from the source's leaders."""
-        try:
-            return times_at(places, self._at_source)
-        except (ConnectionLost, ProtocolError):
-            return {}
-
-    def _at_target(self, offsets: Mapping[int, Offset]) -> Batches:
-        of = self._partitions
-        at = {i: BatchAt(of[i].target, of[i].target_topic_id, o) for i, o in offsets.items()}
-        return read_led(self._target, self._leaders.target, at)
-
-    def _at_source(self, offsets: Mapping[int, Offset]) -> Batches:
-        of = self._partitions
-        at = {i: BatchAt(of[i].source, of[i].source_topic_id, o) for i, o in offsets.items()}
-        return read_led(self._source, self._leaders.source, at)
-
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and high watermarks, asked from the leaders."""
-        partitions = {index: self._partitions[index].source for index in indexes}
-        return self._ranges(self._source, self._leaders.source, partitions, CONSUMER)
-
-    def _ranges(
-        self,
-        cluster: WireCluster,
-        leaders: Mapping[int, BrokerId],
-        partitions: Mapping[int, TopicPartition],
-        replica_id: int,
-    ) -> dict[int, LogRange | Problem]:
-        by_broker: dict[BrokerId, list[int]] = {}
-        result: dict[int, LogRange | Problem] = {}
-        for index in partitions:
-            if index in leaders:
-                by_broker.setdefault(leaders[index], []).append(index)
-            else:
-                result[index] = ConnectionLost("no leader known", partition=str(partitions[index]))
-        for broker, indexes in by_broker.items():
-            asked = [partitions[index] for index in indexes]
-            try:
-                starts, ends = cluster.list_ranges(broker, asked, replica_id=replica_id)
-            except ConnectionLost as error:
-                result.update(dict.fromkeys(indexes, error))
-                continue
-            for index in indexes:
-                result[index] = _range(starts, ends, partitions[index])
-        return result
-
-    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
-        """Lift the log start of one target partition."""
-        broker = self._leaders.target.get(index)
-        if broker is None:
-            return ConnectionLost("no leader known", index=index)
-        try:
-            self._target.delete_records(broker, self._partitions[index].target, before)
-        except (BrokerError, ConnectionLost) as error:
-            return error
-        return None
 
     # -- requests ------------------------------------------------------------------------------
 
-    def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+    def expect(self, lines: Iterable[_Place]) -> None:
         """Take note of what to open together, at the first use of one of them."""
         self._source_lines = set(lines)
 
@@ -236,9 +143,13 @@ class WireNetwork:
         What a round begins with, ends and offset maps, is asked once for nothing: connections and
         versions are there then, and of the maps only what came since is left to read.
         """
+        brokers = sorted(set(target))
+        self._source.reach(broker for broker, _ in self._source_lines)
+        self._target.reach(brokers)
         with contextlib.suppress(ConnectionLost):
             self._open_fetch_lines(self._source_lines)
-            for broker in target:
+        for broker in brokers:
+            with contextlib.suppress(ConnectionLost):
                 self._append_line(broker, LIVE)
         self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
         self.offset_maps(())
@@ -256,7 +167,9 @@ class WireNetwork:
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; where it can't be sent, `FetchLost` comes as an event."""
         try:
-            self._fetch_line(broker, channel).send(wants)
+            line = self._fetch_line(broker, channel)
+            line.send(wants)
+            self._note_unsent((FETCH, broker, channel), line)
         except ConnectionLost as error:
             if (broker, channel) in self._fetching:
                 self._drop((FETCH, broker, channel), str(error))
@@ -266,12 +179,37 @@ class WireNetwork:
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Send one produce request; where it can't be sent, `AppendLost` comes as an event."""
         try:
-            self._append_line(broker, channel).send(sends)
+            line = self._append_line(broker, channel)
+            line.send(sends)
+            self._note_unsent((APPEND, broker, channel), line)
         except ConnectionLost as error:
             if (broker, channel) in self._appending:
                 self._drop((APPEND, broker, channel), str(error))
             else:
                 self._lost.append(AppendLost(list(sends), str(error)))
+
+    def send_on(self) -> None:
+        """Go on where a broker takes more; nothing waits for one that does not."""
+        for key, line in list(self._unsent.items()):
+            try:
+                line.connection.send_on()
+            except ConnectionLost as error:
+                self._drop(key, str(error))
+                continue
+            if not line.connection.has_unsent:
+                del self._unsent[key]
+                self._selector.modify(line.connection, selectors.EVENT_READ, key)
+
+    def send_no_more(self) -> None:
+        """Close connections whose broker has not taken all: nothing lands behind a round (I10)."""
+        for key in [each for each in self._unsent if each[0] == APPEND]:
+            self._drop(key, "the round's time was over before the broker took it")
+
+    def _note_unsent(self, key: LineKey, line: FetchLine | AppendLine) -> None:
+        if line.connection.has_unsent:
+            self._unsent[key] = line
+            events = selectors.EVENT_READ | selectors.EVENT_WRITE
+            self._selector.modify(line.connection, events, key)
 
     def _fetch_line(self, broker: BrokerId, channel: Channel) -> FetchLine:
         line = self._fetching.get((broker, channel))
@@ -286,7 +224,7 @@ class WireNetwork:
             line = self._fetching[broker, channel]
         return line
 
-    def _open_fetch_lines(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+    def _open_fetch_lines(self, lines: Iterable[_Place]) -> None:
         """Open those that are missing, several at once: one takes a second on a long line.
 
         Raises
@@ -294,8 +232,15 @@ class WireNetwork:
         ConnectionLost
             One can't be opened; others may be open all the same.
         """
-        missing = sorted(each for each in lines if each not in self._fetching)
-        versions = {broker: self._source.fetch_version(broker) for broker, _ in missing}
+        wanted = sorted(each for each in lines if each not in self._fetching)
+        versions: dict[BrokerId, int] = {}
+        silent: ConnectionLost | None = None
+        for broker in {broker for broker, _ in wanted}:
+            try:
+                versions[broker] = self._source.fetch_version(broker)
+            except ConnectionLost as error:
+                silent = error
+        missing = [each for each in wanted if each[0] in versions]
         lost: ConnectionLost | None = None
         # The first one alone: where that fails, the others would as well.
         for some in (missing[:1], missing[1:]):
@@ -308,8 +253,8 @@ class WireNetwork:
                     lost = connection
                 else:
                     self._add_fetch_line(key, connection, versions[key[0]])
-        if lost is not None:
-            raise lost
+        if (why := lost or silent) is not None:
+            raise why
 
     def _dialed(self, broker: BrokerId) -> Connection | ConnectionLost:
         try:
@@ -317,9 +262,7 @@ class WireNetwork:
         except ConnectionLost as error:
             return error
 
-    def _add_fetch_line(
-        self, key: tuple[BrokerId, Channel], connection: Connection, version: int
-    ) -> None:
+    def _add_fetch_line(self, key: _Place, connection: Connection, version: int) -> None:
         broker, channel = key
         bytes_max = self._settings.fetch_bytes_max
         if channel.traffic is Traffic.SPARSE:
@@ -403,9 +346,8 @@ class WireNetwork:
         """Whom to read from; secured connections may hold what no selector sees."""
         held = [key for key, line in self._secured.items() if line.connection.has_held()]
         found = self._selector.select(0.0 if held else timeout_s)
-        if not held:
-            return (key.data for key, _ in found)
-        return dict.fromkeys([*held, *(key.data for key, _ in found)])
+        readable = (key.data for key, events in found if events & selectors.EVENT_READ)
+        return dict.fromkeys([*held, *readable]) if held else readable
 
     def _line(self, key: LineKey) -> _Line:
         side, broker, channel = key
@@ -437,12 +379,40 @@ class WireNetwork:
             overdue.append(_MAP_KEY)
         for key in overdue:
             self._drop(key, "no answer in time")
+        self._look_for_silence(now_s)
+
+    def _look_for_silence(self, now_s: float) -> None:
+        """Have brokers probed that owe an answer; tell of those that don't answer that either."""
+        sides = (
+            (FETCH, self._source, self._fetching, self._leaders.source),
+            (APPEND, self._target, self._appending, self._leaders.target),
+        )
+        for side, cluster, lines, leaders in sides:
+            for broker in {key[0] for key, line in lines.items() if line.is_silent(SILENT_S)}:
+                if now_s >= self._probed_at_s.get((side, broker), 0.0):
+                    self._probed_at_s[side, broker] = now_s + AGAIN_S
+                    cluster.doubt(broker)
+                silence = cluster.silence_of(broker, TOLD_AFTER_S)
+                if silence is not None and now_s >= self._told_at_s.get((side, broker), 0.0):
+                    self._told_at_s[side, broker] = now_s + AGAIN_S
+                    led = [index for index, leader in leaders.items() if leader == broker]
+                    self._lost.append(Unanswered(led, silence, side == APPEND))
+
+    def _leave_silent(
+        self, side: str, cluster: WireCluster, broker: BrokerId, lines: Iterable[_Place]
+    ) -> None:
+        """Wait no longer for a broker that has lost partitions to others meanwhile."""
+        if cluster.silence_of(broker, 0.0) is None:
+            return
+        for place in [each for each in lines if each[0] == broker]:
+            self._drop((side, *place), "the broker does not answer, and others lead by now")
 
     def _drop(self, key: LineKey, reason: str) -> None:
         """Close a connection; what was under way on it is lost."""
         side, broker, channel = key
         line = self._line(key)
         self._secured.pop(key, None)
+        self._unsent.pop(key, None)
         if side == MAP:
             self._unwatch_map()
         else:
@@ -455,38 +425,6 @@ class WireNetwork:
         self._lost.append(line.give_up(reason))
 
 
-def _leader(
-    topic: TopicLeaders | None, partition: TopicPartition, topic_id: TopicId | None
-) -> BrokerId | BrokerError:
-    if topic is None or topic.error:
-        code = topic.error if topic is not None else 3
-        return BrokerError("no metadata of a topic", kafka_code=code, topic=partition.topic)
-    if topic_id is not None and topic.topic_id is not None and topic.topic_id != topic_id:
-        return BrokerError(
-            "the topic was deleted and made anew",
-            kafka_code=UNKNOWN_TOPIC_ID,
-            topic=partition.topic,
-            was=str(topic_id),
-            now=str(topic.topic_id),
-        )
-    leader = topic.partitions.get(partition.partition)
-    if leader is None or leader.error not in (0, 9) or leader.broker < 0:
-        code = leader.error if leader is not None and leader.error else LEADER_NOT_AVAILABLE
-        return BrokerError("a partition has no leader", kafka_code=code, partition=str(partition))
-    return leader.broker
-
-
-def _range(
-    starts: Mapping[TopicPartition, Offset | BrokerError],
-    ends: Mapping[TopicPartition, Offset | BrokerError],
-    partition: TopicPartition,
-) -> LogRange | Problem:
-    start, end = starts.get(partition), ends.get(partition)
-    for item in (start, end):
-        if isinstance(item, BrokerError):
-            return item
-    if start is None or end is None:
-        return ConnectionLost("an answer lacks a partition", partition=str(partition))
-    assert not isinstance(start, BrokerError)
-    assert not isinstance(end, BrokerError)
-    return LogRange(start, end)
+def _deposed(before: Mapping[int, BrokerId], now: Mapping[int, BrokerId]) -> set[BrokerId]:
+    """Brokers that led a partition which another one leads now."""
+    return {broker for index, broker in before.items() if now.get(index, broker) != broker}

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import pickle
 import random
+import select
 import selectors
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 from support.scripted_broker import DIGEST_BYTES, ECHO, Script, ScriptedBroker, pattern
 
-from heliostat.access import ClusterAccess, Sasl, SecretRef, Security
+from heliostat.access import PLAINTEXT, ClusterAccess, Sasl, SecretRef, Security
 from heliostat.clusters.wire.connection import Connection, DialSettings, Frame
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import (
@@ -151,6 +152,33 @@ def test_requests_of_many_parts_cross_tls_whole(made: Path) -> None:
         for _ in range(10):
             parts = [rng.randbytes(rng.choice([0, 1, 61, 5000, 70_000])) for _ in range(900)]
             echo(connection, DIGEST_BYTES, parts)
+
+
+@pytest.mark.parametrize("security", ["plain", "TLS"])
+def test_what_a_broker_does_not_take_at_once_is_sent_when_it_does(
+    made: Path, security: str
+) -> None:
+    """Given more than fits on its way / when begun / then it returns, and all arrives in order."""
+    rng = random.Random(11)
+    is_plain = security == "plain"
+    script = Script(None if is_plain else pair(made, "broker"))
+    parts = [rng.randbytes(rng.choice([0, 1, 61, 5000, 700_000])) for _ in range(300)]
+    bodies = [[struct.pack(">i", DIGEST_BYTES), *parts[at : at + 150]] for at in (0, 150)]
+    with connected(script, PLAINTEXT if is_plain else tls(made)) as (connection, _):
+        numbers = [connection.next_correlation_id() for _ in bodies]
+        headers = [request_header(ECHO, 0, each, "test", flexible=False) for each in numbers]
+        script.hangs.set()
+        connection.begin_send(*([head, *body] for head, body in zip(headers, bodies, strict=True)))
+        assert connection.has_unsent
+        script.hangs.clear()
+        deadline_s = time.monotonic() + ANSWER_S
+        while connection.has_unsent:
+            assert time.monotonic() < deadline_s
+            select.select([], [connection], [], 0.1)
+            connection.send_on()
+        for number, body in zip(numbers, bodies, strict=True):
+            answered = hashlib.sha256(b"".join(body)).digest() + pattern(DIGEST_BYTES)
+            check(connection.receive(ANSWER_S), (number, answered))
 
 
 def test_a_broker_that_takes_nothing_over_tls_is_given_up_in_time(made: Path) -> None:

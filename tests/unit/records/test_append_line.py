@@ -42,8 +42,10 @@ class Wire:
     def next_correlation_id(self) -> int:
         return self.sent + 1
 
-    def send(self, _: list[Any]) -> None:
-        self.sent += 1
+    has_unsent = False
+
+    def begin_send(self, *frames: list[Any]) -> None:
+        self.sent += len(frames)
 
 
 @pytest.fixture
@@ -114,3 +116,17 @@ def test_what_is_under_way_goes_with_its_connection(line: AppendLine) -> None:
     line.take(answer(1, {0: 4}))
     line.close()
     assert not wire.discards
+
+
+def test_markers_are_a_request_of_their_own(line: AppendLine) -> None:
+    """Given records of one partition and markers of another / then two frames, two answers.
+
+    In one frame the broker reads the first request, and never answers the second.
+    """
+    filling: Any = SimpleNamespace(parts=[], size=0, fills=range(2))
+    line.send([*sends(0), Send(1, 1, filling, 0)])
+    assert line.connection.next_correlation_id() == 3
+    [event] = line.take(answer(1, {0: 0}))
+    assert isinstance(event, Appended)
+    lost = line.give_up("closed")
+    assert [each.index for each in lost.sends] == [1]

@@ -64,7 +64,7 @@ class Target:
     def close(self) -> None:
         """Nothing is open."""
 
-    def receive(self, _: float) -> Any:
+    def receive(self, *_: float) -> Any:
         kind = FetchResponse.FetchableTopicResponse
         wanted = self._request.topics[0].partitions
         self.asked.append([each.partition for each in wanted])

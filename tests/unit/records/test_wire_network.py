@@ -20,8 +20,20 @@ from heliostat.clusters.wire.connection import Frame
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec
-from heliostat.records.network import LIVE, Appended, Channel, Fetched, Send, Traffic, Want
-from heliostat.records.wire_network import WireNetwork
+from heliostat.records.network import (
+    LIVE,
+    Appended,
+    AppendLost,
+    Channel,
+    Fetched,
+    Leaders,
+    Send,
+    Traffic,
+    Unanswered,
+    Want,
+)
+from heliostat.records.wire_network import AGAIN_S, SILENT_S, TOLD_AFTER_S, WireNetwork
+from heliostat.records.wire_questions import WireQuestions
 
 BROKER = BrokerId(1)
 TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
@@ -37,6 +49,7 @@ class ScriptedConnection:
         self.settings = SimpleNamespace(client_id="test", security=security)
         self.frames: deque[Frame] = deque()
         self.sent = 0
+        self.takes_nothing = self.has_unsent = self.is_receiving = False
         self._ours, self._theirs = socket.socketpair()
 
     def fileno(self) -> int:
@@ -45,8 +58,12 @@ class ScriptedConnection:
     def next_correlation_id(self) -> int:
         return self.sent + 1
 
-    def send(self, _: list[Any]) -> None:
-        self.sent += 1
+    def begin_send(self, *frames: list[Any]) -> None:
+        self.sent += len(frames)
+        self.has_unsent = self.takes_nothing
+
+    def send_on(self) -> None:
+        self.has_unsent = self.takes_nothing
 
     def discard_at_close(self, *, is_wanted: bool) -> None:
         """Nothing is closed."""
@@ -75,9 +92,15 @@ class Lane:
     def __init__(self, security: Security) -> None:
         self.now_s = 100.0
         self.source, self.target = ScriptedConnection(security), ScriptedConnection(security)
+        self.doubted: list[BrokerId] = []
+        self.silence, self.silent_s = ConnectionLost("the broker does not answer"), -1.0
         clusters: list[Any] = [
             SimpleNamespace(
                 open_data=lambda _, c=connection: c,
+                reach=list,
+                ranges_of=lambda asked, **_: dict.fromkeys(asked, ConnectionLost("not asked")),
+                doubt=self.doubted.append,
+                silence_of=lambda _, from_s: self.silence if from_s <= self.silent_s else None,
                 fetch_version=lambda _: FETCH,
                 produce_version=lambda _: PRODUCE,
                 close=lambda: None,
@@ -269,3 +292,70 @@ def test_one_that_is_refused_takes_no_other_with_it(
     for broker, channel in GROUPS:
         lane.network.fetch(broker, channel, [Want(0, 1, 0, 1000)])
     assert len(dialed.opened) == len(GROUPS)
+
+
+def test_a_broker_that_owes_an_answer_is_probed_and_told_of(lane: Lane) -> None:
+    """Given a fetch and an append / when both stay unanswered / then each broker is doubted once,
+    and told of once it has not answered the probe either."""
+    lane.network._leaders = Leaders({0: BROKER}, {0: BROKER}, {})
+    lane.fetch()
+    lane.append()
+    lane.now_s += SILENT_S + 0.1
+    assert list(lane.network.wait(0.0)) == []
+    assert lane.doubted == [BROKER]  # the target: a fetch waits for records as long as that
+    lane.now_s += CopySettings().fetch_wait_ms / 1000
+    assert list(lane.network.wait(0.0)) == []
+    assert lane.doubted == [BROKER, BROKER]
+    lane.silent_s = TOLD_AFTER_S
+    lane.now_s += 0.2
+    told = [Unanswered([0], lane.silence, is_target) for is_target in (False, True)]
+    assert list(lane.network.wait(0.0)) == told
+    lane.now_s += 0.2
+    assert list(lane.network.wait(0.0)) == []
+    assert len(lane.doubted) == 2
+    lane.target.is_receiving = lane.source.is_receiving = True  # an answer comes, slowly
+    lane.now_s += AGAIN_S
+    assert list(lane.network.wait(0.0)) == []
+    assert len(lane.doubted) == 2
+
+
+def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:
+    """Given an append of which it takes a part / then no other is begun before it takes more."""
+    lane.target.takes_nothing = True
+    lane.append()
+    assert not lane.network.can_append(BROKER, LIVE)
+    lane.fetch()
+    lane.source.answer(fetched(0), is_seen=True)
+    assert [type(each) for each in lane.network.wait(1.0)] == [Fetched]
+    lane.network.send_on()
+    assert not lane.network.can_append(BROKER, LIVE)
+    lane.target.takes_nothing = False
+    lane.network.send_on()
+    assert lane.network.can_append(BROKER, LIVE)
+    lane.network.send_no_more()
+    assert list(lane.network.wait(0.0)) == []
+
+
+def test_what_was_not_taken_by_a_rounds_end_is_given_up(lane: Lane) -> None:
+    """Given an append that was not taken whole / when the round ends / then it is lost (I10)."""
+    lane.target.takes_nothing = True
+    lane.append()
+    lane.network.send_no_more()
+    [lost] = lane.network.wait(0.0)
+    assert isinstance(lost, AppendLost)
+    assert lane.target.fileno() == -1
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_silent_broker_that_leads_no_more_is_not_waited_for(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch, *, is_silent: bool
+) -> None:
+    """Given an append under way / when another leads and the first is silent / then it is lost."""
+    lane.network._leaders = Leaders({0: BROKER}, {0: BROKER}, {})
+    lane.append()
+    lane.silent_s = 0.0 if is_silent else -1.0
+    leads: list[dict[int, BrokerId]] = [{0: BROKER}, {0: BrokerId(BROKER + 1)}]
+    found = Leaders(*leads, {})
+    monkeypatch.setattr(WireQuestions, "leaders", lambda _: found)
+    assert lane.network.leaders() is found
+    assert [type(each) for each in lane.network.wait(0.0)] == [AppendLost] * is_silent

@@ -1,30 +1,33 @@
 """One cluster as a copying task sees it: who leads what, where logs end, connections to brokers.
 
 Rare requests are encoded by kafka-python's message classes and sent over our own connections, so
-that a Spark task needs no second client with threads of its own.
+that a Spark task needs no second client with threads of its own. None is put to a broker that is
+known not to answer (I7), see `control_line`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.control_line import (
+    OTHERS_FACTOR,
+    OTHERS_S_MIN,
+    ControlLine,
+    ask_side_by_side,
+)
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
-from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
 from heliostat.errors import (
     AccessRefused,
     BrokerError,
@@ -46,7 +49,11 @@ DEBUG_REPLICA = -2
 """
 METADATA_VERSION_MAX = 12
 DELETE_RECORDS_VERSION_MAX = 2
-SOFTWARE_NAME = "heliostat"
+Ranges = tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | BrokerError]]
+"""Log starts and log ends."""
+SEED_AFTER_S = 0.3
+"""A seed that has not answered within this time is not waited for alone: the next one is tried."""
+POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +74,6 @@ class TopicLeaders:
     partitions: Mapping[PartitionId, Leader]
 
 
-@dataclass(slots=True)
-class _Broker:
-    endpoint: Endpoint
-    control: Connection | None = None
-    versions: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-
 class WireCluster:
     """Connections and metadata of one cluster. Not thread-safe: one task owns it.
 
@@ -88,16 +88,42 @@ class WireCluster:
     def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
-        self._bootstrap = access.endpoints
-        self._brokers: dict[BrokerId, _Broker] = {}
-        self._seed: _Broker | None = None
+        self._brokers: dict[BrokerId, ControlLine] = {}
+        self._seeds = [self._line(endpoint) for endpoint in access.endpoints]
 
     def close(self) -> None:
         """Close the control connections (data connections belong to whoever opened them)."""
-        for broker in [*self._brokers.values(), *([self._seed] if self._seed else [])]:
-            if broker.control is not None:
-                broker.control.close()
-                broker.control = None
+        for line in [*self._brokers.values(), *self._seeds]:
+            line.close()
+
+    # -- whom to ask ---------------------------------------------------------------------------
+
+    def reach(self, brokers: Iterable[BrokerId]) -> None:
+        """Connect to these side by side, and doubt those that are much slower than the others."""
+        lines = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
+        for line in lines:
+            line.begin_probe()
+        began_s = time.monotonic()
+        left_s = self.settings.connect_timeout_s
+        for line in sorted(lines, key=lambda each: not each.is_answering()):
+            if line.is_answering(max(0.0, began_s + left_s - time.monotonic())):
+                took_s = time.monotonic() - began_s
+                left_s = max(OTHERS_S_MIN, OTHERS_FACTOR * took_s)
+
+    def doubt(self, broker: BrokerId) -> None:
+        """It is silent on another connection: ask it nothing before it has answered a probe."""
+        if broker in self._brokers:
+            self._brokers[broker].doubt()
+
+    def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
+        """What to tell of a broker that has not answered a probe for `from_s`."""
+        line = self._brokers.get(broker)
+        return line.silence(from_s) if line is not None else None
+
+    def _line(self, endpoint: Endpoint) -> ControlLine:
+        return ControlLine(endpoint, self.settings, self._access.alias)
+
+    # -- questions -----------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[TopicName]) -> dict[TopicName, TopicLeaders]:
         """Leaders of all partitions of `topics`, asked from any broker that answers.
@@ -153,7 +179,7 @@ class WireCluster:
 
     def list_ranges(
         self, broker: BrokerId, partitions: Sequence[Partition], *, replica_id: int = CONSUMER
-    ) -> tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | BrokerError]]:
+    ) -> Ranges:
         """Log starts, and ends as `list_offsets` answers them; both are asked for at once.
 
         Raises
@@ -161,11 +187,27 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        requests = [LogEndsRequest(partitions, at, replica_id) for at in (EARLIEST, LATEST)]
-        starts, ends = self._exchange(
-            self._known(broker), requests, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
-        )
-        return starts, ends
+        found = self.ranges_of({broker: partitions}, replica_id=replica_id)[broker]
+        if isinstance(found, ConnectionLost):
+            raise found
+        return found
+
+    def ranges_of(
+        self, partitions: Mapping[BrokerId, Sequence[Partition]], *, replica_id: int = CONSUMER
+    ) -> dict[BrokerId, Ranges | ConnectionLost]:
+        """Of all leaders side by side what `list_ranges` asks of one."""
+        found: dict[BrokerId, Ranges | ConnectionLost] = {}
+        questions = {}
+        for broker, asked in partitions.items():
+            ends = [LogEndsRequest(asked, at, replica_id) for at in (EARLIEST, LATEST)]
+            try:
+                questions[broker] = (self._known(broker), ends)
+            except ConnectionLost as error:
+                found[broker] = error
+        answers = ask_side_by_side(questions, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
+        for broker, answer in answers.items():
+            found[broker] = answer if isinstance(answer, ConnectionLost) else (answer[0], answer[1])
+        return found
 
     def last_sequences(
         self, broker: BrokerId, partitions: Sequence[Partition]
@@ -179,7 +221,7 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        if last_sequences.API_KEY not in self._versions(self._known(broker)):
+        if last_sequences.API_KEY not in self._known(broker).versions():
             return {}
         found: dict[Partition, dict[int, int]] = self._ask(
             broker,
@@ -226,8 +268,10 @@ class WireCluster:
         ConnectionLost
             The broker is unknown or can't be reached.
         """
+        line = self._known(broker)
+        line.look()
         with self._named():
-            return Connection(self._known(broker).endpoint, self.settings)
+            return Connection(line.endpoint, self.settings)
 
     def fetch_version(self, broker: BrokerId) -> int:
         """Highest fetch version that both sides speak."""
@@ -238,7 +282,7 @@ class WireCluster:
         return self._pick(broker, produce.API_KEY, produce.VERSIONS)
 
     def _pick(self, broker: BrokerId, api_key: int, ours: Sequence[int]) -> int:
-        low, high = self._versions(self._known(broker)).get(api_key, (0, -1))
+        low, high = self._known(broker).versions().get(api_key, (0, -1))
         fitting = [version for version in ours if low <= version <= high]
         if not fitting:
             raise ProtocolError(
@@ -250,7 +294,7 @@ class WireCluster:
             )
         return max(fitting)
 
-    def _known(self, broker: BrokerId) -> _Broker:
+    def _known(self, broker: BrokerId) -> ControlLine:
         try:
             return self._brokers[broker]
         except KeyError:
@@ -259,26 +303,19 @@ class WireCluster:
     def _learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
         known = self._brokers.get(broker)
         if known is None or known.endpoint != endpoint:
-            if known is not None and known.control is not None:
-                known.control.close()
-            self._brokers[broker] = _Broker(endpoint)
+            if known is not None:
+                known.close()
+            self._brokers[broker] = self._line(endpoint)
 
     def _ask_any(self, request: Any, response: Any, version_max: int) -> Any:
         reasons: list[ConnectionLost] = []
-        for broker in [*self._brokers.values(), *([self._seed] if self._seed else [])]:
+        # Those last that do not answer: asking them costs nothing, and tells why.
+        known = sorted(self._brokers.values(), key=lambda each: not each.is_answering())
+        for line in itertools.chain(known, self._answering_seeds()):
             try:
-                return self._exchange(broker, [request], response, version_max)[0]
+                return line.exchange([request], response, version_max)[0]
             except ConnectionLost as error:
                 reasons.append(error)
-        for endpoint in self._bootstrap:
-            seed = _Broker(endpoint)
-            try:
-                answer = self._exchange(seed, [request], response, version_max)[0]
-            except ConnectionLost as error:
-                reasons.append(error)
-            else:
-                self._seed = seed
-                return answer
         for reason in reversed(reasons):
             if isinstance(reason, AccessRefused):
                 raise reason  # that a broker does not let us in says more than that others are gone
@@ -289,69 +326,25 @@ class WireCluster:
             tried="; ".join(map(_tried, reasons[-3:])),
         )
 
+    def _answering_seeds(self) -> Iterator[ControlLine]:
+        """Seeds in the order in which they are to be asked; the next while one is slow."""
+        left = list(self._seeds)
+        until_s = time.monotonic() + 2 * self.settings.connect_timeout_s
+        for seed in self._seeds:
+            seed.begin_probe()
+            if seed.is_answering(SEED_AFTER_S):
+                left.remove(seed)
+                yield seed
+        while left:  # ends: each turn one is given, or time passes
+            found = next((each for each in left if each.is_answering(POLL_S)), None)
+            if found is None and time.monotonic() >= until_s:
+                found = left[0]  # it tells why
+            if found is not None:
+                left.remove(found)
+                yield found
+
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
-        return self._exchange(self._known(broker), [request], response, version_max)[0]
-
-    def _exchange(
-        self, broker: _Broker, requests: Sequence[Any], response: Any, version_max: int
-    ) -> list[Any]:
-        """Requests of one kind and their answers over the broker's control connection."""
-        request = requests[0]
-        low, high = self._versions(broker).get(request.API_KEY, (0, -1))
-        version = min(high, version_max)
-        if version < low:
-            raise ProtocolError(
-                "broker and Heliostat share no version of a request", api_key=request.API_KEY
-            )
-        try:
-            return self._round_trip(broker, requests, response, version)
-        except AccessRefused:
-            raise
-        except ConnectionLost:
-            # A connection that idled may have been closed by the broker: once more, afresh.
-            # Safe: every request sent here may be repeated.
-            return self._round_trip(broker, requests, response, version)
-
-    def _versions(self, broker: _Broker) -> dict[int, tuple[int, int]]:
-        if not broker.versions:
-            request = ApiVersionsRequest(
-                client_software_name=SOFTWARE_NAME, client_software_version="0"
-            )
-            (answer,) = self._round_trip(broker, [request], ApiVersionsResponse, 3)
-            broker.versions = {
-                item.api_key: (item.min_version, item.max_version) for item in answer.api_keys
-            }
-        return broker.versions
-
-    def _round_trip(
-        self, broker: _Broker, requests: Sequence[Any], response: Any, version: int
-    ) -> list[Any]:
-        """Send all, then take all answers: they come in the order of the requests."""
-        if broker.control is None:
-            with self._named():
-                broker.control = Connection(broker.endpoint, self.settings)
-        connection = broker.control
-        try:
-            with self._named():
-                sent = [self._send(connection, request, version) for request in requests]
-                frames = [connection.receive(self.settings.request_timeout_s) for _ in requests]
-        except ConnectionLost:
-            connection.close()
-            broker.control = None
-            raise
-        request = requests[0]
-        if [frame.correlation_id for frame in frames] != sent:
-            connection.close()
-            broker.control = None
-            raise ProtocolError("an answer belongs to another request", api_key=request.API_KEY)
-        # ApiVersions answers carry header v0 so that any client can read them (KIP-511).
-        has_tags = type(request).flexible_version_q(version)
-        has_tags = has_tags and request.API_KEY != ApiVersionsRequest.API_KEY
-        starts = [skip_tagged_fields(frame.buffer, 4) if has_tags else 4 for frame in frames]
-        return [
-            response.decode(memoryview(frame.buffer)[at:], version=version)
-            for frame, at in zip(frames, starts, strict=True)
-        ]
+        return self._known(broker).exchange([request], response, version_max)[0]
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -362,19 +355,6 @@ class WireCluster:
             if self._access.alias:
                 error.context.setdefault("cluster", self._access.alias)
             raise
-
-    def _send(self, connection: Connection, request: Any, version: int) -> int:
-        """Send one request; its correlation id."""
-        correlation_id = connection.next_correlation_id()
-        header = request_header(
-            request.API_KEY,
-            version,
-            correlation_id,
-            self.settings.client_id,
-            flexible=bool(type(request).flexible_version_q(version)),
-        )
-        connection.send([header, request.encode(version=version)])
-        return correlation_id
 
 
 def _tried(lost: ConnectionLost) -> str:

@@ -8,6 +8,7 @@ transport moves 0.26 (design, section 5). Opening one, and with it TLS and SASL,
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import ssl
@@ -144,6 +145,7 @@ class Connection:
         self._size = bytearray(4)
         self._size_filled = 0
         self._frame: memoryview | None = None
+        self._unsent: list[bytes | bytearray | memoryview] = []
         self._view = memoryview(b"")
         self._filled = 0
         self._correlation_id = 0
@@ -184,17 +186,54 @@ class Connection:
         """
         if self._renew_at_s and time.monotonic() >= self._renew_at_s:
             self._authenticate()
-        total = sum(len(part) for part in parts)
-        pending: list[bytes | bytearray | memoryview] = [INT32.pack(total), *parts]
-        total += 4
+        pending = _framed(parts)
         try:
-            while total:  # ends: every call sends at least a byte or raises
-                sent = self._socket.sendmsg(pending[:SEND_PARTS_MAX])
-                total -= sent
-                if total:
-                    pending = _behind(pending, sent)
+            while pending:  # ends: every call sends at least a byte or raises
+                pending = _behind(pending, self._socket.sendmsg(pending[:SEND_PARTS_MAX]))
         except OSError as error:
             raise self._lost("sending failed", error) from error
+
+    def begin_send(self, *frames: list[bytes | bytearray | memoryview]) -> None:
+        """Send of these frames what the broker takes now; `send_on` goes on with the rest.
+
+        Nothing else may be sent before that.
+
+        Raises
+        ------
+        As `send`.
+        """
+        assert not self._unsent
+        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
+            self._authenticate()
+        self._unsent = [part for parts in frames for part in _framed(parts)]
+        self.send_on()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the broker has not taken all of what was begun."""
+        return bool(self._unsent)
+
+    def send_on(self) -> None:
+        """Send what the broker takes now; a selector tells when it takes more.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker closed the connection.
+        """
+        try:
+            while self._unsent:  # ends: every call sends at least a byte or raises
+                sent = self._socket.sendmsg(self._unsent[:SEND_PARTS_MAX], (), socket.MSG_DONTWAIT)
+                self._unsent = _behind(self._unsent, sent)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise self._lost("sending failed", error) from error
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of an answer has come."""
+        return self._size_filled > 0 or self._frame is not None
 
     def pump(self) -> Frame | None:
         """Read what a readable socket has; the frame, when it is whole.
@@ -239,21 +278,27 @@ class Connection:
         frame, self._frame, self._view = self._frame, None, memoryview(b"")
         return Frame(INT32.unpack_from(frame, 0)[0], frame)
 
-    def receive(self, timeout_s: float) -> Frame:
+    def receive(self, timeout_s: float, silent_s: float = math.inf) -> Frame:
         """Wait for one whole frame.
 
         Raises
         ------
         ConnectionLost
-            It did not come within `timeout_s`, or the broker closed the connection.
+            It did not come within `timeout_s`, nothing of it did for `silent_s`, or the broker
+            closed the connection.
         """
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+        deadline_s = time.monotonic() + timeout_s
+        while True:  # ends: at the deadline at the latest, with what is there then
+            left_s = max(0.0, deadline_s - time.monotonic())
+            if not self.has_held() and not self._wait_readable(min(left_s, silent_s)):
+                raise ConnectionLost(
+                    "no answer in time",
+                    broker=str(self.endpoint),
+                    timeout_s=min(timeout_s, silent_s),
+                )
             frame = self.pump()
             if frame is not None:
                 return frame
-            self._wait_readable(max(0.0, deadline - time.monotonic()))
-        raise ConnectionLost("no answer in time", broker=str(self.endpoint), timeout_s=timeout_s)
 
     def discard_at_close(self, *, is_wanted: bool) -> None:
         """Whether what the broker has not taken by then is thrown away with the socket.
@@ -298,10 +343,10 @@ class Connection:
             self._renew_at_s = began_s + max(SESSION_S_MIN, lasts_s * SESSION_USED_PART)
         self._held = early
 
-    def _wait_readable(self, timeout_s: float) -> None:
+    def _wait_readable(self, timeout_s: float) -> bool:
         poller = select.poll()  # takes any descriptor, `select` none above 1023
         poller.register(self._socket, select.POLLIN)
-        poller.poll(timeout_s * 1000)
+        return bool(poller.poll(timeout_s * 1000))
 
     def _receive_now(self, view: memoryview) -> int:
         """Bytes that are there already; 0 where there are none."""
@@ -333,6 +378,12 @@ class Connection:
             why = str(error) if error else ""
             return ConnectionLost(text, hint=hint, broker=str(self.endpoint), why=why)
         return ConnectionLost(text, broker=str(self.endpoint), why=str(error) if error else "")
+
+
+def _framed(
+    parts: list[bytes | bytearray | memoryview],
+) -> list[bytes | bytearray | memoryview]:
+    return [INT32.pack(sum(len(part) for part in parts)), *parts]
 
 
 def _behind(

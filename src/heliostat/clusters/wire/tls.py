@@ -74,8 +74,17 @@ class TlsStream:
         except ssl.SSLEOFError:
             return 0  # closed without a farewell, as brokers do
 
-    def sendmsg(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
-        """Send at least the first of `parts`; `TimeoutError` where the broker takes nothing."""
+    def sendmsg(
+        self,
+        parts: Sequence[bytes | bytearray | memoryview],
+        _ancillary: Sequence[object] = (),
+        flags: int = 0,
+    ) -> int:
+        """Send at least the first of `parts`; `TimeoutError` where the broker takes nothing.
+
+        With MSG_DONTWAIT a part of it, and `BlockingIOError` where it takes nothing now. The same
+        bytes have to be given again then (SSL_write(3)).
+        """
         first: bytes | bytearray | memoryview = parts[0]
         if len(first) < JOINED_BYTES and len(parts) > 1:
             joined = bytearray()
@@ -84,8 +93,16 @@ class TlsStream:
                     break
                 joined += part
             first = joined
+        if flags & socket.MSG_DONTWAIT:
+            return self._send_some(first)
         self._send_all(memoryview(first))
         return len(first)
+
+    def _send_some(self, data: bytes | bytearray | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            raise BlockingIOError from None
 
     def _send_all(self, left: memoryview) -> None:
         while left:  # ends: every turn sends a byte, waits for a change, or raises

@@ -1,0 +1,388 @@
+"""Questions to one broker, which must not hold up whoever has others to serve (I7).
+
+A broker that hangs takes connections and requests as if it were well, and answers nothing. Once
+that is suspected it is asked nothing more by whoever copies: a thread beside dials it anew until it
+answers, and each question meanwhile fails at once. With one of three brokers stopped the partitions
+of the other two stood still for 61 s, behind questions and sends to it (2026-11-21).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
+from heliostat.errors import AccessRefused, ConnectionLost, HeliostatError, ProtocolError
+from heliostat.names import BrokerId, Endpoint
+
+SOFTWARE_NAME = "heliostat"
+QUESTION_S = 2.0
+"""Longest wait for an answer at first; it doubles with each question that is not answered."""
+QUICK_S = 0.5
+"""What fails within this time may be tried again at once: a broker that is down refuses so."""
+PROBE_EVERY_S = 1.0
+OTHERS_S_MIN, OTHERS_FACTOR = 0.4, 2.0
+"""How long those are waited for that have not answered when some have: by how long these took."""
+
+
+class ControlLine:
+    """A connection for questions. Used by one thread; only its probe runs beside.
+
+    Parameters
+    ----------
+    endpoint
+        The broker's.
+    settings
+        How to open a connection, and how long to wait for an answer at most.
+    alias
+        The cluster's, for errors; may be empty.
+    """
+
+    def __init__(self, endpoint: Endpoint, settings: DialSettings, alias: str = "") -> None:
+        self.endpoint = endpoint
+        self._settings = settings
+        self._alias = alias
+        self._connection: Connection | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._patience_s = min(QUESTION_S, settings.request_timeout_s)
+        self._probe: _Probe | None = None
+
+    def close(self) -> None:
+        """Close the connection; what comes later is tried anew."""
+        self._disconnect()
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            probe.abandon()
+
+    # -- whether it answers --------------------------------------------------------------------
+
+    def doubt(self) -> None:
+        """It is silent: ask nothing more before it has answered the probe that begins now."""
+        if self._probe is None:
+            self._disconnect()
+            self._probe = _Probe(self.endpoint, self._settings, self._alias)
+
+    def begin_probe(self) -> None:
+        """Connect beside; `is_answering` tells when that is done."""
+        if self._connection is None:
+            self.doubt()
+
+    def is_answering(self, within_s: float = 0.0) -> bool:
+        """Whether it may be asked, now or within that time."""
+        if self._probe is not None and self._probe.over.wait(within_s):
+            self._end_probe()
+        return self._probe is None
+
+    def silence(self, from_s: float = 0.0) -> ConnectionLost | None:
+        """What to tell of a broker that has not answered a probe for `from_s` or longer."""
+        if self.is_answering() or self._probe is None or self._probe.age_s < from_s:
+            return None
+        for_s = round(self._probe.age_s, 1)
+        lost = ConnectionLost("the broker does not answer", broker=str(self.endpoint), for_s=for_s)
+        if self._alias:
+            lost.context["cluster"] = self._alias
+        return lost
+
+    def look(self) -> None:
+        """Tell whether it may be asked now.
+
+        Raises
+        ------
+        ConnectionLost
+            It is silent.
+        """
+        if (silence := self.silence()) is not None:
+            raise silence
+
+    def _end_probe(self) -> None:
+        probe = self._probe
+        assert probe is not None
+        self._probe = None
+        if probe.connection is not None:  # else it refuses: a question will say how
+            self._connection, self._versions = probe.connection, probe.versions
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """Lowest and highest version of each request that it knows, by API key.
+
+        Raises
+        ------
+        ConnectionLost
+            It does not answer.
+        """
+        if not self._versions:
+            with self._timed():
+                self._versions = ask_versions(self._open(), self._patience_s)
+        return self._versions
+
+    def exchange(self, requests: Sequence[Any], response: Any, version_max: int) -> list[Any]:
+        """Requests of one kind and their answers.
+
+        Raises
+        ------
+        ConnectionLost
+            It does not answer.
+        ProtocolError
+            It knows no such request, or answers another one.
+        """
+        version = self._version_of(requests[0], version_max)
+        began_s = time.monotonic()
+        try:
+            return self._round_trip(requests, response, version)
+        except AccessRefused:
+            raise
+        except ConnectionLost:
+            if time.monotonic() > began_s + QUICK_S:
+                raise
+            # A connection that idled may have been closed by the broker: once more, afresh.
+            # Safe: every request sent here may be repeated.
+            return self._round_trip(requests, response, version)
+
+    def begin(self, requests: Sequence[Any], version_max: int) -> Asked:
+        """Send requests whose answers are taken later, before anything else is asked.
+
+        Raises
+        ------
+        As `exchange`.
+        """
+        version = self._version_of(requests[0], version_max)
+        with self._timed():
+            return begin_ask(self._open(), requests, version)
+
+    def end(self, asked: Asked, response: Any) -> list[Any]:
+        """Take the answers to what was begun; as `exchange`."""
+        try:
+            with self._timed():
+                return take_answers(asked, response, self._patience_s)
+        except AccessRefused:
+            raise
+        except ConnectionLost:
+            if not self.is_answering():
+                raise
+            return self._round_trip(asked.requests, response, asked.version)
+
+    def _version_of(self, request: Any, version_max: int) -> int:
+        key = request.API_KEY
+        low, high = self.versions().get(key, (0, -1))
+        version = min(high, version_max)
+        if version < low:
+            raise ProtocolError("broker and Heliostat share no version of a request", api_key=key)
+        return version
+
+    def _round_trip(self, requests: Sequence[Any], response: Any, version: int) -> list[Any]:
+        with self._timed():
+            return ask(self._open(), requests, response, version, self._patience_s)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Close the connection where that fails; doubt a broker where it took long."""
+        self.look()
+        began_s = time.monotonic()
+        try:
+            yield
+        except HeliostatError as error:
+            if self._alias:  # addresses alone tell an operator little
+                error.context.setdefault("cluster", self._alias)
+            self._disconnect()
+            took_s = time.monotonic() - began_s
+            if isinstance(error, ConnectionLost) and took_s > QUICK_S:
+                self._patience_s = min(self._settings.request_timeout_s, 2 * self._patience_s)
+                self.doubt()
+            raise
+        took_s = time.monotonic() - began_s
+        self._patience_s = min(self._settings.request_timeout_s, max(QUESTION_S, 2 * took_s))
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self.endpoint, self._settings)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def ask_side_by_side(
+    questions: Mapping[BrokerId, tuple[ControlLine, Sequence[Any]]], response: Any, version_max: int
+) -> dict[BrokerId, list[Any] | ConnectionLost]:
+    """Ask several brokers at once, and doubt those that are much slower than the others.
+
+    Raises
+    ------
+    ProtocolError
+        One knows no such request, or answers another one.
+    """
+    found: dict[BrokerId, list[Any] | ConnectionLost] = {}
+    waiting: dict[BrokerId, Asked] = {}
+    for broker, (line, requests) in questions.items():
+        try:
+            waiting[broker] = line.begin(requests, version_max)
+        except ConnectionLost as error:
+            found[broker] = error
+    wrong: ProtocolError | None = None
+    began_s, left_s = time.monotonic(), QUESTION_S
+    while waiting:  # ends: each turn takes one's answer, or the time is over
+        answered = _answered(waiting, began_s + left_s - time.monotonic())
+        for broker in answered or list(waiting):
+            line, asked = questions[broker][0], waiting.pop(broker)
+            if not answered:
+                line.doubt()
+            try:
+                found[broker] = line.end(asked, response)
+            except ConnectionLost as error:
+                found[broker] = error
+            except ProtocolError as error:
+                wrong = error  # the others' answers are taken all the same
+        left_s = max(OTHERS_S_MIN, OTHERS_FACTOR * (time.monotonic() - began_s))
+    if wrong is not None:
+        raise wrong
+    return found
+
+
+def _answered(waiting: Mapping[BrokerId, Asked], within_s: float) -> list[BrokerId]:
+    """Whose answer begins to come within that time, of the first ones."""
+    held = [broker for broker, asked in waiting.items() if asked.connection.has_held()]
+    if held:
+        return held
+    poller = select.poll()
+    by_file = {asked.connection.fileno(): broker for broker, asked in waiting.items()}
+    for file in by_file:
+        poller.register(file, select.POLLIN)
+    return [by_file[file] for file, _ in poller.poll(1000 * max(0.0, within_s))]
+
+
+class _Probe:
+    """Dials a broker and asks for its versions until it answers, in a thread."""
+
+    def __init__(self, endpoint: Endpoint, settings: DialSettings, alias: str) -> None:
+        self.connection: Connection | None = None
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.over = threading.Event()
+        """It has answered, or refuses to, which is an answer, too."""
+        self._endpoint = endpoint
+        self._settings = settings
+        self._began_s = time.monotonic()
+        self._is_abandoned = False
+        self._handing_over = threading.Lock()
+        name = f"probe {alias} {endpoint}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def age_s(self) -> float:
+        """For how long it goes on."""
+        return time.monotonic() - self._began_s
+
+    def abandon(self) -> None:
+        """Nobody wants to know any more."""
+        with self._handing_over:
+            self._is_abandoned = True
+            if self.connection is not None:
+                self.connection.close()
+
+    def _run(self) -> None:
+        while not self._is_abandoned:  # ends: it answers, refuses, or nobody wants to know
+            tried_s = time.monotonic()
+            try:
+                self._try()
+            except HeliostatError as error:
+                is_quick = time.monotonic() < tried_s + QUICK_S
+                if not is_quick and not isinstance(error, AccessRefused):
+                    time.sleep(PROBE_EVERY_S)
+                    continue
+            self.over.set()
+            return
+
+    def _try(self) -> None:
+        connection = Connection(self._endpoint, self._settings)
+        try:
+            self.versions = ask_versions(connection, self._settings.request_timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+        with self._handing_over:
+            self.connection = connection
+            if self._is_abandoned:
+                connection.close()
+
+
+def ask_versions(connection: Connection, within_s: float) -> dict[int, tuple[int, int]]:
+    """Lowest and highest version of each request that a broker knows, by API key."""
+    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="0")
+    (answer,) = ask(connection, [request], ApiVersionsResponse, 3, within_s)
+    return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Requests of one kind that are under way."""
+
+    connection: Connection
+    requests: Sequence[Any]
+    version: int
+    sent: Sequence[int]
+    """Their correlation ids."""
+
+
+def ask(
+    connection: Connection, requests: Sequence[Any], response: Any, version: int, within_s: float
+) -> list[Any]:
+    """Send all, then take all answers; raises as `take_answers`."""
+    return take_answers(begin_ask(connection, requests, version), response, within_s)
+
+
+def begin_ask(connection: Connection, requests: Sequence[Any], version: int) -> Asked:
+    """Send requests.
+
+    Raises
+    ------
+    ConnectionLost
+        They can't be sent.
+    """
+    sent: list[int] = []
+    for request in requests:
+        header = request_header(
+            request.API_KEY,
+            version,
+            sent_as := connection.next_correlation_id(),
+            connection.settings.client_id,
+            flexible=bool(type(request).flexible_version_q(version)),
+        )
+        connection.send([header, request.encode(version=version)])
+        sent.append(sent_as)
+    return Asked(connection, requests, version, sent)
+
+
+def take_answers(asked: Asked, response: Any, within_s: float) -> list[Any]:
+    """Take all answers: they come in the order of the requests.
+
+    Raises
+    ------
+    ConnectionLost
+        One does not come within `within_s`.
+    ProtocolError
+        One belongs to another request.
+    """
+    until_s = time.monotonic() + within_s
+    receive = asked.connection.receive
+    frames = [receive(max(0.0, until_s - time.monotonic())) for _ in asked.requests]
+    request = asked.requests[0]
+    if [frame.correlation_id for frame in frames] != asked.sent:
+        raise ProtocolError("an answer belongs to another request", api_key=request.API_KEY)
+    # ApiVersions answers carry header v0 so that any client can read them (KIP-511).
+    has_tags = type(request).flexible_version_q(asked.version)
+    has_tags = has_tags and request.API_KEY != ApiVersionsRequest.API_KEY
+    starts = [skip_tagged_fields(frame.buffer, 4) if has_tags else 4 for frame in frames]
+    return [
+        response.decode(memoryview(frame.buffer)[at:], version=asked.version)
+        for frame, at in zip(frames, starts, strict=True)
+    ]

@@ -1,0 +1,187 @@
+"""Questions to a broker that hangs, refuses, or is slow."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from support.scripted_broker import METADATA, VERSIONS, Script, ScriptedBroker
+
+from heliostat.clusters.wire import control_line
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.control_line import ControlLine
+from heliostat.errors import ConnectionLost
+from heliostat.names import BrokerId, Endpoint
+from heliostat.sandbox.ports import LOOPBACK, free_ports
+
+SETTINGS = DialSettings(request_timeout_s=0.6, connect_timeout_s=1.0)
+RETURNS_S = 0.3
+"""At once, on a machine that is full."""
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker(Script()) as one:
+        yield one
+
+
+@pytest.fixture
+def line(broker: ScriptedBroker) -> Iterator[ControlLine]:
+    with contextlib.closing(ControlLine(broker.endpoint, SETTINGS, "west")) as one:
+        yield one
+
+
+def spent_s(ask: Any) -> float:
+    """How long it takes to be told that there is no answer."""
+    began_s = time.monotonic()
+    with pytest.raises(ConnectionLost):
+        ask()
+    return time.monotonic() - began_s
+
+
+def metadata(line: ControlLine) -> None:
+    line.exchange([MetadataRequest(topics=[])], MetadataResponse, 3)
+
+
+def wait_until_it_answers(line: ControlLine) -> None:
+    deadline_s = time.monotonic() + 10
+    while not line.is_answering(0.05):
+        assert time.monotonic() < deadline_s
+
+
+def test_a_broker_that_hangs_costs_one_wait_and_answers_again_later(
+    broker: ScriptedBroker, line: ControlLine
+) -> None:
+    """Given a broker that hangs / when asked / then once waited for; and asked when it is back."""
+    assert set(line.versions()) == {METADATA, VERSIONS}
+    broker.script.hangs.set()
+    assert spent_s(lambda: metadata(line)) >= SETTINGS.request_timeout_s
+    for _ in range(3):
+        assert spent_s(lambda: metadata(line)) < RETURNS_S
+    time.sleep(0.2)
+    assert line.silence(0.2) is not None
+    assert line.silence(60.0) is None
+    with pytest.raises(ConnectionLost, match=f"does not answer.*{broker.endpoint}.*west"):
+        line.look()
+    broker.script.hangs.clear()
+    wait_until_it_answers(line)
+    line.look()
+    assert line.silence() is None
+    assert set(line.versions()) == {METADATA, VERSIONS}
+
+
+def test_a_broker_that_is_down_is_asked_each_time() -> None:
+    """Given nobody who listens / when asked / then refused at once, and no probe goes on."""
+    (port,) = free_ports(1)
+    with contextlib.closing(ControlLine(Endpoint(LOOPBACK, port), SETTINGS)) as line:
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match="can't be reached"):
+                line.versions()
+            assert line.is_answering()
+        line.begin_probe()
+        wait_until_it_answers(line)
+        with pytest.raises(ConnectionLost, match="can't be reached"):
+            line.versions()
+
+
+def test_what_took_long_is_waited_for_longer(
+    broker: ScriptedBroker, line: ControlLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a question unanswered in its time / when asked again / then twice as long at most."""
+    monkeypatch.setattr(control_line, "QUESTION_S", 0.2)
+    monkeypatch.setattr(control_line, "QUICK_S", 0.1)
+    with contextlib.closing(ControlLine(broker.endpoint, SETTINGS)) as slow:
+        slow.versions()
+        waits: list[float] = []
+        for _ in range(3):
+            broker.script.hangs.set()
+            spent_s(lambda: metadata(slow))
+            waits.append(slow._patience_s)
+            broker.script.hangs.clear()
+            wait_until_it_answers(slow)
+    assert waits == [0.4, SETTINGS.request_timeout_s, SETTINGS.request_timeout_s]
+
+
+def cluster_of(*brokers: ScriptedBroker) -> WireCluster:
+    """They are known, as from metadata."""
+    cluster = WireCluster(",".join(str(each.endpoint) for each in brokers), SETTINGS)
+    for number, each in enumerate(brokers):
+        cluster._learn(BrokerId(number), each.endpoint)
+    return cluster
+
+
+def test_of_several_the_slow_one_alone_is_left_behind() -> None:
+    """Given three brokers of which one hangs / when reached / then the others, without its wait."""
+    with contextlib.ExitStack() as stack:
+        brokers = [stack.enter_context(ScriptedBroker(Script())) for _ in range(3)]
+        cluster = stack.enter_context(contextlib.closing(cluster_of(*brokers)))
+        brokers[1].script.hangs.set()
+        began_s = time.monotonic()
+        cluster.reach([BrokerId(each) for each in range(3)])
+        assert time.monotonic() - began_s < SETTINGS.connect_timeout_s
+        for number in (0, 2):
+            assert cluster.silence_of(BrokerId(number), 0.0) is None
+            cluster.open_data(BrokerId(number)).close()
+        silence = cluster.silence_of(BrokerId(1), 0.0)
+        assert silence is not None
+        assert silence.context["broker"] == str(brokers[1].endpoint)
+        assert spent_s(lambda: cluster.open_data(BrokerId(1))) < RETURNS_S
+        brokers[1].script.hangs.clear()
+        wait_until_it_answers(cluster._brokers[BrokerId(1)])
+        cluster.open_data(BrokerId(1)).close()
+
+
+def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
+    """Given two seeds of which the first hangs / when any is asked / then the second, soon."""
+    with ScriptedBroker(Script()) as first, ScriptedBroker(Script()) as second:
+        first.script.hangs.set()
+        seeds = f"{first.endpoint},{second.endpoint}"
+        with contextlib.closing(WireCluster(seeds, SETTINGS)) as cluster:
+            found = next(each for each in cluster._answering_seeds() if each.is_answering())
+            assert found.endpoint == second.endpoint
+
+
+def test_brokers_are_asked_side_by_side_and_the_slow_one_is_doubted() -> None:
+    """Given three brokers of which one hangs since / when all are asked / then two answers soon."""
+    with contextlib.ExitStack() as stack:
+        brokers = [stack.enter_context(ScriptedBroker(Script())) for _ in range(3)]
+        lines = {
+            BrokerId(number): stack.enter_context(
+                contextlib.closing(ControlLine(each.endpoint, SETTINGS))
+            )
+            for number, each in enumerate(brokers)
+        }
+        for line in lines.values():
+            line.versions()
+        brokers[1].script.hangs.set()
+        request = control_line.ApiVersionsRequest(
+            client_software_name="test", client_software_version="0"
+        )
+        asked = {broker: (line, [request]) for broker, line in lines.items()}
+        began_s = time.monotonic()
+        found = control_line.ask_side_by_side(asked, control_line.ApiVersionsResponse, 3)
+        assert time.monotonic() - began_s < control_line.QUESTION_S
+        assert isinstance(found[BrokerId(1)], ConnectionLost)
+        assert [isinstance(found[BrokerId(each)], list) for each in (0, 2)] == [True, True]
+        assert [line.is_answering() for line in lines.values()] == [True, False, True]
+
+
+def test_a_connection_that_was_closed_while_it_idled_is_opened_anew(
+    broker: ScriptedBroker, line: ControlLine
+) -> None:
+    """Given a broker that closed it / when asked side by side / then over a new one."""
+    line.versions()
+    for sock in broker._sockets:
+        sock.shutdown(socket.SHUT_RDWR)
+    request = control_line.ApiVersionsRequest(
+        client_software_name="test", client_software_version="0"
+    )
+    asked = {BrokerId(0): (line, [request])}
+    found = control_line.ask_side_by_side(asked, control_line.ApiVersionsResponse, 3)
+    assert isinstance(found[BrokerId(0)], list)
