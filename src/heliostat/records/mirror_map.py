@@ -65,6 +65,10 @@ class MirrorMap:
         self._row = []
         self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
 
+    def lands_at(self, batch: CarriedBatch) -> int:
+        """Target offset of a batch's first record, where it is appended behind what is before."""
+        return batch.source_offset if self.fills else batch.base_offset
+
     def jump(self, source: int) -> Offset:
         """Go on at another source offset, behind a gap or anew; the next batch says it (I3)."""
         if source != self.source_offset:

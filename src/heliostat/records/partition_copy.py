@@ -344,7 +344,7 @@ class PartitionCopy(PartitionStanding):
             if was_current and self.filling.acknowledged(batch):
                 self._filled(now_ms)
             return was_current
-        expected = batch.source_offset if self.map.fills else batch.base_offset
+        expected = self.map.lands_at(batch)
         if not append_landed_where_named(expected, base_offset):
             self._diverge(
                 PartitionCode.APPENDED_ELSEWHERE,
@@ -412,7 +412,7 @@ class PartitionCopy(PartitionStanding):
                 self.stop(PartitionState.BLOCKED, kind.name, message, now_ms)
                 return
         elif error == OUT_OF_ORDER:
-            self._refused = counted(self._refused, batch.base_offset)
+            self._refused = counted(self._refused, self.map.lands_at(batch))
         elif error == STALE_EPOCH:
             self._diverge(
                 kind.name,

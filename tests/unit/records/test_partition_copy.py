@@ -9,6 +9,7 @@ from support.records import Sample, encode
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.carried import CarriedBatch
+from heliostat.records.filling import filler_of
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.network import LogRange, Tail, Want
 from heliostat.records.offset_map import Break, OffsetMap
@@ -255,6 +256,23 @@ def test_refusals_are_counted_at_one_and_the_same_end() -> None:
         one.fetch(0.0)
         one.fail(*one.send(), OUT_OF_ORDER)
     one.begin(12)
+    assert one.standing == (PartitionState.DIVERGED, "TARGET_REFUSES_SEQUENCE")
+
+
+def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() -> None:
+    """Given markers before our tenth record, at 14 / when it is refused twice / then DIVERGED."""
+    known = OffsetMap.of([Break(10, 14)])
+    known.is_filled = True
+    one = OneMirror(fills=True)
+    one.copy.copied_to = one.copy.copied_end = 14
+    for _ in range(2):
+        one.begin(14, Tail(filler_of(PRODUCER), 2**31 - 1), known)
+        assert one.copy.state is not PartitionState.DIVERGED
+        one.fetch(0.0)
+        [batch] = one.send()
+        assert (batch.base_offset, batch.source_offset) == (10, 14)
+        one.fail(batch, OUT_OF_ORDER)
+    one.begin(14, Tail(filler_of(PRODUCER), 2**31 - 1), known)
     assert one.standing == (PartitionState.DIVERGED, "TARGET_REFUSES_SEQUENCE")
 
 
