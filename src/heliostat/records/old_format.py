@@ -98,10 +98,10 @@ def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
     Raises
     ------
     BatchError
-        A message is not sound.
+        A message is not sound, or their offsets, which no checksum covers, do not ascend.
     """
     runs: list[_Run] = []
-    next_offset = position
+    next_offset, last = position, -1
     while end - at > MAGIC_AT and view[at + MAGIC_AT] in OLD_MAGICS:
         size = claimed_size(view, at, end)
         if size is None or size <= _ATTRIBUTES_AT:
@@ -112,6 +112,10 @@ def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
         if codec is None:
             raise BatchError("a message's codec is not known")
         for message in _messages(view[at : at + size]):
+            if message.offset <= last:
+                # One of the two is wrong; taken for read already, this one would be lost unseen.
+                raise BatchError(f"a message claims offset {message.offset} behind {last}")
+            last = message.offset
             if message.offset >= next_offset:
                 _add(runs, codec, message)
                 next_offset = message.offset + 1

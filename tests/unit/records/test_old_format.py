@@ -177,6 +177,28 @@ def test_damage_is_told_and_nothing_else_is_raised(magic: int, codec: int) -> No
             copied(wrapper(magic, codec, cut))
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("claimed", [0, BASE + 1, 1 << 40])
+def test_an_offset_that_is_damaged_hides_no_message(magic: int, claimed: int) -> None:
+    """Given messages of which the second has another offset / then told: no checksum covers it.
+
+    One that is far too large would make those behind it look as if they were read already.
+    """
+    data = plain(magic, BASE)
+    first = 12 + struct.unpack_from(">i", data, 8)[0]
+    moved = bytearray(data)
+    struct.pack_into(">q", moved, first, claimed)
+    if claimed == BASE + 1:  # as it is
+        assert len(copied(bytes(moved))) == len(CONTENTS)
+        return
+    with pytest.raises(BatchError, match="claims offset"):
+        copied(bytes(moved))
+    settings = CarrySettings(producer_id=1, batch_bytes_max=1 << 20)
+    outcome = carry(bytearray(moved), 0, len(moved), Place(BASE, BASE, 0), settings, ())
+    assert outcome.stop is not None
+    assert (outcome.batches, outcome.next_offset) == ([], BASE)
+
+
 def test_short_hashes_are_those_of_lz4() -> None:
     """Known values of XXH32, seed 0."""
     assert old_format._short_xxh32(b"") == 0x02CC5D05
