@@ -75,7 +75,7 @@ class Seam:
     compared
         Records at the target that were found at the source, without a break up to the end.
     doubled
-        How many of them stand there more than once.
+        How many of them stand there more often than at the source.
     """
 
     source: Offset
@@ -147,7 +147,7 @@ def find_seam(source: Window, target: Window, committed: int | None) -> Seam | N
     found = _map(tail, places, target)
     found.add(Break(target.end, highest + 1))
     first = Break(tail[0].offset, places[tail[0].digest][0])
-    doubled = len(tail) - len({mark.digest for mark in tail})
+    doubled = _doubled(tail, places, highest)
     return Seam(Offset(highest + 1), Offset(target.end), found, first, len(tail), doubled)
 
 
@@ -179,6 +179,13 @@ def _places(marks: Sequence[Mark]) -> dict[bytes, list[int]]:
     for mark in marks:
         places.setdefault(mark.digest, []).append(mark.offset)
     return places
+
+
+def _doubled(tail: Sequence[Mark], places: dict[bytes, list[int]], highest: int) -> int:
+    """How many more there are of each than the source has up to there: equal records are many."""
+    there = Counter(mark.digest for mark in tail)
+    had = {each: sum(offset <= highest for offset in places[each]) for each in there}
+    return sum(max(0, count - had[each]) for each, count in there.items())
 
 
 def _matched_tail(marks: Sequence[Mark], places: dict[bytes, list[int]]) -> Sequence[Mark]:

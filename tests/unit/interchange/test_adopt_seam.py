@@ -53,6 +53,17 @@ def test_what_landed_behind_the_committed_position_is_found() -> None:
     assert found.is_exact
 
 
+def test_records_that_are_equal_at_the_source_too_are_not_doubled() -> None:
+    """Given a source that repeats itself / when all was copied once / then nothing is doubled."""
+    contents = [f"r{n // 3}" for n in range(12)]
+    written = window(rows([*contents, "r9", "r9"]))
+    found = seam(find_seam(written, window(rows(contents)), committed=11))
+    assert (found.source, found.compared, found.doubled) == (12, 12, 0)
+    twice = window(rows([*contents, *contents[9:]]))
+    found = seam(find_seam(window(rows(contents)), twice, committed=8))
+    assert (found.compared, found.doubled) == (15, 3)
+
+
 def test_a_clean_stop_goes_on_behind_the_committed_position() -> None:
     found = seam(find_seam(source(20), target(*range(8)), committed=7))
     assert (found.source, found.is_exact) == (8, True)
