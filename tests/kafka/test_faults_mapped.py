@@ -102,6 +102,10 @@ class Holes:
             RECOVERED_WITHIN_S,
         )
 
+    def told(self) -> str:
+        """Where the mirrors are and what the link says."""
+        return f"{self.copied()}, {self._stage.status()}\n{self._stage.text()}"
+
     def is_level(self) -> bool:
         """Whether the link says that it has all, as far as transactions have ended."""
         status = self._stage.status()
@@ -113,7 +117,7 @@ class Holes:
 def cut_everywhere(proxy: FaultProxy, api_key: int, about: tuple[bytes, ...], holes: Holes) -> None:
     for where in Where:
         cut = proxy.cut_next(api_key, where, *about)
-        assert cut.done.wait(CUT_WITHIN_S), f"no connection was cut {where.value}"
+        assert cut.done.wait(CUT_WITHIN_S), f"not cut {where.value}: {holes.told()}"
     holes.wait_copied()
 
 

@@ -235,6 +235,11 @@ class FaultProxy:
                     return cut
         return None
 
+    def give_back(self, cut: Cut) -> None:
+        """Its connection ended before it could be made: the next request that fits is cut."""
+        with self._lock:
+            self._cuts.append(cut)
+
     async def until_flowing(self, client: bytes) -> None:
         """Wait while what this client asks, or is answered, is held back."""
         if client.startswith(self._held_client):
@@ -252,6 +257,7 @@ class _Connection:
         self._client, self._broker = client, broker
         self._asked: deque[Cut | None] = deque()
         """For each request without an answer yet: how its answer is to be cut."""
+        self._taken: list[Cut] = []
         self._client_id = b""
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -270,6 +276,9 @@ class _Connection:
         finally:
             self.sever()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            for cut in self._taken:
+                if not cut.done.is_set():
+                    self._proxy.give_back(cut)
 
     def sever(self) -> None:
         """End both sides at once."""
@@ -283,6 +292,8 @@ class _Connection:
             self._proxy.counts[f"requests {_API_KEY.unpack_from(head)[0]}"] += 1
             self._client_id = _client_id(head)
             cut = self._proxy.take_cut(head)
+            if cut is not None:
+                self._taken.append(cut)
             self._asked.append(None if cut is None or cut.where.is_request else cut)
             rest = _chunks(self._client[0], size - len(head))
             if cut is not None and cut.where.is_request:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -225,7 +224,7 @@ class Dialed:
         self.at_once_max = 0
         self._at_once = self._asked = 0
         self._refused = refused
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
 
     def open_data(self, _: BrokerId) -> ScriptedConnection:
         with self._lock:
@@ -233,8 +232,9 @@ class Dialed:
             asked = self._asked
             self._at_once += 1
             self.at_once_max = max(self.at_once_max, self._at_once)
-        time.sleep(0.02)
-        with self._lock:
+            self._lock.notify_all()
+            if asked > 1:  # all behind the first: they wait for each other
+                self._lock.wait_for(lambda: self.at_once_max == len(GROUPS) - 1, SIDE_BY_SIDE_S)
             self._at_once -= 1
             if asked == self._refused:
                 raise ConnectionLost("refused")
@@ -242,6 +242,8 @@ class Dialed:
             return self.opened[-1]
 
 
+SIDE_BY_SIDE_S = 0.5
+"""More than a thread needs to begin on a machine that is full."""
 GROUPS = [(BROKER, Channel(Traffic.SPARSE, slot)) for slot in range(9)]
 
 

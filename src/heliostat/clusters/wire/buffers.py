@@ -13,8 +13,15 @@ LARGE_BYTES = 64 * 1024
 """Smaller ones come from the allocator's own lists."""
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 """Of unused buffers and used ones together, a thread."""
-_OWN_REFERENCES = 3
-"""The list's, the loop variable's, and that of the call which counts."""
+
+
+def _references(kept: list[bytearray], at: int) -> int:
+    return sys.getrefcount(kept[at])
+
+
+_OWN_REFERENCES = _references([bytearray()], 0)
+"""Of one that nobody else has, as this very interpreter counts: from Python 3.14 on a call may
+borrow what earlier ones count (its What's New), and a fixed number would hand out one in use."""
 
 
 class ReusedBuffers(threading.local):
@@ -32,9 +39,10 @@ class ReusedBuffers(threading.local):
         if size_bytes < LARGE_BYTES:
             return bytearray(size_bytes)
         wanted = 1 << (size_bytes - 1).bit_length()
-        for kept in self._kept:
-            if len(kept) == wanted and sys.getrefcount(kept) == _OWN_REFERENCES:
-                return kept
+        for at in range(len(self._kept)):
+            is_free = _references(self._kept, at) == _OWN_REFERENCES
+            if is_free and len(self._kept[at]) == wanted:
+                return self._kept[at]
         buffer = bytearray(wanted)
         self._keep(buffer)
         return buffer
