@@ -95,20 +95,31 @@ class Holes:
 
     def wait_copied(self) -> None:
         """Until both mirrors have more."""
-        before = self.copied()
+        before = wait_for("both to be told", self._told_ends, RECOVERED_WITHIN_S)
         wait_for(
             "both to be copied on",
-            lambda: all(0 <= before[t] < end for t, end in self.copied().items()),
+            lambda: all(before[t] < end for t, end in self.copied().items()),
             RECOVERED_WITHIN_S,
         )
+
+    def _told_ends(self) -> dict[TopicName, int] | None:
+        """Where the mirrors end; a broker that has just started does not tell it yet."""
+        found = self.copied()
+        return found if min(found.values()) >= 0 else None
 
     def told(self) -> str:
         """Where the mirrors are and what the link says."""
         return f"{self.copied()}, {self._stage.status()}\n{self._stage.text()}"
 
     def is_level(self) -> bool:
-        """Whether the link says that it has all, as far as transactions have ended."""
+        """Whether the link says that it has all, as far as transactions have ended.
+
+        Reports are a second old and more: so it must name no less than the source holds now.
+        """
+        ends = ends_or_errors(self._source, dict.fromkeys(self.topics, 1))
         status = self._stage.status()
+        if any(ends[each.source.topic][0] != each.position for each in self._stage.looked_at()):
+            return False
         rows = [row for row in status.topics if row.source in self.topics]
         lags = [row.lag_records + row.open_records for row in rows]
         return lags == [0, 0] and not status.problems

@@ -32,7 +32,8 @@ from support.proxy import FaultProxy
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
-from heliostat.link.offset_look import read_map_view
+from heliostat.link.offset_look import look, read_map_view
+from heliostat.link.offset_values import MirrorPartition
 from heliostat.link.operations import link_statuses
 from heliostat.link.state import LinkState, Stored
 from heliostat.link.status_values import LinkStatus
@@ -100,6 +101,11 @@ class Stage:
         """What `heliostat status` says."""
         config = load_config(self.config)
         return link_statuses(config, config.links[0].name)[0]
+
+    def looked_at(self) -> list[MirrorPartition]:
+        """What `heliostat offsets` says."""
+        config = load_config(self.config)
+        return look(config, config.links[0]).partitions
 
     def remembered(self) -> Stored:
         """What the state topic holds."""
