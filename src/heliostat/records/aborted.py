@@ -7,6 +7,7 @@ has one producer, nothing has to be decompressed to leave them out (`CompletedFe
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -31,6 +32,10 @@ class Aborted(NamedTuple):
 class AbortedTransactions:
     """The aborted transactions of one answer; batches are asked about in order, also twice.
 
+    An answer of a megabyte may hold thousands of batches of one producer, and hundreds of its
+    transactions that were aborted. So nothing here looks through all of them: a lane that did took
+    longer for an answer than its round lasts, and never got beyond it.
+
     Parameters
     ----------
     aborted
@@ -42,6 +47,8 @@ class AbortedTransactions:
         self._abort_markers: dict[int, list[int]] = {}
         for item in aborted:
             self._first_offsets.setdefault(item.producer_id, []).append(item.first_offset)
+        for firsts in self._first_offsets.values():
+            firsts.sort()
 
     @property
     def none_aborted(self) -> bool:
@@ -53,11 +60,11 @@ class AbortedTransactions:
         if not header.is_transactional or header.producer_id not in self._first_offsets:
             return False
         markers = self._abort_markers.get(header.producer_id, [])
-        return any(
-            first <= header.last_offset
-            and not any(first <= marker < header.base_offset for marker in markers)
-            for first in self._first_offsets[header.producer_id]
-        )
+        before = bisect_left(markers, header.base_offset)
+        ended = markers[before - 1] if before else -1  # all that began up to there are over
+        firsts = self._first_offsets[header.producer_id]
+        at = bisect_right(firsts, ended)
+        return at < len(firsts) and firsts[at] <= header.last_offset
 
     def take_marker(self, view: Buffer, at: int, header: BatchHeader) -> None:
         """Take note of the marker in the control batch at `at`.
@@ -68,7 +75,9 @@ class AbortedTransactions:
             It is none.
         """
         if _marker_type(view, at + HEADER_BYTES, at + header.size) == ABORT:
-            self._abort_markers.setdefault(header.producer_id, []).append(header.base_offset)
+            markers = self._abort_markers.setdefault(header.producer_id, [])
+            if not markers or markers[-1] < header.base_offset:
+                markers.append(header.base_offset)
 
 
 def _marker_type(view: Buffer, at: int, end: int) -> int:

@@ -1,0 +1,216 @@
+"""Faults drawn by a seed, for hours, on two clusters of three brokers; then every record compared.
+
+Four topics are written to all the while: a plain one, a compacted one and one with transactions
+over a link that maps offsets, one with transactions over a link that fills holes. At the end an
+ordinary consumer reads both sides whole. Exit code 1: something was lost, doubled, reordered,
+changed, or did not recover.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import soak_load
+from clusters import KAFKA_VERSION
+from machine import describe
+from soak_audit import Finding, audit
+from soak_faults import Site, draw
+from soak_link import Driver, write_config
+
+from heliostat.clusters.admin import LATEST, ClusterAdmin
+from heliostat.errors import BrokerError, HeliostatError
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.sandbox import ClusterSpec, find_java, start_many
+
+HEAP_MB = 384
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "log.cleaner.backoff.ms": "5000",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "offsets.topic.replication.factor": "3",
+}
+CALM_EVERY = 3
+"""Faults in a row before the links must have caught up, so that they don't only pile up."""
+LEVEL_WITHIN_S = 300.0
+LOOK_S = 1.0
+
+
+class Run:
+    """One soak.
+
+    Parameters
+    ----------
+    seed
+        Of everything that is drawn.
+    folder
+        For the configuration and the logs of drivers.
+    """
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed = seed
+        self.folder = folder
+        self.drawn: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        """What did not recover."""
+        self.level_s: list[float] = []
+        """How long catching up took after faults."""
+        self.began_s = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the beginning."""
+        print(f"{(time.monotonic() - self.began_s) / 60:6.1f} min  {text}", flush=True)
+
+    def run(self, hours: float) -> dict[str, Any]:
+        """Run it; answers the report."""
+        names = ("east", "west")
+        specs = [ClusterSpec(name, brokers=3, settings=SETTINGS, heap_mb=HEAP_MB) for name in names]
+        source, target = start_many(specs)
+        with source, target:
+            soak_load.create(source.bootstrap)
+            driver = Driver(write_config(self.folder, source.bootstrap, target.bootstrap))
+            writers = soak_load.Writers(source.bootstrap, self.seed, soak_load.Rates())
+            chance = random.Random(self.seed)  # noqa: S311  # faults, no secret
+            site = Site(source, target, driver, chance)
+            try:
+                driver.start()
+                writers.start()
+                self._break_things(site, hours)
+                writers.stop()
+                self._wait_level(site)
+                time.sleep(LOOK_S)
+                problems = driver.problems()
+                driver.stop()
+                self.say("reading both sides")
+                findings = audit(source.bootstrap, target.bootstrap)
+            finally:
+                driver.kill_all()
+        self.wrong += driver.ended_badly + problems
+        return self._report(writers, findings)
+
+    def _break_things(self, site: Site, hours: float) -> None:
+        until_s = time.monotonic() + hours * 3600
+        self._wait_level(site)
+        while time.monotonic() < until_s:
+            fault = draw(site.chance)
+            self.drawn[fault.__name__] += 1
+            self.say(f"{self.drawn.total()}: {fault.__name__}")
+            fault(site)
+            if self.drawn.total() % CALM_EVERY == 0:
+                self._wait_level(site)
+
+    def _wait_level(self, site: Site) -> None:
+        """Until all that the source holds now is at the target."""
+        wanted: dict[TopicPartition, int] = {}
+        began_s = time.monotonic()
+        behind: object = "unknown"
+        while time.monotonic() < began_s + LEVEL_WITHIN_S:
+            wanted = wanted or ends(site.source.bootstrap)
+            found = site.driver.positions() if wanted else None
+            if found is not None:
+                left = {str(p): end - found[p] for p, end in wanted.items() if p in found}
+                behind = left
+                if len(left) == len(wanted) and max(left.values()) <= 0:
+                    self.level_s.append(time.monotonic() - began_s)
+                    return
+            time.sleep(LOOK_S)
+        text = f"not level within {LEVEL_WITHIN_S:.0f} s: behind by {behind}"
+        self.wrong.append(f"{text}; {site.driver.problems()}")
+        self.say(text)
+
+    def _report(self, writers: soak_load.Writers, findings: list[Finding]) -> dict[str, Any]:
+        return {
+            "machine": describe(find_java(), KAFKA_VERSION, self.folder),
+            "seed": self.seed,
+            "hours": round((time.monotonic() - self.began_s) / 3600, 2),
+            "faults": dict(self.drawn),
+            "level_s": [round(each, 1) for each in self.level_s],
+            "written": writers.sent,
+            "writer_errors": writers.failed,
+            "did_not_recover": self.wrong,
+            "findings": [each.to_json() for each in findings],
+        }
+
+
+def ends(bootstrap: str) -> dict[TopicPartition, int]:
+    """Where the source's topics end; nothing where one does not tell now."""
+    partitions = [
+        TopicPartition(TopicName(topic), PartitionId(number))
+        for topic in soak_load.TOPICS
+        for number in range(soak_load.PARTITIONS)
+    ]
+    try:
+        with ClusterAdmin(bootstrap.split(",")) as admin:
+            answers = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    except HeliostatError:
+        return {}
+    found = {p: int(a.offset) for p, a in answers.items() if not isinstance(a, BrokerError)}
+    return found if len(found) == len(partitions) else {}
+
+
+def table(report: dict[str, Any]) -> str:
+    """What a person reads at the end."""
+    lines = [
+        f"{'partition':20} {'source':>9} {'target':>9}  lost doubled reordered foreign different"
+    ]
+    for one in report["findings"]:
+        name = f"{one['topic']}-{one['partition']}"
+        counts = "  ".join(
+            f"{one[what]:>6}" for what in ("lost", "doubled", "reordered", "foreign", "different")
+        )
+        lines.append(f"{name:20} {one['source']:>9,} {one['target']:>9,} {counts}")
+        lines += [f"    {text}" for text in one["examples"]]
+    slowest = max(report["level_s"], default=0.0)
+    lines += [f"did not recover: {text}" for text in report["did_not_recover"]]
+    lines.append(
+        f"{report['hours']} h, {sum(report['faults'].values())} faults, seed {report['seed']}; "
+        f"caught up within {slowest:.0f} s at most"
+    )
+    return "\n".join(lines)
+
+
+def is_clean(report: dict[str, Any]) -> bool:
+    """Whether nothing is wrong, and something was compared."""
+    rows = report["findings"]
+    wrong = ("lost", "doubled", "reordered", "foreign", "different")
+    has_records = bool(rows) and all(row["source"] for row in rows)
+    return (
+        has_records
+        and not any(row[what] for row in rows for what in wrong)
+        and not report["did_not_recover"]
+    )
+
+
+def main() -> int:
+    """Run one soak; 0 if all is well."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    parser = argparse.ArgumentParser(prog="bench/soak", description=__doc__)
+    parser.add_argument("--hours", type=float, default=1.0, help="how long faults are drawn")
+    parser.add_argument("--seed", type=int, help="draw the same again; else a new one")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the drivers' logs there")
+    given = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    print(f"seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="heliostat-soak-") as temporary:
+        folder = given.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        report = Run(seed, folder).run(given.hours)
+    if given.json is not None:
+        given.json.write_text(json.dumps(report, indent=1) + "\n")
+    print(table(report))
+    return 0 if is_clean(report) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Whether the mirrors hold what the source holds, as an ordinary consumer reads both.
+
+Nothing of Heliostat reads here: kafka-python's consumer, committed records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPartition
+from soak_load import COMPACTED, FILLED, PARTITIONS, PLAIN, TOPICS
+
+EXACT = (PLAIN, FILLED)
+"""Offsets are equal there."""
+SILENT_S_MAX = 60.0
+"""Without a record before a reader gives up."""
+SHOWN_MAX = 5
+
+
+class Seen(NamedTuple):
+    """One record, as a reader sees it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    @property
+    def number(self) -> int:
+        """The writer's, in each topic of its own."""
+        return int((self.value or b"-1").split(b" ", 1)[0])
+
+
+@dataclass(slots=True)
+class Finding:
+    """What was compared of one partition, and what is wrong there."""
+
+    topic: str
+    partition: int
+    source: int
+    target: int
+    lost: int = 0
+    doubled: int = 0
+    reordered: int = 0
+    foreign: int = 0
+    different: int = 0
+    """Other content, time or headers; of an exact mirror also another offset."""
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.lost or self.doubled or self.reordered or self.foreign or self.different)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the fields as a JSON object."""
+        return asdict(self)
+
+
+def audit(source: str, target: str) -> list[Finding]:
+    """Read both sides whole and compare them."""
+    found = []
+    for topic in TOPICS:
+        for partition in range(PARTITIONS):
+            here, there = read(source, topic, partition), read(target, topic, partition)
+            found.append(compare(topic, partition, here, there))
+    return found
+
+
+def compare(topic: str, partition: int, source: list[Seen], target: list[Seen]) -> Finding:
+    """Compare one partition's records.
+
+    The source's cleaner may take records that were copied before: those are not foreign.
+    """
+    finding = Finding(topic, partition, len(source), len(target))
+    there: dict[int, Seen] = {}
+    here = {seen.number: place for place, seen in enumerate(source)}
+    before = -1
+    for seen in target:
+        place = here.get(seen.number, before)
+        if seen.number in there:
+            finding.doubled += 1
+            _show(finding, "twice at the target", seen)
+        elif place < before:
+            finding.reordered += 1
+            _show(finding, "behind what comes later at the source", seen)
+        before = max(before, place)
+        there.setdefault(seen.number, seen)
+    for seen in source:
+        copy = there.get(seen.number)
+        if copy is None:
+            finding.lost += 1
+            _show(finding, "not at the target", seen)
+        elif not _is_same(seen, copy, is_exact=topic in EXACT):
+            finding.different += 1
+            _show(finding, f"other than target offset {copy.offset}", seen)
+    if topic != COMPACTED:
+        for number in there.keys() - here.keys():
+            finding.foreign += 1
+            _show(finding, "not at the source", there[number])
+    return finding
+
+
+def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:
+    """All committed records of a partition.
+
+    Raises
+    ------
+    TimeoutError
+        The cluster gives none for a minute though there are more.
+    """
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","),
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    try:
+        one = KafkaPartition(topic, partition)
+        consumer.assign([one])
+        consumer.seek_to_beginning(one)
+        end = consumer.end_offsets([one])[one]
+        seen: list[Seen] = []
+        silent_s = 0.0
+        while (at := consumer.position(one)) < end:
+            seen += _seen(consumer.poll(timeout_ms=500).get(one, ()))
+            silent_s = 0.0 if consumer.position(one) > at else silent_s + 0.5
+            if silent_s > SILENT_S_MAX:
+                raise TimeoutError(f"{topic}-{partition} ends at {end}, nothing comes behind {at}")
+        return seen
+    finally:
+        consumer.close()
+
+
+def _seen(rows: Iterable[Any]) -> list[Seen]:
+    return [Seen(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in rows]
+
+
+def _is_same(one: Seen, other: Seen, *, is_exact: bool) -> bool:
+    return one[1:] == other[1:] and (not is_exact or one.offset == other.offset)
+
+
+def _show(finding: Finding, what: str, seen: Seen) -> None:
+    if len(finding.examples) < SHOWN_MAX:
+        finding.examples.append(f"record {seen.number} at offset {seen.offset}: {what}")

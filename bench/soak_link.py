@@ -1,0 +1,207 @@
+"""The drivers of a soak: `heliostat run` as a process that can be killed, frozen and replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+from soak_load import COMPACTED, FILLED, PLAIN, TRANSACTIONS
+
+from heliostat.config import load_config
+from heliostat.errors import HeliostatError
+from heliostat.link.offset_look import look
+from heliostat.link.operations import link_statuses
+from heliostat.names import TopicPartition
+
+LINKS = ("soak", "filled")
+OWNED_WITHIN_S = 180.0
+ENDED_WITHIN_S = 120.0
+STOPPED_WITHIN_S = 120.0
+LOOK_S = 0.5
+KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
+"""Nothing is cleaned at the target, so that all that was copied can be audited."""
+
+
+def write_config(folder: Path, source: str, target: str) -> Path:
+    """Two links: one keeps maps of offsets, one fills holes."""
+    topics: dict[str, Any] = {"refresh_interval_s": 5}
+    kept = {"config_set": KEPT, "config_exclude": ["max.compaction.lag.ms", "segment.ms"]}
+    mapped = {**topics, **kept, "include": [PLAIN, COMPACTED, TRANSACTIONS]}
+    filled = {**topics, "include": [FILLED], "offsets": "exact"}
+    both = {"source": "east", "target": "west", "lanes": {"round_s": 10}}
+    config = {
+        "clusters": {
+            "east": {"bootstrap": source.split(",")},
+            "west": {"bootstrap": target.split(",")},
+        },
+        "spark": {"master": "local[3]"},
+        "links": [
+            {"name": LINKS[0], **both, "topics": mapped},
+            {"name": LINKS[1], **both, "topics": filled},
+        ],
+    }
+    path = folder / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+class Driver:
+    """One instance of `heliostat run` with both links.
+
+    Parameters
+    ----------
+    config
+        Its file; logs go beside it.
+    """
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+        self.ended_badly: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = config
+
+    def start(self) -> None:
+        """Begin a new process."""
+        self._log = self.config.with_name(f"run-{time.time_ns()}.log")
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "heliostat.cli.main", "run", "--plain", "-c", self.config],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    def another(self) -> Driver:
+        """An instance on the same configuration, not started."""
+        return Driver(self.config)
+
+    def replace_by(self, other: Driver) -> None:
+        """From now on this is the other's process."""
+        self._process, self._log = other._process, other._log
+
+    def text(self) -> str:
+        """What the process has said."""
+        return self._log.read_text(errors="replace")
+
+    def tree(self) -> list[psutil.Process]:
+        """The driver and all its children."""
+        if self._process is None:
+            return []
+        try:
+            driver = psutil.Process(self._process.pid)
+            return [driver, *driver.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def workers(self) -> list[psutil.Process]:
+        """Python workers of Spark."""
+        return [each for each in self.tree()[1:] if "pyspark.worker" in " ".join(_words(each))]
+
+    @contextlib.contextmanager
+    def frozen(self, processes: Iterable[psutil.Process]) -> Iterator[None]:
+        """SIGSTOP, then SIGCONT."""
+        stopped = list(processes)
+        for each in stopped:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.suspend()
+        try:
+            yield
+        finally:
+            for each in stopped:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.resume()
+
+    def kill(self) -> None:
+        """SIGKILL of the driver; what is left of Spark sees it and ends."""
+        if self._process is not None:
+            rest = self.tree()[1:]
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            _, alive = psutil.wait_procs(rest, timeout=STOPPED_WITHIN_S)
+            if alive:
+                self.ended_badly.append(f"processes outlive their driver: {alive}")
+
+    def kill_all(self) -> None:
+        """SIGKILL of all at once."""
+        for each in self.tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        if self._process is not None:
+            self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, as an operator does."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.ended_badly.append(f"not ended {STOPPED_WITHIN_S:.0f} s after SIGTERM")
+            self.kill_all()
+        else:
+            if code != 0:
+                self.ended_badly.append(f"ended with code {code} after SIGTERM: {self._log.name}")
+
+    def wait_owner(self) -> None:
+        """Until this instance drives both links."""
+        until_s = time.monotonic() + OWNED_WITHIN_S
+        while time.monotonic() < until_s:
+            if self.text().count("this instance takes over") >= len(LINKS):
+                return
+            time.sleep(LOOK_S)
+        self.ended_badly.append(f"no take-over within {OWNED_WITHIN_S:.0f} s: {self._log.name}")
+
+    def wait_ended(self) -> None:
+        """Until a process whose links were taken over has ended by itself."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(ENDED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.ended_badly.append(f"goes on though it was taken over: {self._log.name}")
+            self.kill_all()
+
+    # -- what it says ----------------------------------------------------------------------------
+
+    def positions(self) -> dict[TopicPartition, int] | None:
+        """Source offset below which all is at the target; None where that can't be told now."""
+        config = load_config(self.config)
+        try:
+            return {
+                each.source: each.position
+                for link in config.links
+                for each in look(config, link).partitions
+            }
+        except HeliostatError:
+            return None
+
+    def problems(self) -> list[str]:
+        """What the links' status names as trouble."""
+        try:
+            found = link_statuses(load_config(self.config))
+        except HeliostatError as error:
+            return [str(error)]
+        return [
+            f"{status.link} {each.source}: {each.reason}"
+            for status in found
+            for each in status.problems
+        ]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

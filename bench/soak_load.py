@@ -1,0 +1,176 @@
+"""What is written to the source all the while, each record with a number of its own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+PLAIN, COMPACTED, TRANSACTIONS, FILLED = "soak.plain", "soak.compacted", "soak.tx", "soak.filled"
+TOPICS = (PLAIN, COMPACTED, TRANSACTIONS, FILLED)
+PARTITIONS = 3
+REPLICAS = 3
+KEYS = 500
+"""Of the compacted topic: so few that its cleaner always finds some to take."""
+CLEANED_SOON = {
+    "cleanup.policy": "compact",
+    "segment.ms": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "20000",
+}
+CONFIGS = {COMPACTED: CLEANED_SOON}
+VALUE_BYTES = 200
+AGAIN_S = 1.0
+"""Between two tries of a source that takes nothing."""
+WAIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What each writer sends."""
+
+    records_s: int = 60
+
+
+def create(bootstrap: str) -> None:
+    """Create the four topics."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        admin.create_topics(
+            {
+                name: {
+                    "num_partitions": PARTITIONS,
+                    "replication_factor": REPLICAS,
+                    "configs": CONFIGS.get(name, {}),
+                }
+                for name in TOPICS
+            }
+        )
+    finally:
+        admin.close()
+
+
+class Writers:
+    """One thread a topic; a fault of the source makes them wait, and go on.
+
+    Parameters
+    ----------
+    bootstrap
+        The source.
+    seed
+        Of keys, sizes and of which transactions are aborted.
+    rates
+        How much they write.
+    """
+
+    def __init__(self, bootstrap: str, seed: int, rates: Rates) -> None:
+        self._bootstrap = bootstrap
+        self._rates = rates
+        self._stop = threading.Event()
+        self.sent = dict.fromkeys(TOPICS, 0)
+        self.failed = dict.fromkeys(TOPICS, 0)
+        jobs: dict[str, Callable[[str, random.Random, Iterator[int]], None]] = {
+            PLAIN: self._write,
+            COMPACTED: self._write,
+            TRANSACTIONS: self._transact,
+            FILLED: self._transact,
+        }
+        self._threads = [
+            threading.Thread(
+                target=self._run,
+                args=(job, topic, random.Random(f"{seed} {topic}")),  # noqa: S311  # no secret
+                name=f"writer of {topic}",
+                daemon=True,
+            )
+            for topic, job in jobs.items()
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End all, with no transaction left open."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(
+        self,
+        job: Callable[[str, random.Random, Iterator[int]], None],
+        topic: str,
+        chance: random.Random,
+    ) -> None:
+        numbers = itertools.count()
+        while not self._stop.is_set():
+            try:
+                job(topic, chance, numbers)
+            except KafkaError:
+                # What became of the last records is the source's to say; the audit reads it there.
+                self.failed[topic] += 1
+                self._stop.wait(AGAIN_S)
+
+    def _producer(self, **settings: Any) -> KafkaProducer:
+        return KafkaProducer(
+            bootstrap_servers=self._bootstrap.split(","),
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=5,
+            **settings,
+        )
+
+    def _record(self, chance: random.Random, number: int) -> dict[str, Any]:
+        key = b"k%d" % chance.randrange(KEYS)
+        value = b"%d %s" % (number, chance.randbytes(VALUE_BYTES // 2).hex().encode())
+        headers = [("n", b"%d" % number)]
+        return {"key": key, "value": value, "headers": headers}
+
+    def _write(self, topic: str, chance: random.Random, numbers: Iterator[int]) -> None:
+        """Records one by one; a tenth of a second's at a time."""
+        producer = self._producer()
+        try:
+            while not self._stop.is_set():
+                began_s = time.monotonic()
+                some = itertools.islice(numbers, self._rates.records_s // 10)
+                sent = [
+                    producer.send(topic, partition=n % PARTITIONS, **self._record(chance, n))
+                    for n in some
+                ]
+                for each in sent:
+                    each.get(WAIT_S)
+                self.sent[topic] += len(sent)
+                self._stop.wait(max(0.0, 0.1 - (time.monotonic() - began_s)))
+        finally:
+            producer.close(timeout=WAIT_S)
+
+    def _transact(self, topic: str, chance: random.Random, numbers: Iterator[int]) -> None:
+        """Transactions of one to twenty records over all partitions; a quarter is aborted."""
+        producer = self._producer(transactional_id=f"writer of {topic}")
+        try:
+            producer.init_transactions()
+            while not self._stop.is_set():
+                began_s = time.monotonic()
+                producer.begin_transaction()
+                some = list(itertools.islice(numbers, chance.randint(1, 20)))
+                for number in some:
+                    partition = chance.randrange(PARTITIONS)
+                    producer.send(topic, partition=partition, **self._record(chance, number))
+                producer.flush(timeout=WAIT_S)
+                if chance.random() < 0.25:
+                    producer.abort_transaction()
+                else:
+                    producer.commit_transaction()
+                    self.sent[topic] += len(some)
+                pause_s = len(some) / self._rates.records_s - (time.monotonic() - began_s)
+                self._stop.wait(max(0.0, pause_s))
+        finally:
+            producer.close(timeout=WAIT_S)
