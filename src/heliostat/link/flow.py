@@ -355,7 +355,11 @@ class Turn:
         """Looked for in the first turn, and from then on only whether it still holds."""
         if known.old_backlog is not None:
             found = old_backlog_note(
-                applied.mirrors, self.source, self.target, SystemClock().wall_ms()
+                applied.mirrors,
+                self.source,
+                self.target,
+                SystemClock().wall_ms(),
+                self.maps.position_at,
             )
             known.old_backlog = found and (known.old_backlog or found)
         return () if known.old_backlog is None else (known.old_backlog,)

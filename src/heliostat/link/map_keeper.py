@@ -27,6 +27,7 @@ from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.ops.events import Events, shortened
 from heliostat.records.lane import PartitionSpec
+from heliostat.topics.topic_plan import Mirror
 from heliostat.topics.values import MirrorRecord
 
 NOTES_MAX = 3
@@ -148,6 +149,10 @@ class MapKeeper:
             if why is not None:
                 found[source] = replace(spec, map_lost=f"{why} (hint: {OffsetMapLost.hint})")
         return found
+
+    def position_at(self, mirror: Mirror, number: PartitionId, end: Offset) -> Offset | None:
+        """As `OffsetMaps.position_at`."""
+        return self._maps.position_at(mirror, number, end)
 
     def notes(self) -> tuple[str, ...]:
         """What is no row in the maps' topic, and concerns no mirror: somebody writes there."""

@@ -17,9 +17,18 @@ from heliostat.clusters.keyed_topic import ensure_compacted
 from heliostat.errors import BrokerError, OffsetMapLost
 from heliostat.link.map_marks import MapMarks, MapTopic, MirrorId
 from heliostat.link.state_names import offsets_topic
-from heliostat.names import LinkName, PartitionId, TopicId, TopicName, TopicPartition, id_text
+from heliostat.names import (
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    id_text,
+)
 from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import Break, MapReader, MapTail, Row
+from heliostat.topics.topic_plan import Mirror
 
 TAIL_BREAKS_MAX = 20_000
 """Of a map that a lane is given: far more than a round can have written ahead."""
@@ -50,6 +59,12 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
                 raise
         maps.begin_anew(stored.names() | stored.lost.keys())
         return maps.fresh()
+
+
+def position_at(maps: MapReader, mirror: Mirror, number: PartitionId, end: Offset) -> Offset | None:
+    """Source offset at which a mirror goes on that ends there; None where its map is lost."""
+    name = mirror.mirror_of(number), id_text(mirror.target_id)
+    return None if maps.is_lost(*name) else maps.of(*name).source_of(end)
 
 
 class OffsetMaps:
@@ -199,6 +214,11 @@ class OffsetMaps:
         """See `MapReader.is_filled`."""
         with self._lock:
             return self._reader.is_filled(mirror, id_text(target_id))
+
+    def position_at(self, mirror: Mirror, number: PartitionId, end: Offset) -> Offset | None:
+        """Source offset at which a mirror goes on that ends there; None where its map is lost."""
+        with self._lock:
+            return position_at(self._reader, mirror, number, end)
 
     def names(self) -> frozenset[MirrorId]:
         """Mirrors with a map that is known, whole or not."""

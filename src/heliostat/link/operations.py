@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
@@ -14,7 +15,7 @@ from heliostat.errors import ConfigError, HeliostatError
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.gone_records import gone_lines
 from heliostat.link.neighbours import Neighbours
-from heliostat.link.offset_maps import read_maps
+from heliostat.link.offset_maps import position_at, read_maps
 from heliostat.link.rivals import Rivals, claims_on, plan_beside
 from heliostat.link.state import LinkState, progress_topic
 from heliostat.link.status import unreachable
@@ -110,7 +111,14 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             claimed=claims_on(link, source, stored.mirrors, Neighbours(config, link).claims),
             rivals=Rivals(link, config.clusters[link.target], target_admin).claims,
         )
-        note = old_backlog_note(plan.mirrors, source_admin, target_admin, SystemClock().wall_ms())
+        maps = cache(lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)))
+        note = old_backlog_note(
+            plan.mirrors,
+            source_admin,
+            target_admin,
+            SystemClock().wall_ms(),
+            lambda mirror, number, end: position_at(maps(), mirror, number, end),
+        )
         unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
         blind = blind_note(link, source_admin)
         gone = gone_lines(
@@ -118,7 +126,7 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             stored.starts,
             source_admin,
             target_admin,
-            lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)),
+            maps,
         )
     notes = (*unfilled, *blind, *odd) if note is None else (*unfilled, *blind, *odd, note)
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)

@@ -6,7 +6,7 @@ A broker forgets a producer `producer.id.expiration.ms` after the timestamps of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
 from heliostat.clusters.retention import readable_ms
@@ -35,19 +35,30 @@ FIRST_RECORD = 0
 """As a time in ms since the epoch: the first record that has one."""
 
 
+PositionAt = Callable[[Mirror, PartitionId, Offset], Offset | None]
+"""Source offset at which a mirror's partition goes on that ends there; None: that is not known."""
+
+
 def old_backlog_note(
-    mirrors: Iterable[Mirror], source: ClusterAdmin, target: ClusterAdmin, now_ms: int
+    mirrors: Iterable[Mirror],
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    now_ms: int,
+    position_at: PositionAt,
 ) -> str | None:
     """A remark about records that are still to be copied and older than brokers remember.
 
     Asks the leaders of both sides once, and the source's again only for partitions that are behind.
     """
     expiration_ms = producer_expiration_ms(target)
+    mirrors = tuple(mirrors)
     positions, starts = _positions(mirrors, target)
+    begun = set(positions)
     for partition, offset in _offsets(source, starts).items():
         positions[partition] = offset
     latest = _offsets(source, dict.fromkeys(positions, LATEST))
-    behind = [p for p, end in latest.items() if positions[p] < end]
+    _look_at_maps(positions, begun, latest, mirrors, position_at)
+    behind = [p for p, end in latest.items() if p in positions and positions[p] < end]
     young = _offsets(source, dict.fromkeys(behind, now_ms - expiration_ms))
     old = {
         partition: (latest[partition] if first == NO_OFFSET else first) - positions[partition]
@@ -66,11 +77,29 @@ def old_backlog_note(
     )
 
 
+def _look_at_maps(
+    positions: dict[TopicPartition, Offset],
+    begun: Collection[TopicPartition],
+    latest: Mapping[TopicPartition, Offset],
+    mirrors: Sequence[Mirror],
+    position_at: PositionAt,
+) -> None:
+    """Where a mirror ends before its source it may lack holes only: its map tells how far it is."""
+    by_source = {mirror.source: mirror for mirror in mirrors}
+    for partition in begun:
+        end = positions[partition]
+        if end < latest.get(partition, end):
+            found = position_at(by_source[partition.topic], partition.partition, end)
+            if found is None:
+                del positions[partition]  # it stands stopped, which is told elsewhere
+            else:
+                positions[partition] = found
+
+
 def _positions(
     mirrors: Iterable[Mirror], target: ClusterAdmin
 ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, int]]:
     """Source offsets to go on from; and what to ask the source where nothing is copied yet."""
-    mirrors = tuple(mirrors)
     ends = target.list_log_ends(
         mirror.mirror_of(PartitionId(number))
         for mirror in mirrors

@@ -6,7 +6,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 from support.simulated_settings import BROKER_SETTINGS
 
-from heliostat.names import TopicName
+from heliostat.names import Offset, PartitionId, TopicName
 from heliostat.topics.producer_age import EXPIRATION_KEY, old_backlog_note
 from heliostat.topics.topic_plan import Mirror
 
@@ -23,14 +23,25 @@ def source(*ages_h: int) -> SimulatedCluster:
     return made
 
 
-def note(source: SimulatedCluster, copied: int, start: str = "earliest") -> str | None:
-    """What is said when so many of them are at a target that keeps producers for a day."""
+def note(
+    source: SimulatedCluster, copied: int, start: str = "earliest", *, holes: int | None = 0
+) -> str | None:
+    """What is said when so many of them are at a target that keeps producers for a day.
+
+    The source has `holes` before what comes next; None: nobody knows how many.
+    """
     target = SimulatedCluster()
     target.create(ESS)
     target.append(ESS, copied)
     assert BROKER_SETTINGS[EXPIRATION_KEY] == str(24 * HOUR_MS)
     mirror = Mirror(ESS, ESS, None, None, 1, 1, start, 1_000_000, False, False)
-    return old_backlog_note([mirror], SimulatedAdmin(source), SimulatedAdmin(target), NOW_MS)
+
+    def position_at(_: Mirror, number: PartitionId, end: Offset) -> Offset | None:
+        assert number == 0
+        return None if holes is None else Offset(end + holes)
+
+    both = SimulatedAdmin(source), SimulatedAdmin(target)
+    return old_backlog_note([mirror], *both, NOW_MS, position_at)
 
 
 def test_old_records_to_copy_are_counted_and_the_setting_is_named() -> None:
@@ -54,6 +65,15 @@ def test_nothing_is_said_without_old_records_to_copy() -> None:
     assert note(source(90, 5, 1), 1) is None
     assert note(source(90, 60), 0, start="latest") is None
     assert note(source(90, 5), 0, start=str(NOW_MS - 6 * HOUR_MS)) is None
+
+
+def test_what_a_mirror_lacks_for_holes_only_is_not_told_of() -> None:
+    """Given 2 of 5 copied and 2 holes before / when asked / then one is left, or it is unknown."""
+    five = source(90, 60, 50, 40, 30)
+    assert (note(five, 2) or "").startswith("3 records")
+    assert (note(five, 2, holes=2) or "").startswith("1 records")
+    assert note(five, 2, holes=3) is None
+    assert note(five, 2, holes=None) is None
 
 
 def test_partitions_in_sync_are_not_asked_by_time() -> None:
