@@ -61,11 +61,13 @@ class Driver:
     ----------
     config
         Its file; logs go beside it.
+    ended_badly
+        Where it is noted that a process did not end as it should.
     """
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, ended_badly: list[str] | None = None) -> None:
         self.config = config
-        self.ended_badly: list[str] = []
+        self.ended_badly: list[str] = [] if ended_badly is None else ended_badly
         self._process: subprocess.Popen[bytes] | None = None
         self._log = config
 
@@ -84,7 +86,7 @@ class Driver:
 
     def another(self) -> Driver:
         """An instance on the same configuration, not started."""
-        return Driver(self.config)
+        return Driver(self.config, self.ended_badly)
 
     def replace_by(self, other: Driver) -> None:
         """From now on this is the other's process."""
@@ -158,7 +160,7 @@ class Driver:
         """Until this instance drives both links."""
         until_s = time.monotonic() + OWNED_WITHIN_S
         while time.monotonic() < until_s:
-            if self.text().count("this instance takes over") >= len(LINKS):
+            if self.text().count("this instance takes over\n") >= len(LINKS):
                 return
             time.sleep(LOOK_S)
         self.ended_badly.append(f"no take-over within {OWNED_WITHIN_S:.0f} s: {self._log.name}")
