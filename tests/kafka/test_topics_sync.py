@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaProducer
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
-from support.links import RunningLink, write_config
+from support.links import RunningLink, ends, wait_for, write_config
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, NewTopic
@@ -371,3 +371,29 @@ def test_latest_leaves_out_nothing_of_a_topic_that_comes_later(
     write(after[1], 30)
     with RunningLink(config):
         wait_held(after[1], (0, 30))
+
+
+def test_what_was_written_before_a_source_compacted_is_copied(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a backlog without keys / when the source compacts / then all is copied first."""
+    topic = create_topic(cluster_pair.source, fresh_name("compacts"))
+    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+    settings = {"include": [topic], "refresh_interval_s": 1}
+    config = write_config(tmp_path, source, target, topics=settings)
+    write(cluster_pair.source, topic)
+    with RunningLink(config):
+        wait_for("the first record", lambda: ends(target, {topic: 1})[topic] == [1])
+    for _ in range(20):
+        write(cluster_pair.source, topic)
+
+    def policy(admin: ClusterAdmin) -> str | None:
+        return admin.describe_configs([topic], ["cleanup.policy"])[topic]["cleanup.policy"].value
+
+    with ClusterAdmin(source.split(",")) as one, ClusterAdmin(target.split(",")) as other:
+        assert one.alter_configs({topic: {"cleanup.policy": "compact"}}) == {topic: None}
+        with RunningLink(config) as link:
+            wait_for("the backlog", lambda: ends(target, {topic: 1})[topic] == [21])
+            wait_for("its policy", lambda: policy(other) == "compact")
+            assert "cleanup.policy becomes compact once" in link.text()
+            assert "BLOCKED" not in link.text()

@@ -23,6 +23,7 @@ from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.claims import NeighbourClaims, RivalClaims
+from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gap_rows import Memory
@@ -128,6 +129,8 @@ class Turn:
         Looks up where partitions begin.
     maps
         What is done where rows of offset maps are missing.
+    compacted_later
+        Lets mirrors compact when they have what their source took before it did.
     reports
         What rounds of the lanes' newest plans said last of each partition: others may not know
         what was decided since, and would seem to contradict it.
@@ -146,6 +149,7 @@ class Turn:
     gaps: GapKeeper
     beginnings: Beginnings
     maps: MapKeeper
+    compacted_later: CompactedLater
     reports: Callable[[], Sequence[PartitionReport]] = tuple
 
     def run(self, known: Known, load: Load) -> None:
@@ -162,6 +166,7 @@ class Turn:
         if self._settle_gaps(known, source, plan):
             source, plan = self._plan(known)
         self._forget(known, plan.let_go)
+        plan, later = self.compacted_later.hold(plan, self.reports())
         self._announce(known, plan)
         applied = apply_plan(plan, self.target, tell=self.events.info)
         applied = self._let_go(known, applied, self._remember(known, plan, applied))
@@ -172,7 +177,7 @@ class Turn:
         specs, notes = self._filled(self.maps.with_lost(found))
         known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += left_out_notes(self.link, plan.left_out) + blind_note(self.link, self.source)
-        held += self.upstream.notes + self.maps.notes()
+        held += self.upstream.notes + self.maps.notes() + later
         self._remark(known, plan.notes + held + self._old_backlog(known, applied) + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         count = self.lane_count(len(partitions), sum(load.values()) if load else None)

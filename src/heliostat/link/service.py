@@ -18,6 +18,7 @@ from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.claims import NeighbourClaims
+from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.flow import Known, Lanes, Turn
 from heliostat.link.gap_keeper import GapKeeper
 from heliostat.link.gaps import GapLedger
@@ -220,6 +221,7 @@ class LinkService:
             beginnings=Beginnings(source, self._events.warn),
             gaps=gaps,
             maps=self._begin_maps(gaps, target),
+            compacted_later=CompactedLater(source),
             reports=lambda: self.board.reports_of(lanes.generations),
         )
         others = [

@@ -75,6 +75,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         gaps=Mock(),
         beginnings=Mock(),
         maps=Mock(),
+        compacted_later=Mock(),
     )
     return turn, events, lanes
 

@@ -189,7 +189,9 @@ def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
 
 def _turn(state: Mock) -> Turn:
     mocked = ("link", "source", "target", "lanes", "lane_count", "events", "gaps")
-    unused = {name: Mock() for name in (*mocked, "upstream", "beginnings", "maps")}
+    unused = {
+        name: Mock() for name in (*mocked, "upstream", "beginnings", "maps", "compacted_later")
+    }
     return Turn(
         **unused,
         state=state,
