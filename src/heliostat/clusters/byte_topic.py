@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
-from heliostat.clusters.one_partition import OnePartitionTopic
+from heliostat.clusters.one_partition import READ, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
 
 ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later turn tries again
@@ -93,6 +93,7 @@ class ByteTopic(OnePartitionTopic):
             if position >= end:
                 return
             if monotonic() > deadline_s:
+                self._leave(READ)
                 raise ConnectionLost(f"topic {self.topic} was not read in time", end=end)
             yield from self.poll(POLL_S)
 
@@ -118,7 +119,8 @@ class ByteTopic(OnePartitionTopic):
                 return False
             start = consumer.beginning_offsets([self._partition])[self._partition]
             end = consumer.end_offsets([self._partition])[self._partition]
-            consumer.seek(self._partition, max(start, end - records))
+            self._goes_on_at = max(start, end - records)
+            consumer.seek(self._partition, self._goes_on_at)
             return True
 
     def poll(self, timeout_s: float) -> list[ByteRecord]:
@@ -128,8 +130,11 @@ class ByteTopic(OnePartitionTopic):
             if consumer is None:
                 return []
             polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
-        return [
+        found = [
             ByteRecord(record.key, record.value, record.timestamp, record.offset)
             for records in polled.values()
             for record in records
         ]
+        if found:
+            self._given(found[-1].offset)
+        return found

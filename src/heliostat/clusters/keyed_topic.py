@@ -148,6 +148,7 @@ class KeyedTopic(OnePartitionTopic):
     ) -> Iterator[Change]:
         polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
         for record in (each for records in polled.values() for each in records):
+            self._given(record.offset)
             try:
                 yield _change(self.topic, record)
             except ProtocolError:

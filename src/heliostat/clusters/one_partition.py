@@ -1,4 +1,7 @@
-"""A topic of one partition, reached by kafka-python: opened when first needed, errors made ours."""
+"""A topic of one partition, reached by kafka-python: opened when first needed, errors made ours.
+
+A client that failed is left, and the next call opens another, see `opened`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from kafka.errors import KafkaError
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.opened import opened
+from heliostat.clusters.opened import close_in_background, opened
 from heliostat.clusters.refusals import translated
+from heliostat.errors import ConnectionLost
 from heliostat.names import TopicName
 
 CLOSE_S = 0.5  # what was written is durable; nothing else is worth waiting for
+WRITE, READ = "write", "read"
 
 
 class OnePartitionTopic:
@@ -38,6 +43,8 @@ class OnePartitionTopic:
         self._producer: Any = None
         self._consumer: Any = None
         self._partition = KafkaPartition(topic, 0)
+        self._goes_on_at: int | None = None
+        """Offset behind the last record that was given; None before any was."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +81,10 @@ class OnePartitionTopic:
                 consumer.close()
                 return None
             consumer.assign([self._partition])
-            consumer.seek_to_beginning(self._partition)
+            if self._goes_on_at is None:
+                consumer.seek_to_beginning(self._partition)
+            else:
+                consumer.seek(self._partition, self._goes_on_at)
             self._consumer = consumer
         return self._consumer
 
@@ -94,6 +104,25 @@ class OnePartitionTopic:
     def _errors(self, what: str) -> Iterator[None]:
         try:
             yield
+        except ConnectionLost:
+            self._leave(what)
+            raise
         except (KafkaError, OSError, RuntimeError) as error:
+            self._leave(what)
             text = f"cannot {what} topic {self.topic}"
             raise translated(error, self._access, text) from error
+
+    def _leave(self, what: str) -> None:
+        """Open another client at the next call; what this one still holds is not sent any more."""
+        if what == WRITE:
+            producer, self._producer = self._producer, None
+            if producer is not None:
+                close_in_background(lambda: producer.close(timeout=0))
+        else:
+            consumer, self._consumer = self._consumer, None
+            if consumer is not None:
+                close_in_background(consumer.close)
+
+    def _given(self, offset: int) -> None:
+        """A record was given to who reads."""
+        self._goes_on_at = offset + 1

@@ -12,7 +12,7 @@ from typing import Any
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.opened import opened
+from heliostat.clusters.opened import close_in_background, opened
 from heliostat.clusters.refusals import translated
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicName
@@ -45,6 +45,8 @@ class RecentRecords:
         self.topic = TopicName(topic)
         self._access = access_of(cluster)
         self._consumer: Any = None
+        self._goes_on_at: int | None = None
+        """Offset behind the last record that was given, or where a look began."""
 
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic where it is missing: one partition, kept for an hour.
@@ -92,9 +94,10 @@ class RecentRecords:
             found = consumer.offsets_for_times({partition: from_ms})[partition]
             if found is None:
                 consumer.seek_to_end(partition)
-                consumer.position(partition)
+                self._goes_on_at = int(consumer.position(partition))
             else:
                 consumer.seek(partition, found.offset)
+                self._goes_on_at = found.offset
 
     def read_to_end(self) -> Iterator[Recent]:
         """All records up to where the topic ends now; what is written meanwhile is not waited for.
@@ -116,11 +119,10 @@ class RecentRecords:
         """What has come since the last poll, waiting at most `timeout_s` for a first record."""
         with self._errors():
             polled = self._assigned().poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
-        return [
-            Recent(record.key.decode(), json.loads(record.value), record.timestamp)
-            for records in polled.values()
-            for record in records
-        ]
+        rows = [record for records in polled.values() for record in records]
+        if rows:
+            self._goes_on_at = rows[-1].offset + 1
+        return [Recent(row.key.decode(), json.loads(row.value), row.timestamp) for row in rows]
 
     def close(self) -> None:
         """Close the connections."""
@@ -145,6 +147,8 @@ class RecentRecords:
                 max_partition_fetch_bytes=8 * 1024 * 1024,
             )
             self._consumer.assign([self._partition])
+            if self._goes_on_at is not None:
+                self._consumer.seek(self._partition, self._goes_on_at)
         return self._consumer
 
     @property
@@ -160,4 +164,8 @@ class RecentRecords:
         try:
             yield
         except KafkaError as error:
+            # A client that timed out was seen to do so for ever, with all brokers back.
+            failed, self._consumer = self._consumer, None
+            if failed is not None:
+                close_in_background(failed.close)
             raise translated(error, self._access, f"cannot read topic {self.topic}") from error

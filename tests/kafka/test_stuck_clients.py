@@ -1,0 +1,92 @@
+"""Clients of state topics that got stuck are left, on a real broker; nothing is lost or twice."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+from support.clusters import ClusterPair, fresh_name
+from support.links import wait_for
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
+from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.errors import ConnectionLost
+from heliostat.names import TopicName
+
+pytestmark = [pytest.mark.kafka, pytest.mark.core]
+
+
+@pytest.fixture
+def bootstrap(cluster_pair: ClusterPair) -> list[str]:
+    return cluster_pair.target.bootstrap.split(",")
+
+
+class Stuck:
+    """What a client of kafka-python was seen to be like after an outage: each call times out."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        def times_out(*_: Any, **__: Any) -> Any:
+            if name == "close":
+                self._client.close()
+                return
+            raise KafkaTimeoutError(f"{name} was not answered")
+
+        return times_out
+
+
+def test_a_client_that_is_stuck_is_left_and_reading_goes_on_where_it_was(
+    bootstrap: list[str],
+) -> None:
+    """Given two rows that are read / when both clients get stuck / then one error each."""
+    with KeyedTopic(bootstrap, fresh_name("state")) as topic:
+        topic.ensure()
+        topic.write_many({"a": {"n": 1}, "b": {"n": 2}})
+        assert topic.read_all() == {"a": {"n": 1}, "b": {"n": 2}}
+        topic._producer, topic._consumer = Stuck(topic._producer), Stuck(topic._consumer)
+        with pytest.raises(ConnectionLost):
+            topic.write("c", {"n": 3})
+        topic.write("c", {"n": 3})
+        with pytest.raises(ConnectionLost):
+            topic.poll()
+        changes = wait_for("the change since", topic.poll)
+        assert [(change.key, change.value) for change in changes] == [("c", {"n": 3})]
+
+
+def test_rows_behind_each_other_are_read_on_by_a_client_anew(bootstrap: list[str]) -> None:
+    """Given a byte topic read in part / when its client gets stuck / then the rest, and once."""
+    with ByteTopic(bootstrap, TopicName(fresh_name("bytes")), "test") as topic:
+        with ClusterAdmin(bootstrap) as admin:
+            assert topic.ensure(admin)
+        topic.write([ByteRecord(b"k", b"%d" % number) for number in range(3)])
+        assert [record.value for record in topic.read_all()] == [b"0", b"1", b"2"]
+        topic.write([ByteRecord(b"k", b"3")])
+        topic._consumer = Stuck(topic._consumer)
+        with pytest.raises(ConnectionLost):
+            topic.end()
+        assert topic.end() == 4
+        assert topic.position() == 3
+        found = wait_for("what came since", lambda: topic.poll(0.5))
+        assert [record.value for record in found] == [b"3"]
+
+
+def test_what_is_recent_is_read_on_by_a_client_anew(bootstrap: list[str]) -> None:
+    """Given one report read / when the client gets stuck / then what came since, and no more."""
+    recent = RecentRecords(bootstrap, fresh_name("progress"))
+    recent.ensure()
+    with closing(recent), ByteTopic(bootstrap, recent.topic, "test") as writer:
+        writer.write([ByteRecord(b"k", b'{"n": 1}')])
+        recent.seek(0)
+        assert [each.value for each in recent.read_to_end()] == [{"n": 1}]
+        writer.write([ByteRecord(b"k", b'{"n": 2}')])
+        recent._consumer = Stuck(recent._consumer)
+        with pytest.raises(ConnectionLost):
+            recent.poll(0.1)
+        found = wait_for("what came since", lambda: recent.poll(0.5))
+        assert [each.value for each in found] == [{"n": 2}]
