@@ -193,14 +193,15 @@ class OffsetMaps:
         is not known) stands behind them.
         """
         ends = {index: end for index, _, _, end in copied if end >= 0}
-        share = min(TAIL_BREAKS, LANE_BREAKS // max(1, len(partitions)))
+        names = [(spec.target, id_text(spec.target_topic_id)) for spec in partitions]
         with self._lock:
             found: list[tuple[int, MapTail]] = []
-            for index, spec in enumerate(partitions if self._reader.maps else ()):
-                topic_id = id_text(spec.target_topic_id)
+            mapped = [index for index, name in enumerate(names) if name in self._reader.maps]
+            share = min(TAIL_BREAKS, LANE_BREAKS // max(1, len(mapped)))
+            for index in mapped:
                 end = ends.get(index)
                 at_least = TAIL_BREAKS if end is None else share
-                tail = self._reader.tail(spec.target, topic_id, at_least, end)
+                tail = self._reader.tail(*names[index], at_least, end)
                 if tail is not None:
                     found.append((index, tail))
             known = self._known

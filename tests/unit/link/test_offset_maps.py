@@ -77,7 +77,7 @@ def test_what_was_judged_before_is_not_judged_again(maps: OffsetMaps) -> None:
 def test_a_lane_is_handed_what_is_behind_the_noted_end_and_a_share(
     maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given large maps / then a tail reaches back to where the log ended, and further if unknown."""
+    """Given large maps / then a tail reaches to where the log ended, and further if unknown."""
     monkeypatch.setattr(offset_maps, "TAIL_BREAKS", 8_000)
     monkeypatch.setattr(offset_maps, "LANE_BREAKS", 6_000)
     places = [TopicPartition(TopicName("m"), PartitionId(number)) for number in range(3)]
