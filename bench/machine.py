@@ -19,18 +19,25 @@ def describe(java: Path, kafka: str, logs: Path) -> dict[str, Any]:
         [str(java), "-version"], capture_output=True, text=True, check=True
     ).stderr.splitlines()[0]
     return {
+        **about(),
+        "java": java_version,
+        "kafka": kafka,
+        "pyspark": version("pyspark"),
+        "broker_logs": f"{_filesystem(logs)}",
+    }
+
+
+def about() -> dict[str, Any]:
+    """What there is to say where no broker runs."""
+    return {
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "cpu": _cpu_model(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "java": java_version,
-        "kafka": kafka,
-        "pyspark": version("pyspark"),
         "heliostat": version("heliostat"),
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "load_average_before": [round(value, 2) for value in os.getloadavg()],
-        "broker_logs": f"{_filesystem(logs)}",
     }
 
 

@@ -1,9 +1,10 @@
 """Compare Heliostat with MirrorMaker 2 on this machine.
 
-`latency`, `efd` and `catchup` are live scenarios, see `live.py`. `bulk`, `tiny`, `transactional`
-and `compacted` copy what is there: two brokers, one source topic per codec, and one part after
-another copies it to a fresh target topic: MirrorMaker 2 as it comes, MirrorMaker 2 tuned,
-Heliostat, and what the target can append at all. See bench/README.md for what each figure means.
+`latency`, `efd` and `catchup` are live scenarios, see `live.py`. `maps` needs no brokers, see
+`maps.py`. `bulk`, `tiny`, `transactional` and `compacted` copy what is there: two brokers, one
+source topic per codec, and one part after another copies it to a fresh target topic: MirrorMaker 2
+as it comes, MirrorMaker 2 tuned, Heliostat, and what the target can append at all. See
+bench/README.md for what each figure means.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import groups
 import live_main
 import machine
+import maps
 import peer
 import report
 from clusters import KAFKA_VERSION, pair_of_clusters
@@ -33,7 +35,7 @@ Results = dict[str, dict[str, dict[str, Any]]]
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/compare", description=__doc__)
-    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE, groups.NAME}))
+    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE, groups.NAME, maps.NAME}))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument("--small", action="store_true", help="a few thousand records: a test")
     parser.add_argument(
@@ -78,6 +80,8 @@ def main() -> int:
     # So that a plain `kill` stops brokers and replicators too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     given = arguments()
+    if given.scenario == maps.NAME:
+        return maps.run(given)
     with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
         folder = (given.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)

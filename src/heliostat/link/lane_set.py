@@ -71,8 +71,12 @@ class Runner:
     cancel: Callable[[LaneSpec], None]
 
 
-Maps = Callable[[Sequence[PartitionSpec]], tuple[tuple[tuple[int, MapTail], ...], int, str]]
-Copied = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, int, int, int], ...]]
+CopiedRows = tuple[tuple[int, int, int, int], ...]
+"""See `LaneSpec.copied`."""
+Maps = Callable[
+    [Sequence[PartitionSpec], CopiedRows], tuple[tuple[tuple[int, MapTail], ...], int, str]
+]
+Copied = Callable[[Sequence[PartitionSpec]], CopiedRows]
 Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 Ended = Callable[[LaneSpec, RoundReport], None]
 
@@ -138,7 +142,7 @@ class LaneSet:
         Larger than any that was used before.
     maps
         What is known of partitions' offset maps, see `LaneSpec.maps`, `maps_from` and
-        `maps_topic_id`.
+        `maps_topic_id`; they reach back to where logs ended by `copied`.
     copied
         From which leader epochs partitions were copied, see `LaneSpec.copied`.
     rates
@@ -157,7 +161,7 @@ class LaneSet:
         clock: Clock,
         events: Events,
         first_generation: int,
-        maps: Maps = lambda _: ((), 0, ""),
+        maps: Maps = lambda _specs, _copied: ((), 0, ""),
         copied: Copied = lambda _: (),
         rates: Rates = lambda _: (),
         ended: Ended = lambda _spec, _report: None,
@@ -349,7 +353,8 @@ class LaneSet:
             lasts_s *= 1.0 - STAGGER * (lane.health.lane % STAGGERED_LANES)
         lasts_s += 0.0 if before else START_SLACK_S
         begins_ms = now_ms + round((begins_s - now_s) * 1000)
-        maps, maps_from, maps_topic_id = self._maps(lane.partitions)
+        copied = self._copied(lane.partitions)
+        maps, maps_from, maps_topic_id = self._maps(lane.partitions, copied)
         spec = replace(
             self._template,
             lane=lane.health.lane,
@@ -359,7 +364,7 @@ class LaneSet:
             maps=maps,
             maps_from=maps_from,
             maps_topic_id=maps_topic_id,
-            copied=self._copied(lane.partitions),
+            copied=copied,
             rates=self._rates(lane.partitions),
             round_s=lasts_s,
             begin_at_ms=begins_ms,

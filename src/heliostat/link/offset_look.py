@@ -23,7 +23,6 @@ from heliostat.names import (
     TopicPartition,
     id_text,
 )
-from heliostat.records.offset_map import Break
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.ranges import MapView
 
@@ -94,8 +93,8 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
     """
     maps = read_maps(config.clusters[link.target].access(), LinkName(link.name))
 
-    def breaks(partition: TopicPartition, topic_id: str) -> Iterator[Break]:
-        return maps.of(partition, "" if topic_id == NO_TOPIC_ID else topic_id).breaks()
+    def breaks(partition: TopicPartition, topic_id: str) -> Iterator[tuple[int, int]]:
+        return maps.of(partition, "" if topic_id == NO_TOPIC_ID else topic_id).pairs()
 
     return breaks
 

@@ -30,8 +30,11 @@ from heliostat.records.lane import PartitionSpec
 from heliostat.records.offset_map import Break, MapReader, MapTail, Row
 from heliostat.topics.topic_plan import Mirror
 
-TAIL_BREAKS_MAX = 20_000
-"""Of a map that a lane is given: far more than a round can have written ahead."""
+TAIL_BREAKS = 20_000
+"""Of a map that a lane is given at least where it is not known where its target's log ended: what a
+round may have written ahead, and what the log may have lost at an unclean election."""
+LANE_BREAKS = 4_000_000
+"""Where it is known, all behind that are given, and a share of so many, some 9 MB a lane."""
 POLL_S = 0.05
 CLIENT_ID = "heliostat-offsets"
 UNKNOWN_TOPIC = 3
@@ -194,17 +197,26 @@ class OffsetMaps:
         return MapTopic(id_text(info.topic_id), start.offset, end.offset)
 
     def tails(
-        self, partitions: Sequence[PartitionSpec]
+        self,
+        partitions: Sequence[PartitionSpec],
+        copied: Iterable[tuple[int, int, int, int]] = (),
     ) -> tuple[tuple[tuple[int, MapTail], ...], int, str]:
         """For a lane: the ends of its partitions' maps, and from where on it has to read itself.
 
-        Of which very topic (its id, empty where that is not known) stands behind them.
+        They reach back to where the target's logs ended by `copied` (see `LaneSpec.copied`), and
+        further: logs grow, unless they are truncated. Of which very topic (its id, empty where that
+        is not known) stands behind them.
         """
+        ends = {index: end for index, _, _, end in copied if end >= 0}
+        names = [(spec.target, id_text(spec.target_topic_id)) for spec in partitions]
         with self._lock:
             found: list[tuple[int, MapTail]] = []
-            for index, spec in enumerate(partitions if self._reader.maps else ()):
-                topic_id = id_text(spec.target_topic_id)
-                tail = self._reader.tail(spec.target, topic_id, TAIL_BREAKS_MAX)
+            mapped = [index for index, name in enumerate(names) if name in self._reader.maps]
+            share = min(TAIL_BREAKS, LANE_BREAKS // max(1, len(mapped)))
+            for index in mapped:
+                end = ends.get(index)
+                at_least = TAIL_BREAKS if end is None else share
+                tail = self._reader.tail(*names[index], at_least, end)
                 if tail is not None:
                     found.append((index, tail))
             known = self._known

@@ -6,9 +6,19 @@ The arithmetic is its own, as the copier's is what is being checked.
 
 from __future__ import annotations
 
+import zlib
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+QUICK = 1
+"""Of zlib: distances between breaks repeat so much that more effort gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +26,22 @@ class Places:
     """Stretches in which source and target offset differ by the same number.
 
     From target offset `targets[n]`, which is source offset `sources[n]`, up to the next one.
-    Without any both offsets are equal: an exact mirror.
+    Without any both offsets are equal: an exact mirror. A map may have 100,000 and more: they are
+    kept in arrays, and sent to tasks as their distances, packed; Spark takes no task of 128 MiB.
     """
 
-    targets: tuple[int, ...] = ()
-    sources: tuple[int, ...] = ()
+    targets: Sequence[int] = ()
+    sources: Sequence[int] = ()
 
     @classmethod
     def of(cls, breaks: Iterable[tuple[int, int]]) -> Places:
         """From (target offset, source offset) of the first record of each stretch, in order."""
-        pairs = list(breaks)
-        return cls(tuple(target for target, _ in pairs), tuple(source for _, source in pairs))
+        flat = array("q", chain.from_iterable(breaks))
+        return cls(flat[::2], flat[1::2]) if flat else EXACT
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_packed, (_packed(self.targets), _packed(self.sources))
 
     @property
     def is_exact(self) -> bool:
@@ -76,7 +91,22 @@ class Places:
             return self
         low = max(0, bisect_right(self.sources, start) - 1)
         high = bisect_right(self.sources, end) + 1
+        if low == 0 and high >= len(self.sources):
+            return self  # one piece of the log: no second copy
         return Places(self.targets[low:high], self.sources[low:high])
+
+
+def _packed(numbers: Sequence[int]) -> bytes:
+    steps = np.diff(np.array(numbers, np.int64), prepend=0)
+    return zlib.compress(steps.tobytes(), QUICK)
+
+
+def _from_packed(targets: bytes, sources: bytes) -> Places:
+    def unpacked(data: bytes) -> array[int]:
+        steps = np.frombuffer(zlib.decompress(data), np.int64)
+        return array("q", np.cumsum(steps).tobytes())
+
+    return Places(unpacked(targets), unpacked(sources))
 
 
 EXACT = Places()

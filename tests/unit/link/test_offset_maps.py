@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from heliostat.clusters.byte_topic import ByteRecord
+from heliostat.link import offset_maps
 from heliostat.link.map_marks import MapTopic
 from heliostat.link.offset_maps import OffsetMaps
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, Row, RowKey, Stamp
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.lane import PartitionSpec
+from heliostat.records.offset_map import Break, OffsetMap, Row, RowKey, Stamp
 
 M, OTHER = (TopicPartition(TopicName(name), PartitionId(0)) for name in ("m", "other"))
 NAME = (M, "id")
@@ -70,3 +72,25 @@ def test_what_was_judged_before_is_not_judged_again(maps: OffsetMaps) -> None:
     assert maps.spoiled() == {}
     read(maps, spoiled, spoiled)
     assert maps.spoiled().keys() == {NAME}
+
+
+def test_a_lane_is_handed_what_is_behind_the_noted_end_and_a_share(
+    maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given large maps / then a tail reaches to where the log ended, and further if unknown."""
+    monkeypatch.setattr(offset_maps, "TAIL_BREAKS", 8_000)
+    monkeypatch.setattr(offset_maps, "LANE_BREAKS", 6_000)
+    places = [TopicPartition(TopicName("m"), PartitionId(number)) for number in range(3)]
+    specs = [PartitionSpec(p, p, None, None, Offset(0), 1 << 20, needs_keys=False) for p in places]
+    for one in places:
+        for first in range(0, 20_000, 500):
+            breaks = tuple(Break(at * 10, at * 11 + 1) for at in range(first, first + 500))
+            key = RowKey(one, "", first * 10, Stamp(1, 1))
+            maps._take(ByteRecord(key.encode(), Row(key, breaks).encode(), None, 0))
+    found, _, _ = maps.tails(specs, [(0, 0, 0, 199_995), (1, 0, 0, 50_005), (2, 0, 0, -1)])
+    known = [OffsetMap.from_tail(tail) for _, tail in found]
+    assert [2_000 <= len(known[0]) < 2_600, 15_000 <= len(known[1]) < 15_600] == [True, True]
+    assert 8_000 <= len(known[2]) < 8_600
+    assert known[1].knows(50_005)
+    assert not known[0].knows(50_005)
+    assert [one.source_of(199_995) for one in known] == [19_999 * 11 + 1 + 5] * 3

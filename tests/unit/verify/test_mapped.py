@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from itertools import pairwise
 from typing import Any
@@ -307,3 +308,25 @@ def test_a_record_without_a_place_is_a_difference_also_as_the_last() -> None:
     _, target = logs([0, 1, 2, 4], set(), 9)
     piece = chunk(places_of([0, 1, 2, 4]), 0, 4, 3)
     assert compared(source, target, piece).differs_at == 3
+
+
+def test_a_large_map_is_sent_in_few_bytes_and_answers_alike() -> None:
+    """Given 100,000 breaks of transactions / when a task gets them / then it knows the same."""
+    chance = random.Random(7)
+    pairs, target = [], 0
+    for number in range(100_000):
+        target += chance.randrange(1, 90)
+        pairs.append((target, target + number + 1))
+    whole = Places.of(pairs)
+    sent = pickle.dumps(whole)
+    assert len(sent) < 4 * len(pairs)
+    got = pickle.loads(sent)  # noqa: S301  # our own
+    for place, source in pairs[::997]:
+        assert (got.source_at(place), got.place_of(source)) == (source, place)
+        assert got.place_of(source - 1) == (whole.place_of(source - 1))
+    assert whole.between(0, pairs[-1][1]) is whole
+    piece = whole.between(*(pairs[at][1] for at in (500, 900)))
+    assert len(pickle.dumps(piece)) < 8_000
+    assert piece.place_of(pairs[700][1]) == pairs[700][0]
+    assert pickle.loads(pickle.dumps(EXACT)).is_exact  # noqa: S301  # our own
+    assert Places.of([]) is EXACT

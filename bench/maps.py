@@ -1,0 +1,190 @@
+"""`bench/compare maps`: what offset maps of many partitions take, at the driver and in a lane.
+
+No broker is needed: rows as lanes write them are read as the driver reads them, and the ends of the
+maps are handed over as to a lane. Breaks are as transactions make them, 1 to 20 records and a
+marker. No other replicator has such maps, so there is nothing to compare these figures with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import pickle
+import random
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import machine
+import psutil
+import report
+from rich.console import Console
+from rich.table import Table
+
+from heliostat.link.offset_maps import LANE_BREAKS, TAIL_BREAKS
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.lane import PartitionSpec
+from heliostat.records.mirror_map import MirrorMap
+from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, MapReader, Row, RowKey, Stamp
+
+NAME = "maps"
+NO_PEER = "no other replicator keeps exact offset maps: there is nothing to compare these with"
+TRANSACTION_RECORDS = 20
+AHEAD_BREAKS = 300
+"""Behind the end of each log, as a round that died has written ahead."""
+STAMP = Stamp(1, 1)
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """How much; `day_s` of `day_rate` transactions a second in each of `day_partitions`."""
+
+    partitions: int = 1_000
+    breaks: int = 100_000
+    day_partitions: int = 100
+    day_rate: int = 10
+    day_s: int = DAY_S
+
+
+SMALL = Scenario(partitions=20, breaks=5_000, day_partitions=2, day_s=600)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Maps that were read, and what that took."""
+
+    reader: MapReader
+    bytes: int
+    """Of the process's memory, more than before."""
+    rows_bytes: int
+    """Of the topic's records, keys and values."""
+    cpu_s: float
+
+
+def run(given: argparse.Namespace) -> int:
+    """Measure and report."""
+    scenario = SMALL if given.small else Scenario()
+    about = machine.about()
+    figures = measured(scenario)
+    document = {
+        "scenario": NAME,
+        "shape": asdict(scenario),
+        "machine": about,
+        "note": NO_PEER,
+        "ours": {"finished": True, **figures},
+    }
+    if given.json:
+        report.write(given.json, document)
+    show(figures)
+    return 0
+
+
+def measured(scenario: Scenario) -> dict[str, Any]:
+    """All figures."""
+    held = read(scenario.partitions, scenario.breaks)
+    total = sum(map(len, held.reader.maps.values()))
+    found = {
+        "breaks": total,
+        "memory_mb": megabytes(held.bytes),
+        "bytes_a_break": round(held.bytes / total, 2),
+        "rows_mb": megabytes(held.rows_bytes),
+        "read_cpu_s": round(held.cpu_s, 2),
+        **copied(held.reader),
+        **handed_over(held.reader),
+    }
+    del held
+    gc.collect()
+    day = read(scenario.day_partitions, scenario.day_rate * scenario.day_s)
+    return {
+        **found,
+        "day_breaks": sum(map(len, day.reader.maps.values())),
+        "day_memory_mb": megabytes(day.bytes),
+        "day_rows_mb": megabytes(day.rows_bytes),
+    }
+
+
+def read(partitions: int, breaks: int) -> Held:
+    """Maps of so many partitions, read from rows as compaction leaves them."""
+    rows = list(rows_of(breaks))
+    before = memory()
+    reader, size = MapReader(), 0
+    began_s = time.process_time()
+    for number in range(partitions):
+        mirror = TopicPartition(TopicName("bench"), PartitionId(number))
+        for first, value in rows:
+            key = RowKey(mirror, "", first, STAMP).encode()
+            size += len(key) + len(value)
+            if reader.take_record(key, value) is not None:
+                raise AssertionError("a row was not taken")
+    return Held(reader, memory() - before, size, time.process_time() - began_s)
+
+
+def rows_of(breaks: int) -> Iterator[tuple[int, bytes]]:
+    """First target offset and value of each row."""
+    chance = random.Random(breaks)  # noqa: S311  # no secret
+    mirror = TopicPartition(TopicName("bench"), PartitionId(0))
+    row: list[Break] = []
+    target = 0
+    for number in range(breaks):
+        target += chance.randint(1, TRANSACTION_RECORDS)
+        row.append(Break(target, target + number + 1))
+        if len(row) == ROW_BREAKS_MAX or number == breaks - 1:
+            first = row[0].target
+            yield first, Row(RowKey(mirror, "", first, STAMP), tuple(row)).encode()
+            row = []
+
+
+def copied(reader: MapReader) -> dict[str, Any]:
+    """What a copy of all maps takes, as groups and people are given it."""
+    before, began_s = memory(), time.process_time()
+    copy = reader.copy()
+    took_s, size = time.process_time() - began_s, memory() - before
+    if len(copy.maps) != len(reader.maps):
+        raise AssertionError("a copy lacks maps")
+    return {"copy_cpu_s": round(took_s, 3), "copy_mb": megabytes(size)}
+
+
+def handed_over(reader: MapReader) -> dict[str, Any]:
+    """The driver's and the task's time until a lane of all partitions knows its positions."""
+    share = min(TAIL_BREAKS, LANE_BREAKS // max(1, len(reader.maps)))
+    one = next(iter(reader.maps.values()))  # all have the same breaks
+    end = list(one.breaks())[-min(AHEAD_BREAKS, len(one))].target - 1
+    began_s = time.process_time()
+    tails = [(name, reader.tail(*name, share, end)) for name in reader.maps]
+    given_s = time.process_time() - began_s
+    sent = pickle.dumps(tails)
+    began_s = time.process_time()
+    lane = MapReader()
+    for (mirror, topic_id), tail in pickle.loads(sent):  # noqa: S301  # our own
+        lane.begin(mirror, topic_id, tail)
+        spec = PartitionSpec(mirror, mirror, None, None, Offset(0), 1 << 20, needs_keys=False)
+        position = MirrorMap(spec, STAMP)
+        position.begin(lane.of(mirror, topic_id), end)
+        if position.source_offset != reader.of(mirror, topic_id).source_of(end):
+            raise AssertionError("a lane has another position")
+    return {
+        "tails_mb": megabytes(len(sent)),
+        "tails_cpu_s": round(given_s, 3),
+        "positions_cpu_s": round(time.process_time() - began_s, 3),
+    }
+
+
+def memory() -> int:
+    """Of this process, in bytes."""
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+def megabytes(size: int) -> float:
+    """Of a million bytes."""
+    return round(size / 1e6, 1)
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    """Print the figures."""
+    table = Table("figure", "value", title=f"offset maps ({NO_PEER})")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,}")
+    Console().print(table)
