@@ -8,6 +8,7 @@ marker. No other replicator has such maps, so there is nothing to compare these 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import pickle
 import random
@@ -95,7 +96,6 @@ def measured(scenario: Scenario) -> dict[str, Any]:
         **handed_over(held.reader),
     }
     del held
-    gc.collect()
     day = read(scenario.day_partitions, scenario.day_rate * scenario.day_s)
     return {
         **found,
@@ -174,6 +174,8 @@ def handed_over(reader: MapReader) -> dict[str, Any]:
 def memory() -> int:
     """Of this process, in bytes."""
     gc.collect()
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)  # what was freed before must not hide what is taken next
     return int(psutil.Process().memory_info().rss)
 
 

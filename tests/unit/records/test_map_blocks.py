@@ -185,3 +185,21 @@ def test_a_block_that_is_cut_off_is_seen() -> None:
         map_blocks.MapBlocks.begun(
             (block[:-1] + b"\xff",), (array("q", [9]), array("q", [99]))
         ).up_to_target(3)
+
+
+def test_at_the_borders_of_blocks_it_answers_as_elsewhere() -> None:
+    """Given 10 packed breaks and those behind / then each border leads where its records are."""
+    found = OffsetMap.of(Break(at * 10, at * 12 + 1) for at in range(1, 15))
+    blocks, newest = found._breaks.tail(99, None)
+    assert (len(blocks), len(newest[0])) == (2, 6)
+    for at in range(1, 15):
+        assert found.source_of(at * 10) == at * 12 + 1
+        assert found.target_of(at * 12) == found.target_of(at * 12 + 1) == at * 10
+        assert found.holds(at * 12 + 1)
+        assert not found.holds(at * 12)
+    assert [len(found._breaks.tail(1, end)[0]) for end in (95, 90, 85, 50, 5)] == [0, 0, 1, 1, 2]
+    for at in (9, 5, 1):  # the first that is not packed, and the first of each block
+        shorter = found.copy()
+        shorter.truncate(at * 10)
+        assert list(shorter.breaks()) == list(found.breaks())[: at - 1]
+        assert shorter.source_of(200) == 200 + (0 if at == 1 else 2 * at - 1)
