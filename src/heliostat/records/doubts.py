@@ -52,7 +52,8 @@ def settle_doubts(
         if item.doubted_from is None or not isinstance(target, LogRange):
             continue
         known = maps[index]
-        end = MirrorEnd(target, OffsetMap() if fills_holes(item.spec, known) else known)
+        known = OffsetMap() if fills_holes(item.spec, known) else known
+        end = MirrorEnd(target, known, item.doubted_from)
         if end.source > item.doubted_from and not jump_at(item.spec, target.end):
             ends[index] = end
             continue

@@ -178,6 +178,8 @@ class MirrorEnd(NamedTuple):
     target: LogRange
     known: OffsetMap
     """The identity where offsets are equal."""
+    doubted_from: Offset = Offset(0)
+    """Source offset; what the mirror has of before tells nothing."""
 
     @property
     def source(self) -> Offset:

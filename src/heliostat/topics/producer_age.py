@@ -60,8 +60,12 @@ def old_backlog_note(
     _look_at_maps(positions, begun, latest, mirrors, position_at)
     behind = [p for p, end in latest.items() if p in positions and positions[p] < end]
     young = _offsets(source, dict.fromkeys(behind, now_ms - expiration_ms))
+    # Before a compacted log's first record nothing stands, young or old.
+    compacted = {mirror.source for mirror in mirrors if mirror.is_compacted}
+    firsts = _offsets(source, {p: FIRST_RECORD for p in young if p.topic in compacted})
     old = {
-        partition: (latest[partition] if first == NO_OFFSET else first) - positions[partition]
+        partition: (latest[partition] if first == NO_OFFSET else first)
+        - max(positions[partition], firsts.get(partition, NO_OFFSET))
         for partition, first in young.items()
     }
     old = {partition: records for partition, records in old.items() if records > 0}

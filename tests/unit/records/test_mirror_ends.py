@@ -119,3 +119,37 @@ def test_a_damaged_batch_tells_nothing() -> None:
     end = MirrorEnd(LogRange(Offset(0), Offset(1)), OffsetMap())
     logs = batches_of({7: log_of(samples(b"a"))})
     assert compare_ends({7: end}, logs, damaged) == {7: NOTHING}
+
+
+def kept_of(log: PartitionLog, *offsets: int) -> PartitionLog:
+    """What a cleaner leaves of it, which takes all but these."""
+    log.batches = [each for each in log.batches if each.base_offset in offsets]
+    return log
+
+
+@pytest.mark.parametrize("kept", range(5))
+def test_where_a_cleaner_took_the_last_an_earlier_one_is_compared(kept: int) -> None:
+    """Given six batches of which the source has one, and a later one / then that one tells."""
+    values = [b"%d" % number for number in range(6)]
+    target = log_of(*(samples(value) for value in values))
+    source = log_of(*(samples(value) for value in [*values, b"since"]), epoch=5)
+    other = log_of(*(samples(b"x" + value) for value in [*values, b"since"]), epoch=5)
+    assert says(kept_of(source, kept, 6), target) == (True, -1)
+    assert says(kept_of(other, kept, 6), target) == (False, -1)
+
+
+@pytest.mark.parametrize(("doubted_from", "told"), [(3, (True, -1)), (4, NOTHING)])
+def test_what_stands_before_the_doubt_tells_nothing(
+    doubted_from: int, told: tuple[bool | None, int]
+) -> None:
+    values = [b"%d" % number for number in range(6)]
+    target = log_of(*(samples(value) for value in values))
+    source = kept_of(log_of(*(samples(value) for value in [*values, b"since"])), 3, 6)
+    end = MirrorEnd(LogRange(Offset(0), Offset(6)), OffsetMap(), Offset(doubted_from))
+    assert compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})) == {7: told}
+
+
+def test_within_a_batch_earlier_records_are_compared_too() -> None:
+    target = log_of(samples(*[b"%d" % number for number in range(20)]))
+    source = log_of(*(samples(b"%d" % number) for number in range(20)), samples(b"since"))
+    assert says(kept_of(source, 16, 20), target) == (True, -1)  # 19, 18, 16

@@ -24,7 +24,12 @@ def source(*ages_h: int) -> SimulatedCluster:
 
 
 def note(
-    source: SimulatedCluster, copied: int, start: str = "earliest", *, holes: int | None = 0
+    source: SimulatedCluster,
+    copied: int,
+    start: str = "earliest",
+    *,
+    holes: int | None = 0,
+    is_compacted: bool = False,
 ) -> str | None:
     """What is said when so many of them are at a target that keeps producers for a day.
 
@@ -34,7 +39,7 @@ def note(
     target.create(ESS)
     target.append(ESS, copied)
     assert BROKER_SETTINGS[EXPIRATION_KEY] == str(24 * HOUR_MS)
-    mirror = Mirror(ESS, ESS, None, None, 1, 1, start, 1_000_000, False, False)
+    mirror = Mirror(ESS, ESS, None, None, 1, 1, start, 1_000_000, is_compacted, False)
 
     def position_at(_: Mirror, number: PartitionId, end: Offset) -> Offset | None:
         assert number == 0
@@ -74,6 +79,14 @@ def test_what_a_mirror_lacks_for_holes_only_is_not_told_of() -> None:
     assert (note(five, 2, holes=2) or "").startswith("1 records")
     assert note(five, 2, holes=3) is None
     assert note(five, 2, holes=None) is None
+
+
+def test_before_the_first_record_of_a_compacted_log_nothing_is_old() -> None:
+    """Given 2 of 5 copied / when a cleaner leaves only the last, a young one / then nothing."""
+    cluster = source(90, 90, 60, 50, 1)
+    assert note(cluster, 2, is_compacted=True) is not None
+    cluster.topics[ESS].logs[0].clean(5)
+    assert note(cluster, 2, is_compacted=True) is None
 
 
 def test_partitions_in_sync_are_not_asked_by_time() -> None:
