@@ -31,6 +31,8 @@ VALUE_BYTES = 200
 AGAIN_S = 1.0
 """Between two tries of a source that takes nothing."""
 WAIT_S = 30.0
+STUCK_S = 90.0
+"""Longer than any single wait of a producer that is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ def create(bootstrap: str) -> None:
 class Writers:
     """One thread a topic; a fault of the source makes them wait, and go on.
 
+    kafka-python's transactional producer was seen to wait for ever behind an outage: a thread that
+    does nothing for `STUCK_S` is left, and another one takes its name, which fences it.
+
     Parameters
     ----------
     bootstrap
@@ -77,41 +82,59 @@ class Writers:
         self._stop = threading.Event()
         self.sent = dict.fromkeys(TOPICS, 0)
         self.failed = dict.fromkeys(TOPICS, 0)
-        jobs: dict[str, Callable[[str, random.Random, Iterator[int]], None]] = {
+        self._jobs: dict[str, Callable[[str, random.Random, Iterator[int]], None]] = {
             PLAIN: self._write,
             COMPACTED: self._write,
             TRANSACTIONS: self._transact,
             FILLED: self._transact,
         }
-        self._threads = [
-            threading.Thread(
-                target=self._run,
-                args=(job, topic, random.Random(f"{seed} {topic}")),  # noqa: S311  # no secret
-                name=f"writer of {topic}",
-                daemon=True,
-            )
-            for topic, job in jobs.items()
-        ]
+        self._chances = {
+            topic: random.Random(f"{seed} {topic}")  # noqa: S311  # no secret
+            for topic in self._jobs
+        }
+        self._numbers = {topic: itertools.count() for topic in self._jobs}
+        self._threads: dict[str, threading.Thread] = {}
+        self._alive_s: dict[str, float] = {}
+        """When each did something last."""
+        self._watch = threading.Thread(target=self._look_after, name="watch", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
-            thread.start()
+        for topic in self._jobs:
+            self._begin(topic)
+        self._watch.start()
 
     def stop(self) -> None:
-        """End all, with no transaction left open."""
+        """End all; what one that is stuck has left open its successor aborts, or time does."""
         self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        self._watch.join()
+        for thread in self._threads.values():
+            thread.join(STUCK_S)
 
-    def _run(
-        self,
-        job: Callable[[str, random.Random, Iterator[int]], None],
-        topic: str,
-        chance: random.Random,
-    ) -> None:
-        numbers = itertools.count()
-        while not self._stop.is_set():
+    def _begin(self, topic: str) -> None:
+        self._alive_s[topic] = time.monotonic()
+        self._threads[topic] = threading.Thread(
+            target=self._run, args=(topic,), name=f"writer of {topic}", daemon=True
+        )
+        self._threads[topic].start()
+
+    def _look_after(self) -> None:
+        while not self._stop.wait(AGAIN_S):
+            for topic, at_s in list(self._alive_s.items()):
+                if time.monotonic() > at_s + STUCK_S:
+                    self.failed[topic] += 1
+                    self._begin(topic)
+
+    def _goes_on(self, topic: str) -> bool:
+        """Whether the thread that asks is still the topic's."""
+        is_its = self._threads[topic] is threading.current_thread()
+        if is_its:
+            self._alive_s[topic] = time.monotonic()
+        return is_its and not self._stop.is_set()
+
+    def _run(self, topic: str) -> None:
+        job, chance, numbers = self._jobs[topic], self._chances[topic], self._numbers[topic]
+        while self._goes_on(topic):
             try:
                 job(topic, chance, numbers)
             except KafkaError:
@@ -138,7 +161,7 @@ class Writers:
         """Records one by one; a tenth of a second's at a time."""
         producer = self._producer()
         try:
-            while not self._stop.is_set():
+            while self._goes_on(topic):
                 began_s = time.monotonic()
                 some = itertools.islice(numbers, self._rates.records_s // 10)
                 sent = [
@@ -157,7 +180,7 @@ class Writers:
         producer = self._producer(transactional_id=f"writer of {topic}")
         try:
             producer.init_transactions()
-            while not self._stop.is_set():
+            while self._goes_on(topic):
                 began_s = time.monotonic()
                 producer.begin_transaction()
                 some = list(itertools.islice(numbers, chance.randint(1, 20)))

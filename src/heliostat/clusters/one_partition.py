@@ -58,12 +58,12 @@ class OnePartitionTopic:
         self.close()
 
     def close(self) -> None:
-        """Close connections; what a write returned from is durable."""
+        """Close connections; what was written is durable. Reading begins anew behind it."""
         if self._producer is not None:
             self._producer.close(timeout=CLOSE_S)
         if self._consumer is not None:
             self._consumer.close()
-        self._producer = self._consumer = None
+        self._producer = self._consumer = self._goes_on_at = None
 
     def _reader(self) -> Any:
         """The consumer, at first at the topic's beginning; None while the topic is missing."""
@@ -102,25 +102,31 @@ class OnePartitionTopic:
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
+        used = self._producer if what == WRITE else self._consumer
         try:
             yield
         except ConnectionLost:
-            self._leave(what)
+            self._leave(what, used)
             raise
         except (KafkaError, OSError, RuntimeError) as error:
-            self._leave(what)
+            self._leave(what, used)
             text = f"cannot {what} topic {self.topic}"
             raise translated(error, self._access, text) from error
 
-    def _leave(self, what: str) -> None:
-        """Open another client at the next call; what this one still holds is not sent any more."""
+    def _leave(self, what: str, used: Any = None) -> None:
+        """Open another client at the next call; what this one still holds is not sent any more.
+
+        Another thread may have left the one that was `used`, and opened another already.
+        """
         if what == WRITE:
-            producer, self._producer = self._producer, None
-            if producer is not None:
+            producer = self._producer
+            if producer is not None and (used is None or used is producer):
+                self._producer = None
                 close_in_background(lambda: producer.close(timeout=0))
         else:
-            consumer, self._consumer = self._consumer, None
-            if consumer is not None:
+            consumer = self._consumer
+            if consumer is not None and (used is None or used is consumer):
+                self._consumer = None
                 close_in_background(consumer.close)
 
     def _given(self, offset: int) -> None:

@@ -128,7 +128,7 @@ class RecentRecords:
         """Close the connections."""
         if self._consumer is not None:
             self._consumer.close()
-            self._consumer = None
+        self._consumer = self._goes_on_at = None
 
     def _position(self) -> int:
         with self._errors():
