@@ -108,7 +108,8 @@ class Mirrors:
         stood = self.mapped_ends()
         self.write_exact()
         self.wait_equal(self.exact)
-        assert found() == expected
+        # A driver that has just begun has not heard of its lanes yet.
+        until(lambda: found() == expected, lambda: f"{expected}: {self.problems()}", timeout_s=60)
         assert self.mapped_ends() == stood
         self.assert_not_told()
 
