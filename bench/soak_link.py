@@ -24,7 +24,6 @@ from heliostat.names import TopicPartition
 
 LINKS = ("soak", "filled")
 OWNED_WITHIN_S = 180.0
-ENDED_WITHIN_S = 120.0
 STOPPED_WITHIN_S = 120.0
 LOOK_S = 0.5
 KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
@@ -164,16 +163,6 @@ class Driver:
                 return
             time.sleep(LOOK_S)
         self.ended_badly.append(f"no take-over within {OWNED_WITHIN_S:.0f} s: {self._log.name}")
-
-    def wait_ended(self) -> None:
-        """Until a process whose links were taken over has ended by itself."""
-        if self._process is None:
-            return
-        try:
-            self._process.wait(ENDED_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self.ended_badly.append(f"goes on though it was taken over: {self._log.name}")
-            self.kill_all()
 
     # -- what it says ----------------------------------------------------------------------------
 
