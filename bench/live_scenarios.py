@@ -181,13 +181,11 @@ LIVE = {
 SMALL = {
     "latency": dataclasses.replace(LIVE["latency"], warm_s=2, window_s=5, small=True),
     "efd": dataclasses.replace(
-        LIVE["efd"], warm_s=2, window_s=6, topics=60, partitions=5, sampled=30, small=True
+        LIVE["efd"], warm_s=2, window_s=4, topics=40, partitions=5, sampled=20, small=True
     ),
     "many": dataclasses.replace(
         LIVE["many"], warm_s=2, window_s=6, topics=60, partitions=9, sampled=30, small=True
     ),
-    "catchup": dataclasses.replace(
-        LIVE["catchup"], window_s=5, backlog_records=200_000, small=True
-    ),
+    "catchup": dataclasses.replace(LIVE["catchup"], window_s=3, backlog_records=40_000, small=True),
 }
 """The same with little of everything: shows that it works."""

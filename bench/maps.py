@@ -26,8 +26,9 @@ from rich.table import Table
 from heliostat.link.offset_maps import LANE_BREAKS, TAIL_BREAKS
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionSpec
+from heliostat.records.map_rows import KEPT_VALUE, RowKey, Stamp
 from heliostat.records.mirror_map import MirrorMap
-from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, MapReader, Row, RowKey, Stamp
+from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, MapReader, Row
 
 NAME = "maps"
 NO_PEER = "no other replicator keeps exact offset maps: there is nothing to compare these with"
@@ -36,6 +37,8 @@ AHEAD_BREAKS = 300
 """Behind the end of each log, as a round that died has written ahead."""
 STAMP = Stamp(1, 1)
 DAY_S = 86_400
+HOURS = 24
+EARLY_HOURS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ def measured(scenario: Scenario) -> dict[str, Any]:
         "day_breaks": sum(map(len, day.reader.maps.values())),
         "day_memory_mb": megabytes(day.bytes),
         "day_rows_mb": megabytes(day.rows_bytes),
+        **retained(scenario),
     }
 
 
@@ -113,12 +117,46 @@ def read(partitions: int, breaks: int) -> Held:
     began_s = time.process_time()
     for number in range(partitions):
         mirror = TopicPartition(TopicName("bench"), PartitionId(number))
-        for first, value in rows:
+        for offset, (first, value) in enumerate(rows):
             key = RowKey(mirror, "", first, STAMP).encode()
             size += len(key) + len(value)
-            if reader.take_record(key, value) is not None:
+            if reader.take_record(key, value, offset) is not None:
                 raise AssertionError("a row was not taken")
     return Held(reader, memory() - before, size, time.process_time() - began_s)
+
+
+def retained(scenario: Scenario) -> dict[str, Any]:
+    """Memory early and late in a day of whose records the target keeps an hour or two."""
+    rows = list(rows_of(scenario.day_rate * scenario.day_s))
+    hours = min(HOURS, len(rows))
+    an_hour = len(rows) // hours
+    reader, before, early = MapReader(), memory(), 0
+    mirrors = [
+        TopicPartition(TopicName("bench"), PartitionId(number))
+        for number in range(scenario.day_partitions)
+    ]
+    for hour in range(hours):
+        now = rows[hour * an_hour : (hour + 1) * an_hour]
+        for mirror in mirrors:
+            for first, value in now:
+                reader.take_record(RowKey(mirror, "", first, STAMP).encode(), value, 0)
+            if hour:
+                prune(reader, mirror, rows[(hour - 1) * an_hour][0])
+        if hour == EARLY_HOURS:
+            early = memory() - before
+    return {"retained_early_mb": megabytes(early), "retained_mb": megabytes(memory() - before)}
+
+
+def prune(reader: MapReader, mirror: TopicPartition, log_start: int) -> None:
+    """Delete rows as a driver does, and read that."""
+    found = reader.prunable(mirror, "", log_start)
+    if found is None:
+        raise AssertionError("a map has no row at its log's start")
+    reader.take_record(found.kept.encode(), KEPT_VALUE, 0)
+    for row in found.rows:
+        reader.take_record(row.encode(), None, 0)
+    if any(reader.lost_rows()):
+        raise AssertionError("a row is lost")
 
 
 def rows_of(breaks: int) -> Iterator[tuple[int, bytes]]:
@@ -159,7 +197,7 @@ def handed_over(reader: MapReader) -> dict[str, Any]:
     lane = MapReader()
     for (mirror, topic_id), tail in pickle.loads(sent):  # noqa: S301  # our own
         lane.begin(mirror, topic_id, tail)
-        spec = PartitionSpec(mirror, mirror, None, None, Offset(0), 1 << 20, needs_keys=False)
+        spec = PartitionSpec(mirror, mirror, None, None, Offset(0), 1 << 20, is_compacted=False)
         position = MirrorMap(spec, STAMP)
         position.begin(lane.of(mirror, topic_id), end)
         if position.source_offset != reader.of(mirror, topic_id).source_of(end):

@@ -79,7 +79,7 @@ class Run:
         with source, target:
             soak_load.create(source.bootstrap)
             driver = Driver(write_config(self.folder, source.bootstrap, target.bootstrap))
-            writers = soak_load.Writers(source.bootstrap, self.seed, soak_load.Rates())
+            writers = soak_load.Writers(source.bootstrap, self.seed)
             chance = random.Random(self.seed)  # noqa: S311  # faults, no secret
             site = Site(source, target, driver, chance)
             try:

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psutil
+from clusters import admin
 from kafka import TopicPartition as KafkaPartition
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from soak_link import Driver
 from soak_load import PARTITIONS, REPLICAS, TOPICS
@@ -87,16 +88,13 @@ def move_leaders(site: Site) -> None:
             replicas = list(range(1, REPLICAS + 1))
             site.chance.shuffle(replicas)
             orders[KafkaPartition(topic, partition)] = replicas
-    admin = KafkaAdminClient(bootstrap_servers=site.cluster().bootstrap.split(","))
-    try:
-        admin.alter_partition_reassignments(orders)
+    with admin(site.cluster().bootstrap) as client:
+        client.alter_partition_reassignments(orders)
         until_s = time.monotonic() + MOVED_WITHIN_S
-        while admin.list_partition_reassignments() and time.monotonic() < until_s:
+        while client.list_partition_reassignments() and time.monotonic() < until_s:
             time.sleep(0.5)
         with contextlib.suppress(KafkaError):  # a replica is not in sync: its leader stays
-            admin.elect_leaders(0, {topic: list(range(PARTITIONS)) for topic in TOPICS})
-    finally:
-        admin.close()
+            client.elect_leaders(0, {topic: list(range(PARTITIONS)) for topic in TOPICS})
 
 
 def kill_driver(site: Site) -> None:
@@ -108,7 +106,7 @@ def kill_driver(site: Site) -> None:
 def kill_workers(site: Site) -> None:
     """SIGKILL of those that copy."""
     for worker in site.driver.workers():
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(psutil.NoSuchProcess):
             worker.kill()
 
 

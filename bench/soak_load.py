@@ -7,11 +7,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from clusters import admin
 from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 PLAIN, COMPACTED, TRANSACTIONS, FILLED = "soak.plain", "soak.compacted", "soak.tx", "soak.filled"
@@ -31,22 +30,16 @@ VALUE_BYTES = 200
 AGAIN_S = 1.0
 """Between two tries of a source that takes nothing."""
 WAIT_S = 30.0
+RECORDS_S = 60
+"""What each writer sends."""
 STUCK_S = 90.0
 """Longer than any single wait of a producer that is well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What each writer sends."""
-
-    records_s: int = 60
-
-
 def create(bootstrap: str) -> None:
     """Create the four topics."""
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
-    try:
-        admin.create_topics(
+    with admin(bootstrap) as client:
+        client.create_topics(
             {
                 name: {
                     "num_partitions": PARTITIONS,
@@ -56,8 +49,6 @@ def create(bootstrap: str) -> None:
                 for name in TOPICS
             }
         )
-    finally:
-        admin.close()
 
 
 class Writers:
@@ -72,13 +63,10 @@ class Writers:
         The source.
     seed
         Of keys, sizes and of which transactions are aborted.
-    rates
-        How much they write.
     """
 
-    def __init__(self, bootstrap: str, seed: int, rates: Rates) -> None:
+    def __init__(self, bootstrap: str, seed: int) -> None:
         self._bootstrap = bootstrap
-        self._rates = rates
         self._stop = threading.Event()
         self.sent = dict.fromkeys(TOPICS, 0)
         self.failed = dict.fromkeys(TOPICS, 0)
@@ -163,7 +151,7 @@ class Writers:
         try:
             while self._goes_on(topic):
                 began_s = time.monotonic()
-                some = itertools.islice(numbers, self._rates.records_s // 10)
+                some = itertools.islice(numbers, RECORDS_S // 10)
                 sent = [
                     producer.send(topic, partition=n % PARTITIONS, **self._record(chance, n))
                     for n in some
@@ -193,7 +181,7 @@ class Writers:
                 else:
                     producer.commit_transaction()
                     self.sent[topic] += len(some)
-                pause_s = len(some) / self._rates.records_s - (time.monotonic() - began_s)
+                pause_s = len(some) / RECORDS_S - (time.monotonic() - began_s)
                 self._stop.wait(max(0.0, pause_s))
         finally:
             producer.close(timeout=WAIT_S)

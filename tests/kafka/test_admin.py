@@ -103,8 +103,9 @@ def test_settings_are_set_and_unset_and_tell_where_they_come_from(admin):
     )
     assert answers[topic] is None
     assert answers[missing].kafka_name == "UNKNOWN_TOPIC_OR_PARTITION"
+    # The controller has it when it answers, a broker when it has read it.
+    until(lambda: admin.describe_configs([topic])[topic]["flush.ms"].value == "77", "flush.ms")
     configs = admin.describe_configs([topic, missing])
-    assert configs[topic]["flush.ms"].value == "77"
     assert configs[topic]["flush.ms"].is_own
     assert configs[topic]["retention.ms"].source is not ConfigSource.TOPIC
     assert configs[missing].kafka_name == "UNKNOWN_TOPIC_OR_PARTITION"

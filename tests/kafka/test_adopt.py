@@ -39,7 +39,7 @@ def test_a_mirror_goes_on_where_it_ends_and_back(
     found = found_by(capsys)
     assert (found["verdict"], found["committed"], found["seam"]) == ("exact", 80, 120)
     assert run(["plan", "-c", str(left.config)]) == 1  # nothing was written: still not ours
-    assert "does not know it as a mirror" in capsys.readouterr().out
+    assert "no row of it as a mirror" in capsys.readouterr().out
     assert left.adopt("--yes") == 0
     left.runs_until(300)
     assert left.at_target() == values(range(300))
@@ -50,7 +50,9 @@ def test_a_mirror_goes_on_where_it_ends_and_back(
     assert len({partition for partition, _ in before}) == 1  # one live value of the key
     capsys.readouterr()
     assert run(["plan", "-c", str(left.config)]) == 1
-    assert "does not know it as a mirror" in capsys.readouterr().out  # it is MirrorMaker 2's again
+    assert "no row of it as a mirror" in capsys.readouterr().out  # it is MirrorMaker 2's again
+    assert run(["state", "rebuild", "-c", str(left.config), "--dry-run"]) == 1
+    assert "it was handed back to MirrorMaker 2" in capsys.readouterr().out
 
 
 def test_what_producers_compressed_is_compared(
@@ -121,7 +123,7 @@ def test_a_link_that_runs_is_not_taken_over_under_its_feet(
     left.write_target(range(10))
     left.commit(5)
     with RunningLink(left.config) as link, pytest.MonkeyPatch.context() as patched:
-        wait_for("the link to run", lambda: "does not know it as a mirror" in link.text())
+        wait_for("the link to run", lambda: "no row of it as a mirror" in link.text())
         patched.setattr("heliostat.link.adoption_sides.OWNER_GONE_WITHIN_S", 1.0)
         assert left.adopt("--yes") == 1
         assert "driven by another instance" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.clusters import ClusterPair, create_topic, until
 from support.command import heliostat
-from support.links import LinkProcess, RunningLink, ends, wait_for, wait_level, write_config
+from support.links import Link, LinkProcess, RunningLink, ends, wait_for, wait_level, write_config
 from support.records import (
     GZIP,
     LZ4,
@@ -156,12 +156,12 @@ def test_kill_9_in_mid_copy_loses_and_doubles_nothing(
 
     with ExitStack() as stack:
         start = LinkProcess if victim == "driver" else RunningLink
-        link = stack.enter_context(start(config))
-        for step in range(3):
+        link: Link = stack.enter_context(start(config))
+        for step, following in enumerate((LinkProcess, LinkProcess, RunningLink)):
             wait_for("copying under way", lambda least=step: copied() > least * 5000)
             if isinstance(link, LinkProcess):
                 link.kill_driver()
-                link = stack.enter_context(LinkProcess(config))
+                link = stack.enter_context(following(config))
             else:
                 workers = wait_for("workers", link.workers)
                 for worker in workers:
@@ -173,11 +173,11 @@ def test_kill_9_in_mid_copy_loses_and_doubles_nothing(
 
 @pytest.mark.thorough
 def test_target_broker_killed_and_restarted_in_mid_copy(
-    start_cluster: Callable[..., Cluster], tmp_path: Path
+    cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
     """Given a link in mid copy / when the target broker is killed -9 twice / then exact."""
-    source, target = start_cluster("source"), start_cluster("target")
-    topic = create_topic(source, "restart", partitions=4)
+    source, target = cluster_pair.source, start_cluster("target")
+    topic = create_topic(source, "restart-" + tmp_path.name, partitions=4)
     rng = random.Random(31)
     batches = [encode(odd_records(rng, 500)) for _ in range(40)]
     for partition in range(4):

@@ -17,7 +17,8 @@ from heliostat.errors import BatchError
 from heliostat.names import Offset
 from heliostat.records import filling
 from heliostat.records.lane import PartitionState
-from heliostat.records.offset_map import Break, MapTail, Stamp, encode_breaks
+from heliostat.records.map_rows import Stamp
+from heliostat.records.offset_map import Break, MapTail, encode_breaks
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.verify.reader import Isolation, LogReader
 from heliostat.verify.stream import PartitionStream

@@ -20,7 +20,7 @@ from heliostat.sandbox.shapes import GenericShape, Timestamps
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 CUT_WITHIN_S = 90.0
-BACKLOG_RECORDS = 60_000
+BACKLOG_RECORDS = 30_000
 SWEPT = {"producer.id.expiration.check.interval.ms": "300"}
 EXPIRED = {**SWEPT, "producer.id.expiration.ms": "1000"}
 """Every producer is forgotten a second after the timestamp of its last record."""

@@ -152,6 +152,7 @@ def test_mapped_mirrors_are_exact_after_each_fault(stage: Stage) -> None:
         broker.start()
         holes.wait_copied()
         stage.process.kill_driver()
+        stage.has_process = False
         stage.start_link()
         holes.wait_copied()
     wait_for("all to be copied", holes.is_level, RECOVERED_WITHIN_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kafka import TopicPartition as KafkaPartition
@@ -12,7 +13,7 @@ from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 from support.clusters import create_topic, fresh_name
 from support.faults import Stage, Trial, small_load, stage_of
-from support.links import wait_for
+from support.links import looking_at, wait_for, write_config
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import ConnectionLost
@@ -29,18 +30,35 @@ SLOW_S = 300.0
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("replicas")
-    with stage_of(folder, spark, brokers=3, target={"min.insync.replicas": "2"}) as made:
+    insync = {"min.insync.replicas": "2"}
+    topics = {"include": ["fault-.*"], "refresh_interval_s": 1, "replication_factor": 3}
+    link = {"topics": topics}
+    with stage_of(folder, spark, at_target=3, target=insync, link=link) as made:
         yield made
 
 
-def replicated(stage: Stage) -> Trial:
-    topic = create_topic(stage.source, fresh_name("fault"), partitions=PARTITIONS, replicas=3)
+@contextlib.contextmanager
+def the_other_way(stage: Stage, folder: Path) -> Iterator[Stage]:
+    """A link from the cluster of three brokers to the one of a single broker."""
+    topics = {"include": ["back-.*"], "refresh_interval_s": 1}
+    config = write_config(
+        folder, stage.target.bootstrap, stage.source.bootstrap, name="west-to-east", topics=topics
+    )
+    back = Stage(stage.target, stage.source, config, stage.spark)
+    with back.start_link():
+        yield back
+
+
+def replicated(stage: Stage, prefix: str = "fault") -> Trial:
+    """Load on a topic that each of the source's brokers has."""
+    replicas = len(stage.source.brokers)
+    topic = create_topic(stage.source, fresh_name(prefix), partitions=PARTITIONS, replicas=replicas)
     return Trial(stage, small_load(topic, partitions=PARTITIONS), acks=-1)
 
 
 def leaders(cluster: Cluster, topic: TopicName) -> list[int]:
-    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
-        return [each.leader for each in admin.describe_topics([topic])[topic].partitions]
+    found = looking_at(cluster.bootstrap, lambda admin: admin.describe_topics([topic]))
+    return [each.leader for each in found[topic].partitions]
 
 
 def leader_of(cluster: Cluster, topic: TopicName) -> Broker:
@@ -69,10 +87,15 @@ def move_leaders(cluster: Cluster, topic: TopicName) -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_leaders_move_and_a_broker_is_lost(stage: Stage, side: str) -> None:
+def test_leaders_move_and_a_broker_is_lost(stage: Stage, tmp_path: Path, side: str) -> None:
     """Given three brokers / when leaders move and one is killed -9 / then exact on the others."""
-    cluster = stage.source if side == "source" else stage.target
-    with replicated(stage) as trial:
+    cluster = stage.target
+    with contextlib.ExitStack() as stack:
+        if side == "source":
+            back = stack.enter_context(the_other_way(stage, tmp_path))
+            trial = stack.enter_context(replicated(back, "back"))
+        else:
+            trial = stack.enter_context(replicated(stage))
         move_leaders(cluster, trial.topic)
         trial.wait_copied(100)
         lost = leader_of(cluster, trial.topic)

@@ -37,21 +37,29 @@ def stage(
         for name, value in clock.environment.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("topics")
-        with stage_of(
-            folder, spark, has_process=True, link={"lanes": {"round_s": ROUND_S}}
-        ) as made:
+        with stage_of(folder, spark, link={"lanes": {"round_s": ROUND_S}}) as made:
             yield made
+
+
+@pytest.fixture
+def own_clock(stage: Stage, clock: SteppedClock) -> Iterator[SteppedClock]:
+    """Run the link in a process of its own, which lives by this clock."""
+    stage.has_process = True
+    stage.start_link()
+    yield clock
+    stage.has_process = False
+    stage.start_link()
 
 
 def some(count: int, now_ms: int = 1_790_000_000_000) -> bytes:
     return encode([Sample(b"k", b"foreign %d" % number, now_ms) for number in range(count)])
 
 
-def test_clock_of_the_links_machine_stepped(stage: Stage, clock: SteppedClock) -> None:
+def test_clock_of_the_links_machine_stepped(stage: Stage, own_clock: SteppedClock) -> None:
     """Given a link under load / when its wall clock jumps an hour on and back / then exact."""
     with Trial(stage) as trial:
         for step_s in (3600.0, 0.0, -3600.0, 0.0):
-            clock.step(step_s)
+            own_clock.step(step_s)
             trial.wait_copied(ROUNDS_RECORDS)
             if step_s > 0:
                 told_ms = stage.status().driver["at_ms"]

@@ -19,6 +19,7 @@ from support.mirror_jvm import MirrorJvm
 from support.records import encode, odd_records, split, write_batches, write_transaction
 
 from heliostat.clusters.byte_topic import ByteTopic
+from heliostat.config import load_config
 from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
@@ -136,10 +137,16 @@ def test_java_finds_the_link_its_topics_and_how_far_its_source_is(linked: Linked
     assert utils.replicationHops(linked.properties(), "nowhere") == -1
     client = linked.jvm.mirror("MirrorClient")(linked.properties())
     try:
-        found = set(client.remoteTopics("east"))
+        found, every = set(client.remoteTopics("east")), set(client.remoteTopics())
     finally:
         client.close()
     assert {f"east.{linked.topic}", mirrored} <= found
+    # Any name with a dot is a remote topic to that policy, our state topics too: docs say so.
+    link = load_config(linked.link.config).links[0].name
+    state = {f"heliostat.{link}.{kind}" for kind in ("state", "control", "offsets", "progress")}
+    assert state <= every
+    assert not any(name.startswith("heliostat.") for name in found)
+    assert not {"heliostat"} & set(utils.upstreamClusters(linked.properties()))
 
 
 def test_heartbeats_cross_and_their_age_is_shown(linked: Linked) -> None:

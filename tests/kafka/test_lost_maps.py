@@ -6,6 +6,7 @@ Then `heliostat offsets rebuild` makes the maps anew, and all records of both si
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import said
 from support.holes import read, transactions
-from support.links import RunningLink, ends, write_config
+from support.links import RunningLink, ends, stands, write_config
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
@@ -22,7 +23,8 @@ from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.errors import BrokerError
 from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, OffsetMap, RowKey
+from heliostat.records.map_rows import RowKey
+from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -78,8 +80,15 @@ class Mirrors:
         """Until the target has what the source has, no less and no more."""
         for topic in topics:
             seen: list[list[Any]] = []
+            stands_still = stands(self.pair.target.bootstrap, topic)
 
-            def has_all(topic: TopicName = topic, seen: list[list[Any]] = seen) -> bool:
+            def has_all(
+                topic: TopicName = topic,
+                seen: list[list[Any]] = seen,
+                stands_still: Callable[[], bool] = stands_still,
+            ) -> bool:
+                if not stands_still():
+                    return False
                 seen[:] = self.of(topic)
                 return len(seen[1]) >= len(seen[0]) > 0
 

@@ -22,8 +22,9 @@ from heliostat.errors import BrokerError, HeliostatError, OffsetMapLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.lane import LaneSpec, PartitionSpec
 from heliostat.records.map_channel import MapChannel
+from heliostat.records.map_rows import RowKey, Stamp
 from heliostat.records.network import MapWrite, MapWritten
-from heliostat.records.offset_map import Break, Row, RowKey, Stamp
+from heliostat.records.offset_map import Break, Row
 from heliostat.sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
@@ -65,7 +66,7 @@ def test_rows_that_a_new_leader_does_not_show_yet_are_waited_for(
     with KeyedTopic(access, topic) as made:
         made.ensure(3)
     wait_until_led(target.bootstrap, [TopicPartition(topic, PartitionId(0))])
-    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False)
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     lane = replace(lane_spec(access, access, spec), offsets_topic=topic)
     breaks = [Break(10 * number, 11 * number) for number in range(1, ROWS + 1)]
     with closing(channel(lane)) as maps:
@@ -109,7 +110,7 @@ def test_a_topic_that_has_lost_rows_is_neither_read_nor_written(
     with KeyedTopic(access, topic) as made, ClusterAdmin(access) as admin:
         made.ensure(1)
         topic_id = id_text(admin.describe_topics([topic])[topic].topic_id)
-        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False)
+        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
         lane = replace(lane_spec(access, access, spec), offsets_topic=topic)
         with closing(channel(lane)) as maps:
             for count in (1, 2):

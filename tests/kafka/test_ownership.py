@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.clusters import create_topic, fresh_name
 from support.faults import DAY_MS, Stage, Trial, small_load, stage_of
-from support.links import LinkProcess, ends, wait_for
+from support.links import Link, LinkProcess, RunningLink, ends, wait_for
 from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
 
@@ -71,11 +71,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iter
         yield made
 
 
-def runs(link: LinkProcess) -> bool:
+def runs(link: Link) -> bool:
     return "east → west runs" in link.text()
 
 
-def waits(link: LinkProcess) -> bool:
+def waits(link: Link) -> bool:
     return ": waiting, it is driven from" in link.text()
 
 
@@ -86,7 +86,7 @@ def signal_all(link: LinkProcess, number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def wait_runs(link: LinkProcess, within_s: float) -> float:
+def wait_runs(link: Link, within_s: float) -> float:
     """Wait until it drives the link; seconds that took."""
     began_s = time.monotonic()
     try:
@@ -97,16 +97,16 @@ def wait_runs(link: LinkProcess, within_s: float) -> float:
 
 
 def working(stage: Stage) -> LinkProcess:
-    """The stage's instance, one that drives the link."""
-    if stage.link is None or stage.link.has_ended:
+    """The stage's instance, a process that drives the link."""
+    if not isinstance(stage.link, LinkProcess) or stage.link.has_ended:
         stage.start_link()
     wait_runs(stage.process, BEGIN_WITHIN_S)
     return stage.process
 
 
-def standby_of(stage: Stage, stack: contextlib.ExitStack) -> LinkProcess:
+def standby_of(stage: Stage, stack: contextlib.ExitStack) -> RunningLink:
     """A second instance, which waits."""
-    link = stack.enter_context(LinkProcess(stage.config))
+    link = stack.enter_context(RunningLink(stage.config))
     try:
         wait_for("an instance that waits", lambda: waits(link), BEGIN_WITHIN_S)
     except AssertionError as error:
@@ -134,7 +134,7 @@ def test_one_works_the_other_takes_over(stage: Stage) -> None:
         with Trial(stage) as trial:
             third = standby_of(stage, stack)
             began_s = time.monotonic()
-            assert third.stop(signal.SIGTERM, within_s=30) == 0
+            assert third.stop(within_s=30) == 0
             print(f"a waiting instance ended within {time.monotonic() - began_s:.1f} s")
             assert not runs(third)
             assert "takes over" not in third.text().replace("this instance takes over when", "")
@@ -219,7 +219,7 @@ def rival_lanes(
     now_ms = int(time.time() * 1000)
     here = [TopicPartition(topic, PartitionId(number)) for number in range(partitions)]
     rows = tuple(
-        PartitionSpec(each, each, ids[0], ids[1], Offset(0), 1024 * 1024, needs_keys=False)
+        PartitionSpec(each, each, ids[0], ids[1], Offset(0), 1024 * 1024, is_compacted=False)
         for each in here
     )
     return [

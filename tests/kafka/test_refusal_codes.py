@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
-from support.command import said
+from support.command import heliostat, said
 from support.group_sides import Sides, partition_of
 from support.links import RunningLink, ends, wait_for, write_config
 from support.one_partition import segment_of
@@ -25,12 +25,14 @@ from heliostat.access import access_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteTopic
+from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import load_config
 from heliostat.errors import GroupsFailed, InterchangeFailed
 from heliostat.link.group_part import GroupPart
 from heliostat.link.interchange import Interchange
-from heliostat.link.state import LinkState
-from heliostat.names import ClusterId, TopicName
+from heliostat.link.state import LinkState, progress_topic
+from heliostat.link.status_reader import StatusReader
+from heliostat.names import ClusterId, LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.records.offset_map import MapReader
 from heliostat.sandbox import Cluster
@@ -233,14 +235,15 @@ def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
 ) -> None:
     """Given a running link / when the target comes back with less / then copied anew, recorded.
 
-    It is copied again within milliseconds: no report shows that anything was missing.
+    It is copied again within milliseconds: reports show nothing of it, or a part.
     """
     target = start_cluster("target")
-    topic = create_topic(cluster_pair.source)
+    topic, name = create_topic(cluster_pair.source), fresh_name("link")
     config = write_config(
         tmp_path,
         cluster_pair.source.bootstrap,
         target.bootstrap,
+        name=name,
         topics={"include": [topic], "refresh_interval_s": 0.5},
         lanes={"round_s": 3},
     )
@@ -250,6 +253,16 @@ def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
         at_target = {topic: 1}
         wait_for(f"{end} records", lambda: ends(target.bootstrap, at_target)[topic] == [end], 60)
 
+    def told() -> bool:
+        with closing(RecentRecords(target.bootstrap, progress_topic(LinkName(name)))) as progress:
+            reader = StatusReader(LinkName(name), progress)
+            reader.begin()
+        return reader.board.positions() == {partition_of(topic): 1 + LOST}
+
+    def all_rows() -> list[dict[str, Any]]:
+        rows = sorted(said(config, "gaps")[0]["rows"], key=lambda row: row["first"])
+        return rows if sum(row["last"] - row["first"] + 1 for row in rows) >= LOST else []
+
     (broker,) = target.brokers
     with RunningLink(config) as link:
         write_batches(cluster_pair.source.bootstrap, topic, [batch])
@@ -257,15 +270,57 @@ def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
         kept = segment_of(target, partition_of(topic)).stat().st_size
         write_batches(cluster_pair.source.bootstrap, topic, [batch] * LOST)
         copied(1 + LOST)
+        wait_for("the lane's word that it was acknowledged", told, 30)
         broker.kill()
         os.truncate(segment_of(target, partition_of(topic)), kept)
         broker.start()
         try:
-            rows = wait_for("a row of the ledger", lambda: said(config, "gaps")[0]["rows"], 60)
+            rows = wait_for("what was lost in the ledger", all_rows, 60)
         except AssertionError as error:
-            seen = said(config, "status")[0]["problems"]
+            seen = said(config, "gaps"), said(config, "status")[0]["problems"]
             raise AssertionError(f"{error}\n{seen}\n{link.text()[-3000:]}") from None
         provoked("gap:target_truncated", rows[0])
-        [row] = rows
-        assert (row["first"], row["last"], row["count"]) == (1, LOST, 0)
+        assert [row["first"] for row in rows] == [1, *(row["last"] + 1 for row in rows[:-1])]
+        assert (rows[-1]["last"], {row["count"] for row in rows}) == (LOST, {0})
         copied(1 + LOST)
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_verify_names_a_refused_topic_and_does_not_call_it_different(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a mirror made anew by others beside a sound one / when verified / then it is refused.
+
+    Under its name stands no copy, so that each of its records would seem lost or different.
+    """
+    source, target = cluster_pair.source, cluster_pair.target
+    prefix = fresh_name("refused")
+    sound, remade = (create_topic(source, f"{prefix}-{word}") for word in ("sound", "remade"))
+    mine, foreign = (
+        encode([Sample(b"k", value, 1_790_000_000_000)] * 20) for value in (b"mine", b"foreign")
+    )
+    for topic in (sound, remade):
+        write_batches(source.bootstrap.split(","), topic, [mine])
+    settings = {"include": [f"{prefix}-.*"], "refresh_interval_s": 0.5}
+    name = fresh_name("link")
+    config = write_config(tmp_path, source.bootstrap, target.bootstrap, name=name, topics=settings)
+    with RunningLink(config):
+        both, whole = {sound: 1, remade: 1}, {sound: [20], remade: [20]}
+        wait_for("the copies", lambda: ends(target.bootstrap, both) == whole)
+    with ClusterAdmin(target.bootstrap) as admin:
+        admin.delete_topics([remade])
+        until(lambda: remade not in admin.describe_topics(), "the mirror's end")
+    create_topic(target, remade)
+    write_batches(target.bootstrap.split(","), remade, [foreign])
+    answer = heliostat(config, "verify", "--complete", "--json", "--master", "local[2]")
+    found = answer.json
+    assert (answer.returncode, found["clean"]) == (1, False), answer.said
+    assert (found["records"], found["lost"], found["different"]) == (20, 0, 0)
+    [left] = found["not_compared"]
+    assert (left["source"], left["records"], left["is_problem"]) == (remade, 20, True)
+    assert left["reason"].startswith(
+        f"the link refuses it: {remade} was deleted and created again at the target"
+    )
+    told = heliostat(config, "verify", "--topic", sound, "--master", "local[2]")
+    assert told.returncode == 0, told.said

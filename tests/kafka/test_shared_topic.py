@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.clusters import ClusterPair, create_topic, fresh_name
+from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
 from support.fan_in import FanIn, fan_in_of
 from support.links import LinkProcess, RunningLink, ends, wait_for
 from support.records import write_transaction
@@ -22,12 +22,16 @@ ALIASES = ("one", "two")
 RECORDS = 300
 
 
+@pytest.fixture(scope="module")
+def other_source() -> Iterator[Cluster]:
+    keep = {"log.retention.ms": "-1"}
+    with Cluster.start("other-source", settings=keep, heap_mb=HEAP_MB) as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def shared(
-    cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster], tmp_path: Path
-) -> FanIn:
-    other = start_cluster("other-source", settings={"log.retention.ms": "-1"})
-    sources = dict(zip(ALIASES, (cluster_pair.source, other), strict=True))
+def shared(cluster_pair: ClusterPair, other_source: Cluster, tmp_path: Path) -> FanIn:
+    sources = dict(zip(ALIASES, (cluster_pair.source, other_source), strict=True))
     topic = fresh_name("shared")
     defaults = {
         "topics": {"include": [topic], "refresh_interval_s": 1},

@@ -74,7 +74,7 @@ def line(cluster_pair: ClusterPair) -> Iterator[Line]:
         target_access=access,
         producer_id=ProducerId(1),
         partitions=tuple(
-            PartitionSpec(each, each, None, None, 0, 1 << 20, needs_keys=False) for each in source
+            PartitionSpec(each, each, None, None, 0, 1 << 20, is_compacted=False) for each in source
         ),
         control_topic=f"{name}.control",
         progress_topic=f"{name}.progress",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
 from support.command import said
 from support.links import RunningLink, ends, write_config
 from support.one_partition import OnePartition
@@ -43,7 +43,7 @@ DIVERGED = {"state": "diverged", "code": "FOREIGN_TAIL"}
 
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[Cluster]:
-    with Cluster.start("forgetful", settings=FORGETFUL) as made:
+    with Cluster.start("forgetful", settings=FORGETFUL, heap_mb=HEAP_MB) as made:
         yield made
 
 
@@ -186,6 +186,59 @@ def test_strangers_records_that_are_gone_again_are_noticed(
         (row,) = said(mirror.config, "gaps")[0]["rows"]
     provoked("gap:target_unknown", row)
     assert (row["first"], row["last"], row["count"]) == (50, 54, None)
+
+
+def empty_progress(mirror: Mirror, link: str) -> None:
+    """As an hour does: nothing is left of what lanes and drivers told."""
+    topic = TopicName(f"heliostat.{link}.progress")
+    bootstrap = mirror.target.bootstrap
+    remove_all(mirror.target, topic, [int(end) for end in ends(bootstrap, {topic: 1})[topic]])
+
+
+def test_stops_are_named_before_a_lane_has_looked(
+    cluster_pair: ClusterPair, forgetful: Cluster, tmp_path: Path
+) -> None:
+    """Given partitions that stand stopped, their link stopped for longer than reports are kept /
+
+    then each status names them with code and reason, and is never well: while no driver runs, from
+    the first word of a new one on, and not any more when it is decided.
+    """
+    mirror = Mirror(cluster_pair.source, forgetful, tmp_path)
+    mirror.write(mirror.source, 50, 0, 1, 2)
+    with RunningLink(mirror.config):
+        mirror.wait_ends([50, 50, 50, *[0] * 5])
+    mirror.forget()
+    mirror.write(mirror.target, 5, 1)
+    mirror.write(mirror.source, 20, 0, 1, 2)
+    remove_all(mirror.source, mirror.topic, [50, 50, 70, *[0] * 5])
+    mirror.write(mirror.source, 1, 2)
+    stopped = {1: DIVERGED, 2: {"state": "gap", "code": "SOURCE_OVERTOOK"}}
+    stand = [70, 55, 50, *[0] * 5]
+    with RunningLink(mirror.config) as running:
+        mirror.wait_codes(stopped)
+        mirror.wait_ends(stand)
+        assert running.stop() == 0
+    (link,) = {each["link"] for each in said(mirror.config, "status")}
+    empty_progress(mirror, link)
+    assert mirror.codes() == stopped
+    (first,) = said(mirror.config, "status")
+    assert first["in_sync"] is False
+    assert first["problems"][0]["reason"].startswith("the record before the target's end 55")
+    with RunningLink(mirror.config):
+        seen = 0
+        while not first["lanes"]:  # until a lane has told something
+            (first,) = said(mirror.config, "status")
+            assert first["in_sync"] is False
+            codes = [item["code"] for item in first["problems"]]
+            assert codes == ["FOREIGN_TAIL", "SOURCE_OVERTOOK"], first
+            seen += first["state"] == "running"
+        assert seen
+        mirror.stays(stopped, stand, ROUND_S)
+        resolve = ("resolve", mirror.topic, "--choose", "restart", "--by", "ops", "--yes")
+        said(mirror.config, *resolve)
+        mirror.wait_codes({})
+    empty_progress(mirror, link)
+    assert mirror.codes() == {}
 
 
 def test_a_source_that_ends_in_a_marker_is_whole(

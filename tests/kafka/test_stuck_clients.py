@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 from support.clusters import ClusterPair, fresh_name
+from support.leaks import clients_left
 from support.links import wait_for
 
+from heliostat.clusters import one_partition
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
@@ -57,6 +61,44 @@ def test_a_client_that_is_stuck_is_left_and_reading_goes_on_where_it_was(
             topic.poll()
         changes = wait_for("the change since", topic.poll)
         assert [(change.key, change.value) for change in changes] == [("c", {"n": 3})]
+
+
+def test_a_client_that_gets_stuck_as_it_is_opened_is_closed(
+    bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody holds it yet: left as it is it would try on for ever, one more with each call."""
+    known = frozenset(threading.enumerate())
+    with KeyedTopic(bootstrap, fresh_name("state")) as topic:
+        topic.ensure()
+        with monkeypatch.context() as patch:
+            patch.setattr(KafkaConsumer, "partitions_for_topic", _times_out)
+            with pytest.raises(ConnectionLost):
+                topic.read_all()
+        assert topic.read_all() == {}
+    assert clients_left(known) == []
+
+
+def test_one_that_waits_for_metadata_for_ever_is_left_for_another(
+    bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, ended = frozenset(threading.enumerate()), threading.Event()
+    asks = [lambda *_: ended.wait(), KafkaConsumer.partitions_for_topic]
+    monkeypatch.setattr(one_partition, "METADATA_S", 0.5)
+
+    def next_one(*given: Any) -> Any:
+        return asks.pop(0)(*given)
+
+    monkeypatch.setattr(KafkaConsumer, "partitions_for_topic", next_one)
+    with KeyedTopic(bootstrap, fresh_name("state")) as topic:
+        topic.ensure()
+        assert topic.read_all() == {}
+    assert asks == []
+    ended.set()
+    assert clients_left(known) == []
+
+
+def _times_out(*_: Any) -> Any:
+    raise KafkaTimeoutError("not answered")
 
 
 def test_rows_behind_each_other_are_read_on_by_a_client_anew(bootstrap: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,8 @@ from heliostat.sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
+LOOKS_MAX = 200
+"""At a driver that begins."""
 TOLD_WITHIN_S = 40.0
 """Silence is told after 10 s, and tests run beside."""
 RECORDS = 20
@@ -97,21 +100,54 @@ def frozen(running: RunningLink) -> list[psutil.Process]:
     return stopped
 
 
+@contextlib.contextmanager
+def held_up(running: RunningLink) -> Iterator[None]:
+    """Let no worker do anything."""
+    stopped = frozen(running)
+    try:
+        yield
+    finally:
+        for process in stopped:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_new_driver_is_not_well_by_its_predecessors_word(link: Link) -> None:
+    """Given a link in sync that was stopped while its source went on / when it is started again,
+
+    its lanes not yet at work / then what they did before counts for nothing.
+    """
+    link.write()
+    with RunningLink(link.config) as running:
+        link.wait_in_sync()
+        assert running.stop() == 0
+    link.write()
+    with contextlib.ExitStack() as held, RunningLink(link.config):
+        held.enter_context(held_up(running))
+        answers = [link.status("--json")]
+        while "how far" not in str(answers[-1].json[0]["why_not_in_sync"]):
+            assert len(answers) < LOOKS_MAX, answers[-1].json
+            answers.append(link.status("--json"))
+        assert {answer.returncode for answer in answers} == {1}
+        [told] = answers[-1].json
+        assert told["why_not_in_sync"] == ["of 1 partitions it is not known how far they are"]
+        assert told["states"] == {"starting": 1}
+        held.close()
+        link.wait_in_sync()
+        assert link.ends(link.pair.target) == [2 * RECORDS]
+
+
 @pytest.mark.usefixtures("spark")
 def test_workers_that_are_frozen_are_told_though_the_driver_runs(link: Link) -> None:
     """Given a link in sync / when its workers are stopped / then exit code 1, a line, later 0."""
     link.write()
     with RunningLink(link.config) as running:
         link.wait_in_sync()
-        stopped = frozen(running)
-        try:
+        with held_up(running):
             link.wait_told("has not been heard of for")
             wait_for("a line", lambda: "has not been heard of for" in running.text(), TOLD_WITHIN_S)
             assert "silent" in link.status().stdout
-        finally:
-            for process in stopped:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.resume()
         link.write()
         link.wait_in_sync()
         assert link.ends(link.pair.target) == [2 * RECORDS]

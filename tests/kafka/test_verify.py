@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from support.clusters import ClusterPair, fresh_name, until
+from support.command import heliostat
 from support.links import write_config
 from support.planted import CODECS, Planter, Record
 
@@ -435,14 +436,16 @@ def config_file(tmp_path: Path, cluster_pair: ClusterPair) -> Path:
         tmp_path,
         cluster_pair.source.bootstrap,
         cluster_pair.target.bootstrap,
+        name=fresh_name("verify-cli"),
         topics={"include": ["verify-cli-.*"], "naming": {"prefix": "mirror."}},
     )
 
 
+@pytest.mark.usefixtures("spark")
 def test_the_command_answers_in_text_json_and_exit_code(
     source: Planter, target: Planter, config_file: Path
 ) -> None:
-    """One run of the program as a user starts it: a clean topic, then a damaged one."""
+    """A clean topic, then a damaged one in a run of the program as a user starts it."""
     clean, damaged = fresh_name("verify-cli"), fresh_name("verify-cli")
     rows = records(300)
     for name in (clean, damaged):
@@ -454,18 +457,15 @@ def test_the_command_answers_in_text_json_and_exit_code(
         "mirror." + damaged, [*rows[:7], (*rows[7][:2], b"altered", rows[7][3]), *rows[8:]]
     )
 
-    def heliostat(*options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config_file)]
-        return subprocess.run(
-            [*command, *options], capture_output=True, text=True, check=False, timeout=120
-        )
-
-    answer = heliostat("--topic", clean)
-    assert answer.returncode == 0, answer
-    assert answer.stdout.splitlines()[-1] == (
+    said = heliostat(config_file, "verify", "--topic", clean)
+    assert said.returncode == 0, said
+    assert said.stdout.splitlines()[-1] == (
         "verified: 1 topics, 300 records, offsets equal, 0 lost, 0 duplicated, 0 different"
     )
-    answer = heliostat("--json")
+    command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config_file)]
+    answer = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, check=False, timeout=120
+    )
     assert answer.returncode == 1, answer
     told = json.loads(answer.stdout)
     assert (told["records"], told["partitions"], told["offsets_equal"]) == (600, 2, True)

@@ -15,7 +15,7 @@ from support.planted import Planter, Record
 from heliostat.names import TopicName
 from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.verify.pipeline import verify_pair
-from heliostat.verify.ranges import MapView, RangeSpec, TopicPair
+from heliostat.verify.ranges import MapClaim, MapView, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
@@ -46,7 +46,8 @@ Verify = Callable[..., VerifyReport]
 def verify(spark: SparkSession, source: Planter, target: Planter) -> Verify:
     def compared(name: str, breaks: list[Break], **options: Any) -> VerifyReport:
         def read_map() -> MapView:
-            return lambda partition, _: breaks if partition.topic == "mirror." + name else ()
+            mirror = "mirror." + name
+            return lambda partition, _: MapClaim(breaks if partition.topic == mirror else ())
 
         pair = TopicPair(TopicName(name), TopicName("mirror." + name))
         return verify_pair(

@@ -150,8 +150,8 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("scenario", "codec", "parts", "ratios"),
     [
-        # Its records differ from bulk's in their size alone: MirrorMaker 2 is measured there.
-        ("tiny", "none", PARTS[2:], RATIOS[2:]),
+        # What can be appended of batches of one record; who copies is measured with bulk's.
+        ("tiny", "none", PARTS[3:], ()),
         ("bulk", "lz4", PARTS, RATIOS),
     ],
 )
@@ -174,7 +174,8 @@ def test_small_comparison_reports_every_part_and_ratio(
         # The kernel counts in hundredths of a second; the appends alone take no more of it here.
         is_felt = part != "append_limit" and "mm2_tuned" in parts
         assert measured["broker_cpu_s"]["target"] > 0 or not is_felt
-    assert found["ours"]["by_codec"][codec]["check"]["ends_equal"]
+    if "ours" in parts:
+        assert found["ours"]["by_codec"][codec]["check"]["ends_equal"]
     for ratio in ratios:
         assert found["ratios"][ratio] is not None
         assert ratio in output

@@ -122,6 +122,6 @@ def _fetched(want: FetchOf, room: int, *, is_first: bool, committed: bool) -> An
     return Answer(NONE, *ends, data, aborted)
 
 
-def size_of_first(data: bytes) -> int:
-    """Bytes of the batch that stands first."""
-    return 12 + int(struct.unpack_from(">i", data, 8)[0]) if data else 0
+def size_of_first(data: bytes | bytearray) -> int:
+    """Bytes of the batch that stands first; 0 where not even its length does."""
+    return 12 + int(struct.unpack_from(">i", data, 8)[0]) if len(data) >= 12 else 0

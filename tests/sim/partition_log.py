@@ -92,20 +92,25 @@ class PartitionLog:
         self.open: dict[int, int] = {}
         """First offset of each open transaction, by producer id."""
         self.aborted: list[Aborted] = []
+        self.changes = 0
+        """Counted: what was read of it is true until the next one."""
+        self.was_known = False
+        """The last append was taken for one that is there: its answer bears a time."""
 
     @property
     def stable_end(self) -> int:
         """The last stable offset: what readers of committed records may read up to."""
-        return min(self.open.values(), default=self.end)
+        return min(self.open.values()) if self.open else self.end
 
     # -- appending -----------------------------------------------------------------------------
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Error code and base offset, as a produce answer gives them.
+        """Error code and base offset, as a produce answer gives them; `was_known` tells more.
 
         Who may write transactions, and how far ahead of the clock timestamps may be, is not
         looked at.
         """
+        self.was_known = False
         code = _refusal(data)
         if code:
             return code, -1
@@ -139,6 +144,7 @@ class PartitionLog:
         return NONE
 
     def _take(self, data: bytes, fields: Fields) -> None:
+        self.changes += 1
         base = self.end
         batch = StoredBatch(base, base + fields.last_delta + 1, data, self.leader_epoch)
         self.batches.append(batch)
@@ -176,6 +182,7 @@ class PartitionLog:
         last = (fields.sequence + fields.last_delta) % MODULUS
         for first, end, base in known.batches:
             if (first, end) == (fields.sequence, last):
+                self.was_known = True
                 return NONE, base
         if fields.sequence != (known.last_sequence + 1) % MODULUS:
             return OUT_OF_ORDER, -1
@@ -195,6 +202,7 @@ class PartitionLog:
         """DeleteRecords; an error code. What lies below the start already is no error."""
         if not 0 <= offset <= self.end:
             return OUT_OF_RANGE
+        self.changes += 1
         self.start = max(self.start, offset)
         known = [epoch for epoch, begin in self.epochs if begin <= self.start]
         behind = [each for each in self.epochs if each[1] > self.start]
@@ -209,6 +217,7 @@ class PartitionLog:
 
     def truncate(self, end: int) -> None:
         """A new leader never had what lies behind: whole batches go, and the epoch rises."""
+        self.changes += 1
         self.batches = [batch for batch in self.batches if batch.next_offset <= end]
         self.end = max(self.start, self.batches[-1].next_offset if self.batches else 0)
         self.epochs = [each for each in self.epochs if each[1] < self.end] or self.epochs[:1]
@@ -233,11 +242,12 @@ class PartitionLog:
         index entry of an aborted transaction, go only when nothing of the transaction was left
         before this run (`CleanedTransactionMetadata`).
         """
+        self.changes += 1
         upto = min(upto, self.stable_end)
         newest = {
             record.key: batch.base_offset + record.delta
-            for batch, records in self._visible(upto)
-            for record in records
+            for batch in self.visible(upto)
+            for record in records_of(batch.data)
         }
         last_of = {fields_of(batch.data).producer_id: batch for batch in self.batches}
         kept: list[StoredBatch] = []
@@ -273,14 +283,14 @@ class PartitionLog:
                 kept.append(replace(batch, data=data))
         self.batches = kept
 
-    def _visible(self, upto: int) -> Iterator[tuple[StoredBatch, tuple[Kept, ...]]]:
+    def visible(self, upto: int) -> Iterator[StoredBatch]:
         """Batches before an offset, without markers and aborted ones."""
         for batch in self.batches:
+            if batch.next_offset > upto:
+                break
             fields = fields_of(batch.data)
-            if batch.next_offset <= upto and not (
-                fields.is_control or self._is_aborted(fields, batch)
-            ):
-                yield batch, records_of(batch.data)
+            if not (fields.is_control or self._is_aborted(fields, batch)):
+                yield batch
 
     def _is_aborted(self, fields: Fields, batch: StoredBatch) -> bool:
         return fields.is_transactional and any(
@@ -325,8 +335,8 @@ class PartitionLog:
         """Records that readers of committed ones see, with their offsets."""
         return [
             (batch.base_offset + record.delta, record)
-            for batch, records in self._visible(self.stable_end)
-            for record in records
+            for batch in self.visible(self.stable_end)
+            for record in records_of(batch.data)
             if batch.base_offset + record.delta >= self.start
         ]
 

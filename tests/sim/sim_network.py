@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.log_answers import Answer, FetchOf, fetch
+from sim.log_answers import Answer, FetchOf, fetch, size_of_first
 from sim.partition_log import HEADER, NONE, PartitionLog
 
 from heliostat.errors import BrokerError, ConnectionLost
@@ -45,7 +45,10 @@ BROKER = BrokerId(1)
 PRODUCER = 4242
 """The link's."""
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
+STRETCH_BYTES = 400
+"""A few markers; a broker gives more."""
 UNKNOWN_TOPIC_ID = 100
+OFFSET_BYTES = 8
 
 
 class SimClock:
@@ -81,9 +84,22 @@ class World:
     ties: Iterable[int] = field(default_factory=itertools.count)
     map_rows: list[MapWrite] = field(default_factory=list)
     """Rows of the offset map that are durable, in order."""
+    readers: dict[int, MapReader] = field(default_factory=dict)
+    """What those rows say, by partition, as far as they were read."""
+    rows_read: int = 0
+    faults: int = 0
+    """That have happened."""
     late_rows: list[tuple[float, int, list[MapWrite]]] = field(default_factory=list)
     """Rows of lost connections that may still become durable: due second, tie, rows."""
 
+    damage_rate: float = 0.0
+    """Share of answers in which an offset that no checksum covers is damaged."""
+    damaged: set[int] = field(default_factory=set)
+    """Partitions whose last answer was."""
+    flipped: dict[int, int] = field(default_factory=dict)
+    """The bit that was flipped last, by partition."""
+    late_s: float = 0.05
+    """How much later than the one before a request of a lost connection is served, at most."""
     forgets_ms: int | None = None
     """The target's `producer.id.expiration.ms`, where it sweeps in the middle of a round, too; not
     while an append of a lost connection may still be served, which takes far less than a sweep."""
@@ -118,26 +134,36 @@ class World:
         return told, -1
 
     def offset_map(self, index: int) -> OffsetMap:
-        """The map of a partition, of all rows that are durable."""
-        reader = MapReader()
-        for write in self.map_rows:
-            if write.index == index:
-                reader.take(write.row)
-        return next(iter(reader.maps.values()), OffsetMap())
+        """The map of a partition, of all rows that are durable; a copy."""
+        for write in self.map_rows[self.rows_read :]:
+            self.readers.setdefault(write.index, MapReader()).take(write.row)
+        self.rows_read = len(self.map_rows)
+        reader = self.readers.get(index)
+        return OffsetMap() if reader is None else next(iter(reader.maps.values())).copy()
+
+    def known_sources(self) -> dict[int, PartitionLog]:
+        """Logs of the source that have the ids by which the link reads them."""
+        logs = enumerate(self.source)
+        return {index: log for index, log in logs if log.identity == self.identities[index]}
 
     def happens(self, share: float = 1.0) -> bool:
-        return self.random.random() < self.fault_rate * share
+        happens = self.random.random() < self.fault_rate * share
+        self.faults += happens
+        return happens
 
 
-def batches_of(logs: Sequence[PartitionLog] | Mapping[int, PartitionLog]) -> Read:
+def batches_of(logs: Mapping[int, PartitionLog]) -> Read:
     """What holds an offset, or else comes next, of each log."""
 
-    def read(offsets: Mapping[int, Offset]) -> Batches:
+    def read(offsets: Mapping[int, Offset], room: int = STRETCH_BYTES) -> Batches:
+        stretch_bytes = min(room, STRETCH_BYTES)
         found: Batches = {}
         for index, offset in offsets.items():
-            log = logs[index]
+            log = logs.get(index)
+            if log is None:
+                continue  # it can't be read now
             is_there = log.start <= offset < log.end
-            found[index] = (log.read(offset, 1) or None) if is_there else NO_SUCH_OFFSET
+            found[index] = (log.read(offset, stretch_bytes) or None) if is_there else NO_SUCH_OFFSET
         return found
 
     return read
@@ -197,10 +223,15 @@ class SimNetwork:
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
         if self.world.happens(0.2):
             return {}
-        return compare_ends(ends, batches_of(self.world.target), batches_of(self.world.source))
+        target = dict(enumerate(self.world.target))
+        return compare_ends(ends, batches_of(target), batches_of(self.world.known_sources()))
 
     def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
-        return {} if self.world.happens(0.2) else times_at(places, batches_of(self.world.source))
+        return (
+            {}
+            if self.world.happens(0.2)
+            else times_at(places, batches_of(dict(enumerate(self.world.source))))
+        )
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
         if self.world.happens(0.2):
@@ -295,6 +326,7 @@ class SimNetwork:
         for want, error in zip(wants, errors, strict=True):
             got = Answer(error) if error else next(given)
             data = bytearray(got.data if want.bytes_max else b"")
+            self._damage(want.index, data)
             aborted = [Aborted(*each) for each in got.aborted]
             found.append(
                 Fetched(
@@ -303,6 +335,28 @@ class SimNetwork:
                 )
             )
         return found
+
+    def _damage(self, index: int, data: bytearray) -> None:
+        """On the way a bit flips in a base offset: it is outside of its batch's checksum.
+
+        Never in two answers one after the other, and never the same bit as the time before, as an
+        answer in between may have been lost: that the same bit does is past believing.
+        """
+        random, damaged = self.world.random, self.world.damaged
+        if not data or not self.world.damage_rate or index in damaged:
+            damaged.discard(index)
+            return
+        if random.random() > self.world.damage_rate:
+            return
+        damaged.add(index)
+        starts, at = [], 0
+        while at + OFFSET_BYTES <= len(data):
+            starts.append(at)
+            at += size_of_first(data[at:]) or len(data)
+        bit = random.choice([bit for bit in range(12) if bit != self.world.flipped.get(index)])
+        self.world.flipped[index] = bit
+        at = random.choice(starts) + OFFSET_BYTES - 1 - bit // 8
+        data[at] ^= 1 << bit % 8
 
     def _error(self, want: Want) -> int:
         if self.world.happens(0.3):
@@ -365,7 +419,8 @@ class SimNetwork:
                 error = code or error
             return Appended(send, error, -1, "")
         code, base = self.world.serve(send, data)
-        return Appended(send, code, base, "")
+        is_repeated = not send.batch.fills and self.world.target[send.index].was_known
+        return Appended(send, code, base, "", is_repeated=is_repeated)
 
     def _cut(self, line: list[tuple[float, Sequence[Send]]]) -> list[Event]:
         """The connection breaks: each request was served, is served later, or never arrives."""
@@ -376,7 +431,7 @@ class SimNetwork:
             is_arriving = is_arriving and self.world.random.random() < 0.7
             for send in sends if is_arriving else ():
                 data = b"".join(send.batch.parts)
-                late_s += self.world.random.random() * 0.05
+                late_s += self.world.random.random() * self.world.late_s
                 tie = next(iter(self.world.ties))
                 heapq.heappush(self.world.late, (late_s, tie, send, data))
             lost.append(AppendLost(list(sends), "cut"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from functools import lru_cache
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -22,16 +23,21 @@ from heliostat.names import TopicPartition as Partition
 from heliostat.records import provisional
 from heliostat.records.copier import Copier
 from heliostat.records.hooks import Hooks
-from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec, PartitionState
+from heliostat.records.lane import (
+    CopySettings,
+    LaneSpec,
+    PartitionSpec,
+    PartitionState,
+    RoundReport,
+)
 
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "600"))
 """Seeds a scenario; HELIOSTAT_SIM_SEEDS=100000 for a long run by hand."""
 WALL_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 ROUNDS_MAX = 400
-
-QUIET = Hooks(lambda: False, lambda: False, lambda _: None)
-"""Runs to its deadline and reports to nobody."""
+STILL_S = 1.0
+"""Without a fault or a change: what comes behind that is the same turn again and again."""
 
 Record = tuple[int, int, bytes | None, bytes | None]
 
@@ -46,16 +52,20 @@ def fill(log: PartitionLog, rng: random.Random, records: int, timestamp_ms: int)
         log.append(bytes(builder.build()))
 
 
+@lru_cache(maxsize=20_000)
+def decoded(data: bytes) -> tuple[tuple[int, bytes | None, bytes | None], ...]:
+    reader = DefaultRecordBatch(data)
+    assert reader.validate_crc()
+    return tuple((record.timestamp, record.key, record.value) for record in reader)
+
+
 def contents(log: PartitionLog, start: int = 0) -> list[Record]:
-    records: list[Record] = []
-    for batch in log.batches:
-        reader = DefaultRecordBatch(bytes(batch.data))
-        assert reader.validate_crc()
-        for place, record in enumerate(reader):
-            if batch.base_offset + place >= start:
-                offset = batch.base_offset + place
-                records.append((offset, record.timestamp, record.key, record.value))
-    return records
+    return [
+        (offset, *record)
+        for batch in log.batches
+        for offset, record in enumerate(decoded(batch.data), batch.base_offset)
+        if offset >= start
+    ]
 
 
 def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSpec:
@@ -77,7 +87,7 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
                 target_topic_id=None,
                 start=Offset(starts[index]),
                 batch_bytes_max=100_000,
-                needs_keys=False,
+                is_compacted=False,
             )
             for index in range(len(world.source))
         ),
@@ -144,14 +154,52 @@ def copy_until_level(
     raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
 
 
+class Stillness:
+    """Tells when nothing happens any more: no fault, the same logs and partitions, no retry due."""
+
+    def __init__(self, world: World, copiers: list[Copier], still_s: float) -> None:
+        self._world = world
+        self._items = [item for copier in copiers for item in copier.partitions]
+        self._still_s = still_s
+        self._seen: object = None
+        self._since_s = self._looked_at_s = world.clock.now_s
+
+    def is_reached(self) -> bool:
+        """Looks again now and then."""
+        now_s = self._world.clock.now_s
+        if now_s < self._looked_at_s + self._still_s / 10:
+            return False
+        self._looked_at_s = now_s
+        seen = (
+            self._world.faults,
+            [(log.changes, log.identity) for log in (*self._world.source, *self._world.target)],
+            len(self._world.late) + len(self._world.late_rows) + len(self._world.map_rows),
+            [
+                (item.state, item.code, item.phase, item.position, item.in_flight, len(item.queue))
+                for item in self._items
+            ],
+        )
+        retries = any(item.state is PartitionState.RETRYING for item in self._items)
+        if retries or seen != self._seen:
+            self._seen, self._since_s = seen, now_s
+        return now_s >= self._since_s + self._still_s
+
+
+def run_to_the_end(world: World, copier: Copier) -> RoundReport:
+    """A round to its deadline, or until nothing happens any more; it reports to nobody."""
+    stillness = Stillness(world, [copier], STILL_S)
+    return copier.run(Hooks(stillness.is_reached, lambda: False, lambda _: None))
+
+
 def run_together(world: World, copiers: list[Copier], turns: int) -> None:
     """Turns of rivals interleave at random; at a kill what is on its way may arrive later."""
     networks = [copier._network for copier in copiers]
     until_s = world.clock.now_s + 2.5
+    stillness = Stillness(world, copiers, STILL_S / 5)
     for _ in range(turns):
         copier = world.random.choice(copiers)
         now_s = world.clock.monotonic_s()
-        if now_s >= min(copier._deadline_s, until_s):
+        if now_s >= min(copier._deadline_s, until_s) or stillness.is_reached():
             break
         copier.turn(now_s)
     for network in networks:
@@ -269,7 +317,7 @@ def test_a_source_that_begins_late_is_mirrored_at_its_offsets() -> None:
         copy_until_level(world, seed, starts)
         copier = Copier(lane(world, 0, 5.0, starts), SimNetwork(world, 5), world.clock)
         world.fault_rate = 0.0
-        copier.run(QUIET)
+        run_to_the_end(world, copier)
         assert [log.start for log in world.target] == starts, f"seed {seed}"
 
 
@@ -288,7 +336,7 @@ def test_a_foreign_write_is_seen_and_stops_only_its_partition() -> None:
         world.target[0].append(stranger.batches[0].data)
         fill(world.source[0], world.random, world.target[0].end + 30, WALL_MS)
         copier = Copier(lane(world, 1, 20.0, [0, 0]), SimNetwork(world, 5), world.clock)
-        copier.run(QUIET)
+        run_to_the_end(world, copier)
         first, second = copier.partitions
         assert first.state is PartitionState.DIVERGED, f"seed {seed}: {first.state} {first.reason}"
         assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
@@ -299,7 +347,8 @@ def test_a_foreign_write_is_seen_though_the_target_has_forgotten_us() -> None:
     """Given old records and a foreign one behind them / when a round begins / then DIVERGED."""
     for seed in range(SEEDS // 10):
         world = make_world(seed + 6_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
-        Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock).run(QUIET)
+        before = Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
+        run_to_the_end(world, before)
         stranger = PartitionLog()
         fill(stranger, world.random, 1, WALL_MS)
         world.target[0].append(stranger.batches[0].data)
@@ -308,7 +357,7 @@ def test_a_foreign_write_is_seen_though_the_target_has_forgotten_us() -> None:
         fill(world.source[0], world.random, world.source[0].end + 50, WALL_MS - 3 * DAY_MS)
         end = world.target[0].end
         copier = Copier(lane(world, 1, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
-        copier.run(QUIET)
+        run_to_the_end(world, copier)
         first, second = copier.partitions
         assert (first.state, first.code) == (PartitionState.DIVERGED, "FOREIGN_TAIL"), (
             f"seed {seed}"
@@ -324,7 +373,7 @@ def test_records_that_are_gone_before_they_were_copied_are_a_gap() -> None:
         fill(world.source[0], world.random, 50, WALL_MS)
         world.source[0].delete_before(20)
         copier = Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
-        report = copier.run(QUIET)
+        report = run_to_the_end(world, copier)
         gap, other = report.partitions
         assert gap.state is PartitionState.GAP, f"seed {seed}"
         assert "0 to 19" in gap.reason
@@ -414,7 +463,7 @@ def test_a_mirror_with_a_strangers_record_stays_stopped_in_every_later_round() -
             if rng.random() < 0.5:
                 spec = replace(spec, waits_for=("before",))
             copier = Copier(spec, SimNetwork(world, 5), world.clock)
-            report = copier.run(QUIET)
+            report = run_to_the_end(world, copier)
             first, second = report.partitions
             assert first.state is PartitionState.DIVERGED, f"seed {seed}: {first}"
             assert log.end == end, f"seed {seed}: {theirs}, {end}, gone: {is_gone}"

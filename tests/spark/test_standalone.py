@@ -15,7 +15,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 from support.clusters import ClusterPair, create_topic
+from support.command import heliostat
 from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
@@ -37,10 +39,42 @@ FELT_S = 180.0
 two free cores, as the test prints); here other tests run beside it."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def spark_cluster() -> Iterator[SparkCluster]:
-    with SparkCluster.start(2, worker_cores=1) as cluster:
+    """Give a master alone; a test adds workers of one core."""
+    with SparkCluster.start(0, worker_cores=1) as cluster:
         yield cluster
+
+
+WITHOUT_WORKERS = """
+import sys
+from pyspark.sql import SparkSession
+from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.spark_session import session_settings, wait_executors
+conf = {"spark.driver.extraJavaOptions": driver_java_options()}
+settings = session_settings(sys.argv[1], conf)
+session = SparkSession.builder.master(sys.argv[1]).config(map=settings).getOrCreate()
+try:
+    wait_executors(session.sparkContext, 2.0)
+finally:
+    session.stop()
+"""
+
+
+@pytest.mark.provokes("SPARK_UNAVAILABLE", how="a Spark master without workers; no broker is asked")
+def test_a_cluster_without_workers_is_told_of(
+    spark_cluster: SparkCluster, provoked: Provoked
+) -> None:
+    """Given a master alone / when an executor is waited for / then what is missing is told."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_WORKERS, spark_cluster.master],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    provoked("SPARK_UNAVAILABLE", done.stderr)
 
 
 class Copied:
@@ -79,7 +113,7 @@ class Copied:
 
 
 def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf: str) -> Path:
-    """A link whose rounds run on `master`, with Spark's page."""
+    """A link whose rounds run on `master`."""
     config = write_config(
         folder,
         pair.source.bootstrap,
@@ -91,7 +125,6 @@ def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf:
     read["spark"] = {
         "master": master,
         "conf": {
-            "spark.ui.enabled": "true",
             "spark.executor.extraJavaOptions": driver_java_options(),
             **conf,
         },
@@ -102,18 +135,9 @@ def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf:
 
 def assert_verified(config: Path, records: int) -> None:
     """Both sides are equal by content, told by `heliostat verify` on this machine alone."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "heliostat.cli.main", "verify", "--json"),
-            *("-c", str(config), "--master", "local[2]"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer = json.loads(done.stdout)
+    done = heliostat(config, "verify", "--json", "--master", "local[2]")
+    assert done.returncode == 0, done.said
+    answer = done.json
     answer = answer[0] if isinstance(answer, list) else answer
     problems = {name: answer[name] for name in ("lost", "doubled", "reordered", "different")}
     assert problems == dict.fromkeys(problems, 0), answer
@@ -162,17 +186,18 @@ def workers_of(cluster: SparkCluster) -> list[psutil.Process]:
 
 
 def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
-    cluster_pair: ClusterPair, spark_cluster: SparkCluster, tmp_path: Path
+    cluster_pair: ClusterPair, spark_cluster: SparkCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Given a link on workers / when executors, workers, the driver go and come / then exact."""
     copied = Copied(cluster_pair, "cluster-" + tmp_path.name)
     (port,) = free_ports(1)
-    config = configured(
-        tmp_path, cluster_pair, copied.topic, spark_cluster.master, **{"spark.ui.port": str(port)}
-    )
+    place = tmp_path, cluster_pair, copied.topic, spark_cluster.master
     page = Page(port)
     copied.write()
-    with LinkProcess(config) as link:
+    for _ in range(2):
+        spark_cluster.add_worker()
+    with_page = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
+    with LinkProcess(configured(*place, **with_page)) as link:
         wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
         # One lane a core, one core a worker: each worker runs one.
         wait_for("a round on each worker", lambda: page.busy_executors() == 2)
@@ -203,37 +228,10 @@ def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
         copied.write_much()
         link.kill_driver()
     wait_for("no Python of a dead driver", lambda: not workers_of(spark_cluster), 60)
-    with LinkProcess(config) as link:
+    spark_cluster.kill_worker(spark_cluster.workers[0])  # one is enough for what follows
+    with LinkProcess(config := configured(*place)) as link:
         copied.write_and_wait()
         assert_verified(config, copied.written * PARTITIONS)
         assert link.stop() == 0, link.text()
     wait_for("the program's end at the master", lambda: not spark_cluster.applications(), 60)
     assert not workers_of(spark_cluster)
-
-
-WITHOUT_WORKERS = """
-import sys
-from pyspark.sql import SparkSession
-from heliostat.ops.spark_session import session_settings, wait_executors
-settings = session_settings(sys.argv[1], {})
-session = SparkSession.builder.master(sys.argv[1]).config(map=settings).getOrCreate()
-try:
-    wait_executors(session.sparkContext, 2.0)
-finally:
-    session.stop()
-"""
-
-
-@pytest.mark.provokes("SPARK_UNAVAILABLE", how="a Spark master without workers; no broker is asked")
-def test_a_cluster_without_workers_is_told_of(provoked: Provoked) -> None:
-    """Given a master alone / when an executor is waited for / then what is missing is told."""
-    with SparkCluster.start(0) as cluster:
-        done = subprocess.run(
-            [sys.executable, "-c", WITHOUT_WORKERS, cluster.master],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert done.returncode == 1, done.stdout + done.stderr
-    provoked("SPARK_UNAVAILABLE", done.stderr)

@@ -1,28 +1,41 @@
-"""Runs tests of compiled code again, compiled so that each index is checked."""
+"""Compiled code a second time in the same process, compiled so that each index is checked.
+
+So an example is drawn once, and both ways have to answer the same.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
+import tempfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
-IS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+from numba import config
+
+_SCRATCH = tempfile.TemporaryDirectory(prefix="heliostat-checked-")
 
 
-def pass_with_checked_indexes(scratch: Path, *files: Path) -> None:
-    """All tests of these files, in a process of their own.
+def with_checked_indexes(*names: str) -> list[Any]:
+    """Copies of these modules, which are imported already; each sees the copies of those before it.
 
     Numba keeps no note of the setting: what is compiled with checks has a folder of its own, beside
-    what is kept without, or else in `scratch`.
+    what is kept without, or else one that goes with the process. The copies have names of their
+    own, for compiled code is found by its module's.
     """
-    kept = os.environ.get("NUMBA_CACHE_DIR")
-    cache = Path(kept) / "checked" if kept else scratch
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)],
-        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
+    originals = {name: sys.modules[name] for name in names}
+    before = config.BOUNDSCHECK, config.CACHE_DIR
+    kept = config.CACHE_DIR or _SCRATCH.name
+    config.BOUNDSCHECK, config.CACHE_DIR = 1, str(Path(kept) / "checked")
+    try:
+        for name, original in originals.items():
+            assert original.__file__ is not None
+            spec = spec_from_file_location(f"checked.{name}", original.__file__)
+            assert spec is not None
+            assert spec.loader is not None
+            sys.modules[name] = sys.modules[spec.name] = module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[name])
+        return [sys.modules[name] for name in names]
+    finally:
+        config.BOUNDSCHECK, config.CACHE_DIR = before
+        sys.modules.update(originals)

@@ -15,6 +15,7 @@ from heliostat.sandbox.load import wait_until_led
 HEAP_MB = 320
 TIMEOUT_S = 60.0
 LOOK_S = 0.02
+LOOK_S_MAX = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,15 @@ def create_topic(
     return topic
 
 
+def pause_s(passed_s: float, least_s: float, look_s: float = 0.0) -> float:
+    """How long to pause between two looks at what was waited for so long.
+
+    A look takes processor time here and at brokers, of which long waits would take the most: so a
+    twentieth of the wait, and as long as a look takes.
+    """
+    return max(least_s, min(LOOK_S_MAX, max(passed_s / 20, look_s)))
+
+
 def until(
     holds: Callable[[], object],
     what: str | Callable[[], str],
@@ -61,4 +71,4 @@ def until(
         if time.monotonic() > deadline_s:
             text = what if isinstance(what, str) else what()
             raise AssertionError(f"waited {timeout_s:.0f} s for {text}")
-        time.sleep(LOOK_S)
+        time.sleep(pause_s(timeout_s + time.monotonic() - deadline_s, LOOK_S))

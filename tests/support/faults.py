@@ -57,8 +57,12 @@ STEPPED_FOLDER = Path(__file__).with_name("stepped")
 
 
 def small_load(topic: str, **options: Any) -> TopicLoad:
-    """Some hundred records a second over three partitions, in small batches."""
-    settings = {"partitions": 3, "rate_hz": 300.0, "batch_records": 3, **options}
+    """Some hundred records a second over three partitions, in small batches.
+
+    Fifty a second: of each a broker, a lane and the load have work (a hundred took 0.3 s more of
+    processor time each second).
+    """
+    settings = {"partitions": 3, "rate_hz": 300.0, "batch_records": 6, **options}
     return TopicLoad(TopicName(topic), **{"shape": GenericShape(value_bytes=200), **settings})
 
 
@@ -164,14 +168,17 @@ def stage_of(
     folder: Path,
     spark: SparkSession,
     *,
-    brokers: int = 1,
+    at_target: int = 1,
     proxied: bool = False,
     has_process: bool = False,
     source: Mapping[str, str] | None = None,
     target: Mapping[str, str] | None = None,
     link: Mapping[str, Any] | None = None,
 ) -> Iterator[Stage]:
-    """Two clusters with these broker settings and a running link with these keys."""
+    """Two clusters with these broker settings and a running link with these keys.
+
+    `at_target` is how many brokers are there.
+    """
     proxies = [FaultProxy(), FaultProxy()] if proxied else []
     settings = [dict(source or {}), dict(target or {})]
     for own, proxy in zip(settings, proxies, strict=False):
@@ -179,7 +186,9 @@ def stage_of(
     clusters = start_many(
         [
             ClusterSpec(name, brokers=brokers, settings=own, heap_mb=HEAP_MB)
-            for name, own in zip(("source", "target"), settings, strict=True)
+            for name, brokers, own in zip(
+                ("source", "target"), (1, at_target), settings, strict=True
+            )
         ]
     )
     with contextlib.ExitStack() as stack:

@@ -28,6 +28,9 @@ from heliostat.ops.events import Events
 from heliostat.records.offset_map import Break, MapReader, OffsetMap
 from heliostat.topics.values import MirrorRecord
 
+MANY = 500
+"""Records of a poll, where it doesn't matter how many come at once."""
+
 
 def write_values(bootstrap: str, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
     """Records of their own, one behind the other."""
@@ -90,7 +93,7 @@ class Reader:
     def read(self, count: int) -> list[bytes]:
         """Read until so many values came; all of them."""
         until(
-            lambda: self._polled() and len(self.seen) >= count,
+            lambda: self._polled(max(1, count - len(self._records))) and len(self.seen) >= count,
             lambda: f"{count} records, there are {len(self.seen)}",
         )
         return self.seen
@@ -100,11 +103,14 @@ class Reader:
         self.join()
         [partition] = self.consumer.assignment()
         end = self.consumer.end_offsets([partition])[partition]
-        until(lambda: self._polled() and self.consumer.position(partition) >= end, f"offset {end}")
+        until(
+            lambda: self._polled(MANY) and self.consumer.position(partition) >= end,
+            f"offset {end}",
+        )
         return self.seen
 
-    def _polled(self) -> Literal[True]:
-        for records in self.consumer.poll(timeout_ms=200, max_records=1).values():
+    def _polled(self, at_most: int = 1) -> Literal[True]:
+        for records in self.consumer.poll(timeout_ms=200, max_records=at_most).values():
             self._records |= {record.offset: record.value for record in records}
         return True
 

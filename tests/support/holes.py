@@ -25,6 +25,8 @@ COMPACTED = {
     "delete.retention.ms": "0",
     "max.compaction.lag.ms": "1000",
 }
+LEFT_MOST = 6_500
+"""Records of `write_compacted` when the cleaner is through, whatever the active segment holds."""
 Seen = tuple[int, bytes | None, bytes | None, int, tuple[Any, ...]]
 
 
@@ -83,7 +85,11 @@ def transactions(bootstrap: str, topic: str, rng: random.Random, count: int) -> 
 
 
 def write_compacted(bootstrap: str, rng: random.Random, topic: str, rounds: int) -> None:
-    """Write keys again and again and delete some, so that the cleaner has work."""
+    """Write keys again and again and delete some, so that the cleaner has work.
+
+    How many records are in closed segments depends on how long writing takes; of `rounds` times
+    2,000, no more than 6,000 are left: a segment of 1 MiB holds 5,400, and there are 500 keys.
+    """
     producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), linger_ms=5)
     for number in range(rounds):
         for _ in range(2_000):

@@ -91,7 +91,7 @@ def no_process_left_behind() -> Iterator[None]:
 
 CLIENT_THREADS = "kafka-io-"
 """As kafka-python names a client's thread."""
-CLOSING_S = 10.0
+CLOSING_S = 45.0  # a look at a cluster that hangs asks on for so long, on a thread of its own
 _BEGUN_AT: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 """The lines that made clients' threads."""
 

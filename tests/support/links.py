@@ -21,6 +21,7 @@ from typing import Any, Self
 import psutil
 import pytest
 import yaml
+from support.clusters import pause_s
 from support.spark import shared_rounds
 
 from heliostat.cli.main import exit_code_of
@@ -271,7 +272,7 @@ _ADMINS: dict[tuple[str, int], ClusterAdmin] = {}
 """By cluster and thread: waits look ten times a second, and half of a look was a new client."""
 
 
-def _looking_at(bootstrap: str, look: Callable[[ClusterAdmin], Any]) -> Any:
+def looking_at(bootstrap: str, look: Callable[[ClusterAdmin], Any]) -> Any:
     """Ask a cluster through a client that is kept; through a new one where that has lost it."""
     key = bootstrap, threading.get_ident()
     known = _ADMINS.pop(key, None)
@@ -313,7 +314,7 @@ def ends_or_errors(
         for topic, partitions in topics.items()
         for number in range(partitions)
     }
-    answers = _looking_at(bootstrap, lambda admin: admin.list_offsets(asked))
+    answers = looking_at(bootstrap, lambda admin: admin.list_offsets(asked))
     found: dict[str, list[End]] = {topic: [] for topic in topics}
     for partition in asked:
         answer = answers[partition]
@@ -333,17 +334,33 @@ def ends(
     }
 
 
+def stands(bootstrap: str, topic: str) -> Callable[[], bool]:
+    """A look that is true where partition 0 has records, no more than at the look before.
+
+    For waits that read whole topics: that takes a hundred times the processor time of a look.
+    """
+    before: list[int] = []
+
+    def is_as_before() -> bool:
+        now = ends(bootstrap, {topic: 1})[topic]
+        is_same, before[:] = now == before, now
+        return is_same and now[0] > 0
+
+    return is_as_before
+
+
 def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WITHIN_S) -> Any:
     """Wait until `condition()` is true; fails with what was seen last, prints what took long."""
     began_s = time.monotonic()
     seen: Any = None
     while (passed_s := time.monotonic() - began_s) < within_s:
         seen = condition()
+        look_s = time.monotonic() - began_s - passed_s
         if seen:
             if passed_s > 1.0:
                 print(f"{what}: {passed_s:.1f} s", file=sys.stderr)
             return seen
-        time.sleep(0.1)  # between two looks at a condition with a deadline
+        time.sleep(pause_s(passed_s, 0.1, look_s))  # a condition with a deadline
     raise AssertionError(f"{what}: not within {within_s} s; last seen {seen!r}")
 
 

@@ -116,8 +116,13 @@ def the_last_five_batches_are_known_again(make: Make) -> None:
     side = make(1)
     sent = [batch(PID, 2 * number, 2) for number in range(7)]
     appended = [(0, 2 * number) for number in range(7)]
-    assert [side.append(data) for data in sent] == appended
-    assert [side.append(data) for data in sent] == [(OUT_OF_ORDER, -1)] * 2 + appended[2:]
+
+    def answers() -> list[tuple[tuple[int, int], bool]]:
+        return [(side.append(data), side.was_known) for data in sent]
+
+    assert answers() == [(answer, False) for answer in appended]
+    again = [((OUT_OF_ORDER, -1), False)] * 2 + [(answer, True) for answer in appended[2:]]
+    assert answers() == again, "the answer tells of a batch that it is there already"
     for sequence, count in ((12, 1), (12, 3), (13, 1), (10, 4)):
         assert side.append(batch(PID, sequence, count)) == (OUT_OF_ORDER, -1), "other borders"
     assert side.append(batch(PID, 14)) == (0, 14)

@@ -40,6 +40,9 @@ class Place(NamedTuple):
 class LogSide(Protocol):
     """Partitions of one topic."""
 
+    was_known: bool
+    """The last append was taken for one that is there, and the answer tells it."""
+
     def append(self, data: bytes, number: int = 0) -> tuple[int, int]:
         """Error code and base offset."""
         ...
@@ -66,9 +69,12 @@ class ModelSide:
 
     def __init__(self, partitions: int = 1) -> None:
         self.logs = [PartitionLog() for _ in range(partitions)]
+        self.was_known = False
 
     def append(self, data: bytes, number: int = 0) -> tuple[int, int]:
-        return self.logs[number].append(data)
+        answer = self.logs[number].append(data)
+        self.was_known = self.logs[number].was_known
+        return answer
 
     def mark(self, pid: int, epoch: int = 0, *, coordinator_epoch: int = 0) -> int:
         return self.logs[0].end_transaction(
@@ -96,6 +102,7 @@ class BrokerSide:
 
     cluster: Cluster
     partitions: int = 1
+    was_known: bool = False
 
     def __post_init__(self) -> None:
         self.topic = create_topic(self.cluster, partitions=self.partitions)
@@ -134,6 +141,7 @@ class BrokerSide:
         body = produce.encode_produce(self._version, [sent], timeout_ms=10_000)
         buffer = self._ask(produce.API_KEY, self._version, body)
         [answer], _ = produce.decode_produce(self._version, buffer, 4)
+        self.was_known = answer.log_append_time_ms >= 0
         return answer.error, answer.base_offset
 
     def mark(self, pid: int, epoch: int = 0, *, coordinator_epoch: int = 0) -> int:

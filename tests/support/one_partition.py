@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,22 @@ class OnePartition:
     ----------
     target_replicas
         Of the mirror.
+    source_configs
+        Of the source topic.
     options
         Of the partition's spec, see `PartitionSpec`.
     """
 
-    def __init__(self, pair: ClusterPair, *, target_replicas: int = 1, **options: Any) -> None:
+    def __init__(
+        self,
+        pair: ClusterPair,
+        *,
+        target_replicas: int = 1,
+        source_configs: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         self.pair = pair
-        self.topic = create_topic(pair.source)
+        self.topic = create_topic(pair.source, configs=source_configs)
         create_topic(pair.target, self.topic, replicas=target_replicas)
         access = [access_of(cluster.bootstrap.split(",")) for cluster in (pair.source, pair.target)]
         ids: list[TopicId] = []
@@ -89,7 +98,7 @@ class OnePartition:
         with KeyedTopic(access[1], self.maps) as topic:
             topic.ensure(1)
         self.partition = TopicPartition(self.topic, PartitionId(0))
-        settings: dict[str, Any] = {"needs_keys": False, **options}
+        settings: dict[str, Any] = {"is_compacted": False, **options}
         spec = PartitionSpec(
             self.partition, self.partition, ids[0], ids[1], Offset(0), 1024 * 1024, **settings
         )

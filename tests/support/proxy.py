@@ -46,6 +46,7 @@ class Where(Enum):
     REQUEST_HEADER = "in the request's header"
     REQUEST_BODY = "in the request's body"
     REQUEST_SENT = "after the whole request"
+    REQUEST_KEPT = "before the request, which stays in the network"
     ANSWER_SIZE = "in the answer's size field"
     ANSWER_HEADER = "in the answer's header"
     ANSWER_BODY = "in the answer's body"
@@ -62,6 +63,7 @@ class Where(Enum):
             Where.REQUEST_SIZE: 2,
             Where.REQUEST_HEADER: 4 + 5,  # in the correlation id, behind API key and version
             Where.REQUEST_SENT: frame_bytes,
+            Where.REQUEST_KEPT: 0,
             Where.ANSWER_LOST: 0,
             Where.ANSWER_SIZE: 2,
             Where.ANSWER_HEADER: 4 + 2,  # in the correlation id
@@ -77,6 +79,8 @@ class Cut:
     where: Where
     about: tuple[bytes, ...] = ()
     done: threading.Event = field(default_factory=threading.Event)
+    kept: bytes = b""
+    """The whole frame, of `REQUEST_KEPT`: it may come to the broker late."""
 
     def fits(self, head: bytes) -> bool:
         """Whether a request that begins with `head` (behind its size) is meant."""
@@ -322,9 +326,11 @@ class _Connection:
         frame: bytes,
     ) -> None:
         """Pass on the beginning of a frame, then end the connection."""
-        kept = cut.where.kept_of(len(frame))
-        if kept:
-            await self._put(queue, frame[:kept])
+        passes = cut.where.kept_of(len(frame))
+        if passes:
+            await self._put(queue, frame[:passes])
+        if cut.where is Where.REQUEST_KEPT:
+            cut.kept = frame
         await queue.join()
         with contextlib.suppress(ConnectionError):
             await writer.drain()

@@ -1,9 +1,10 @@
 """Which tests run, in which order, and what is said meanwhile; `tests/conftest.py` has its hooks.
 
-There are two runs. `scripts/test` is the one for newcomers: all unit tests, the simulation, and of
-the tests with brokers those marked `core`. `scripts/test --all` has those marked `thorough`, too.
-A test below `tests/kafka`, `tests/spark` or `tests/peer` bears one of both marks, by itself or
-through its module (the tidy test looks); others are `core` if they bear none.
+There are three runs. `scripts/test` is the one for newcomers: all unit tests, the simulation, and
+of the tests with brokers those marked `core`. `scripts/test --all` has those marked `thorough`,
+too. `scripts/test --alone` has those marked `alone`, which need both cores. A test below
+`tests/kafka`, `tests/spark` or `tests/peer` bears one of these marks, by itself or through its
+module (the tidy test looks); others are `core` if they bear none.
 
 What tests cost was measured (`scripts/test --all --record`) and stands in `tests/costs.tsv`. The
 most expensive files go first: processes share the files, and one begun last would run on alone.
@@ -25,7 +26,14 @@ CHEAP_S = 0.02
 """Of a test that is not listed."""
 LISTED_FROM_S = 0.5
 SLOWEST = 10
-CORE, THOROUGH = "core", "thorough"
+CORE, THOROUGH, ALONE = "core", "thorough", "alone"
+RUNS = {
+    CORE: {CORE},
+    "all": {CORE, THOROUGH},
+    ALONE: {ALONE},
+    "any": {CORE, THOROUGH, ALONE},
+}
+"""Marks of the tests of a run."""
 TELL_EVERY_S = 15.0
 TELL_EVERY_S_ON_TERMINALS = 0.2
 LINE_COLUMNS = 100
@@ -48,7 +56,7 @@ def write_costs(costs: Mapping[str, float], path: Path) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `scripts/test` says."""
     group = parser.getgroup("heliostat")
-    group.addoption("--run", choices=(CORE, "all"), default="all", help="which tests, see runs.py")
+    group.addoption("--run", choices=tuple(RUNS), default="any", help="which tests, see runs.py")
     group.addoption("--record", action="store_true", help="write tests/costs.tsv")
 
 
@@ -70,18 +78,18 @@ def file_of(name: str) -> str:
 
 def run_of(marks: Iterable[str]) -> str:
     """The run of a test by its marks, nearest first."""
-    return next((mark for mark in marks if mark in {CORE, THOROUGH}), CORE)
+    return next((mark for mark in marks if mark in RUNS["any"]), CORE)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave `thorough` tests out of the run for newcomers; the most expensive files first."""
-    if config.getoption("run") == CORE:
-        by_run = defaultdict[str, list[pytest.Item]](list)
-        for item in items:
-            by_run[run_of(mark.name for mark in item.iter_markers())].append(item)
-        if by_run[THOROUGH]:
-            config.hook.pytest_deselected(items=by_run[THOROUGH])
-            items[:] = by_run[CORE]
+    """Leave out what is not in this run; the most expensive files first."""
+    wanted = RUNS[config.getoption("run")]
+    by_need = defaultdict[bool, list[pytest.Item]](list)
+    for item in items:
+        by_need[run_of(mark.name for mark in item.iter_markers()) in wanted].append(item)
+    if by_need[False]:
+        config.hook.pytest_deselected(items=by_need[False])
+        items[:] = by_need[True]
     costs, by_file = read_costs(COSTS), defaultdict[str, float](float)
     for item in items:
         by_file[file_of(item.nodeid)] += costs.get(item.nodeid, CHEAP_S)

@@ -25,3 +25,4 @@ def test_maps_are_read_copied_and_handed_over(
     assert (figures["breaks"], figures["day_breaks"]) == (20 * 5_000, 2 * 10 * 600)
     assert 0.1 < figures["rows_mb"] < 0.4
     assert figures["positions_cpu_s"] < 1.0
+    assert figures.keys() >= {"retained_early_mb", "retained_mb"}

@@ -112,6 +112,16 @@ def test_a_cut_passes_on_so_many_bytes_and_no_more(
     assert len(ask(proxy, request(PRODUCE))) == 4 + len(ANSWER)
 
 
+def test_what_is_kept_never_comes_to_the_broker_by_itself(
+    proxy: FaultProxy, broker: _Server
+) -> None:
+    cut = proxy.cut_next(PRODUCE, Where.REQUEST_KEPT, b"xxx")
+    assert ask(proxy, request(PRODUCE)) == b""
+    assert cut.done.wait(5)
+    assert cut.kept == request(PRODUCE)
+    assert not any(broker.seen)
+
+
 def test_a_cut_about_another_topic_waits(proxy: FaultProxy) -> None:
     cut = proxy.cut_next(PRODUCE, Where.REQUEST_SIZE, b"other")
     assert len(ask(proxy, request(PRODUCE))) == 4 + len(ANSWER)

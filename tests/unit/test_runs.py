@@ -12,7 +12,7 @@ import pytest
 from support import runs
 
 CONFTEST = "from support.runs import *\nfrom support import runs\nfrom pathlib import Path\n"
-MARKS = "[pytest]\nmarkers =\n  core: first\n  thorough: later\n"
+MARKS = "[pytest]\nmarkers =\n  core: first\n  thorough: later\n  alone: never beside others\n"
 FILES = {
     "test_cheap.py": "import pytest\n\ndef test_here(): ...\n\n"
     "@pytest.mark.thorough\ndef test_later(): ...\n",
@@ -20,6 +20,7 @@ FILES = {
     "@pytest.mark.core\ndef test_first(): ...\n\ndef test_long(): assert False\n\n"
     "@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.core)])\n"
     "def test_case(n): ...\n",
+    "test_six.py": "import pytest\n\n@pytest.mark.alone\ndef test_matrix(): ...\n",
 }
 COST = "9.0\ttest_dear.py::test_first\n"
 
@@ -53,12 +54,22 @@ def test_the_run_for_newcomers_leaves_thorough_tests_out(tmp_path: Path) -> None
         "test_dear.py::test_case[2]",
         "test_cheap.py::test_here",
     ]
-    assert "3 deselected" in text
+    assert "4 deselected" in text
+
+
+@pytest.mark.parametrize(("run", "count"), [("all", 6), ("alone", 1), ("any", 7)])
+def test_what_needs_the_machine_for_itself_is_in_a_run_of_its_own(
+    tmp_path: Path, run: str, count: int
+) -> None:
+    code, text = said(tmp_path, "--run", run, "--collect-only", "-q")
+    assert code == 0, text
+    assert len(re.findall(r"^test_.*::.*$", text, re.MULTILINE)) == count
+    assert ("test_six.py::test_matrix" in text) == (run != "all")
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_it_says_how_far_it_is_and_where_the_time_went(tmp_path: Path, processes: str) -> None:
-    code, text = said(tmp_path, "-n", processes, "--dist", "loadfile", "--record")
+    code, text = said(tmp_path, "-n", processes, "--dist", "loadfile", "--record", "--run", "all")
     assert code == 1, text
     assert "of 6 tests, 0 failed" in text
     assert "FAILED test_dear.py::test_long (call)" in text

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from heliostat.cli.changes import show
 from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
-from heliostat.errors import ConfigError
 from heliostat.link.adoption import adopt, plan_adoption
 from heliostat.link.adoption_plan import AdoptionPlan, HandbackPlan, peer_of
 from heliostat.link.handback import hand_back, plan_handback
-from heliostat.link.operations import links_of
+from heliostat.link.operations import link_of
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 
@@ -64,10 +63,7 @@ def adopt_command(
       heliostat adopt --connector copy --offsets-topic connect-offsets --group connect --alias S
     """
     config = load_config(config_file)
-    links = links_of(config, link_name)
-    if len(links) > 1:
-        raise ConfigError("the file has several links", hint="name the one")
-    (link,) = links
+    link = link_of(config, link_name)
     peer = peer_of(
         link,
         alias=alias,
@@ -97,9 +93,8 @@ def adopt_command(
 
 
 def _show(plan: AdoptionPlan | HandbackPlan, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(plan.to_json(), indent=2))
-        return
-    click.echo(f"link {plan.link}, MirrorMaker 2's positions in {plan.peer.offsets_topic}")
-    for line in plan.describe():
-        click.echo(f"  {line}")
+    show(
+        plan,
+        f"link {plan.link}, MirrorMaker 2's positions in {plan.peer.offsets_topic}",
+        as_json=as_json,
+    )

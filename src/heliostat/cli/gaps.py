@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import Config, LinkConfig, load_config
-from heliostat.errors import ConfigError
+from heliostat.config import load_config
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
 if TYPE_CHECKING:
@@ -132,9 +131,10 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
     """
     from heliostat.link.gap_choices import Choice
     from heliostat.link.gap_verbs import decide, explain
+    from heliostat.link.operations import link_of
 
     config = load_config(config_file)
-    link = _one_link(config, link_name)
+    link = link_of(config, link_name)
     number = None if partition is None else PartitionId(partition)
     explained = explain(config, link, TopicName(topic), number)
     if as_json and choose is None:
@@ -155,16 +155,6 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
         f"decided: {choose} for {len(decisions)} of {topic}; the link takes it up within "
         f"{link.topics.refresh_interval_s:g} s of running"
     )
-
-
-def _one_link(config: Config, link_name: str | None) -> LinkConfig:
-    from heliostat.link.operations import links_of
-
-    links = links_of(config, link_name)
-    if len(links) > 1:
-        names = ", ".join(link.name for link in links)
-        raise ConfigError("there are several links", hint=f"name one with --link: {names}")
-    return links[0]
 
 
 def _explanation(explained: Sequence[Explained], choose: str | None) -> list[str]:

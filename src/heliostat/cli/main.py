@@ -49,6 +49,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
+        "state": Verb("heliostat.cli.state:state_group", "Make a link's lost state anew."),
         "sandbox": Verb("heliostat.cli.sandbox:sandbox_group", "Real brokers on this machine."),
     }
 )

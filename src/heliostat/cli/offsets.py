@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import click
 
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import Config, LinkConfig, load_config
+from heliostat.config import LinkConfig, load_config
 from heliostat.link.map_rebuild import Rebuilt, rebuild_maps
 from heliostat.link.offsets import (
     Answer,
@@ -21,7 +21,7 @@ from heliostat.link.offsets import (
     Question,
     Side,
 )
-from heliostat.link.operations import links_of
+from heliostat.link.operations import link_of
 from heliostat.names import Offset, PartitionId, TopicName
 
 EXIT_ANSWERED, EXIT_UNANSWERED = 0, 1
@@ -91,7 +91,7 @@ def translate_command(
     lines = enumerate(file, 1) if file is not None else [(1, " ".join(question))]
     questions = list(_questions(lines))
     config = load_config(config_file)
-    link = _one_link(config, link_name)
+    link = link_of(config, link_name)
     translator = OffsetTranslator.from_link(config, link, {one.topic for one in questions})
     asked = Side.SOURCE if to == Side.TARGET.value else Side.TARGET
     answers = list(translator.translate(questions, asked))
@@ -130,7 +130,7 @@ def show_command(
       heliostat offsets show -c heliostat.yaml orders 0 --json
     """
     config = load_config(config_file)
-    link = _one_link(config, link_name)
+    link = link_of(config, link_name)
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
     translator = OffsetTranslator.from_link(config, link, None if name is None else {name})
@@ -180,7 +180,7 @@ def rebuild_command(
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
     found: list[Rebuilt] = []
-    for one in rebuild_maps(config, _one_link(config, link_name), name, number):
+    for one in rebuild_maps(config, link_of(config, link_name), name, number):
         found.append(one)
         if not as_json:
             click.echo(_rebuilt_line(one))
@@ -193,14 +193,6 @@ def _rebuilt_line(one: Rebuilt) -> str:
     if one.why_not:
         return f"{one.source} → {one.target}: not made anew: {one.why_not}"
     return f"{one.source} → {one.target}: {one.extents:,} extents of {one.records:,} records"
-
-
-def _one_link(config: Config, link_name: str | None) -> LinkConfig:
-    links = links_of(config, link_name)
-    if len(links) > 1:
-        names = ", ".join(link.name for link in links)
-        raise click.UsageError(f"there are several links, name one with --link: {names}")
-    return links[0]
 
 
 def _tell_of_source(translator: OffsetTranslator, link: LinkConfig) -> None:

@@ -13,9 +13,9 @@ from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
 from heliostat.link.offset_look import read_map_view
-from heliostat.link.operations import link_statuses, links_of, preview_topics
+from heliostat.link.operations import link_statuses, links_of, not_copied, preview_topics
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.verify.ranges import RangeSpec, TopicPair
+from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 
 EXIT_CLEAN, EXIT_DIFFERENCE = 0, 1
@@ -52,8 +52,9 @@ def verify_command(
     Each mirrored partition: count, offsets, order, key, value, headers, timestamps. Compared is
     what both sides hold when it begins, or the given range. Where offsets differ between the
     sides, each record must stand where the link's offset map puts it. What compaction took at
-    either end is told apart from what is lost. Exit code 0 when nothing was found, 1 when
-    something was, 3 when a cluster does not answer.
+    either end is told apart from what is lost. A topic that the link refuses is named with the
+    reason, not compared. Exit code 0 when nothing was found, 1 when something was or could not be
+    compared, 3 when a cluster does not answer.
 
     \b
     Examples:
@@ -81,6 +82,7 @@ def verify_command(
             pairs[link.name],
             ranges=ranges,
             blocked=_blocked(config, link),
+            not_copied=_not_copied(config, link),
             decode_all=decode_all,
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
@@ -113,3 +115,17 @@ def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
         )
         for one in status.problems
     }
+
+
+def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored]:
+    """Topics that the link refuses, and those that it leaves out because they come from there."""
+    found = not_copied(config, link)
+    refused = (
+        (name, NotMirrored(f"the link refuses it: {why}", is_problem=True))
+        for name, why in found.refused.items()
+    )
+    left_out = (
+        (name, NotMirrored(f"the link leaves it out: {why}", is_problem=False))
+        for name, why in found.left_out.items()
+    )
+    return dict((*left_out, *refused))

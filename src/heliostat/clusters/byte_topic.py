@@ -85,7 +85,7 @@ class ByteTopic(OnePartitionTopic):
             if consumer is None:
                 return
             consumer.seek_to_beginning(self._partition)
-            end = consumer.end_offsets([self._partition])[self._partition]
+            end = self._end(consumer)
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
         while True:
             with self._errors("read"):
@@ -103,7 +103,7 @@ class ByteTopic(OnePartitionTopic):
             consumer = self._reader()
             if consumer is None:
                 return 0
-            return int(consumer.end_offsets([self._partition])[self._partition])
+            return self._end(consumer)
 
     def position(self) -> int:
         """Offset of what `poll` gives next; 0 if the topic is missing."""
@@ -117,8 +117,8 @@ class ByteTopic(OnePartitionTopic):
             consumer = self._reader()
             if consumer is None:
                 return False
-            start = consumer.beginning_offsets([self._partition])[self._partition]
-            end = consumer.end_offsets([self._partition])[self._partition]
+            start = self._start(consumer)
+            end = self._end(consumer)
             self._goes_on_at = max(start, end - records)
             consumer.seek(self._partition, self._goes_on_at)
             return True

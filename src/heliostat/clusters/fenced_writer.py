@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -24,13 +23,18 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin.caller import Caller, error_of
-from heliostat.names import Offset, TopicName
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, Offset, PartitionId, TopicName
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """A writer that stops in mid transaction holds committed readers up for so long, and until the
 coordinator's next look (`transaction.abort.timed.out.transaction.cleanup.interval.ms`, 10 s)."""
 CONNECT_TIMEOUT_S = 30.0
-REQUEST_TIMEOUT_MS = 10_000
+REQUEST_TIMEOUT_MS = 4_000
+"""A broker that hangs is asked in vain; who comes after it is there within 10 s, and found only
+when it is looked for anew."""
 SETTLES_WITHIN_S = 20.0
 """A coordinator that moves or loads, or another's transaction that ends, is waited for so long."""
 PAUSE_S = 0.05
@@ -42,8 +46,6 @@ _UNKNOWN = 3
 """UNKNOWN_TOPIC_OR_PARTITION: not every broker knows yet of a topic just made."""
 KNOWN_WITHIN_S = 2.0
 """Longer, and it is not there: somebody deleted it."""
-_TRANSACTION = 1
-"""FindCoordinator's key type."""
 _BATCH_BYTES_MAX = 1024 * 1024
 
 
@@ -77,8 +79,12 @@ class FencedWriter:
         self._id = transactional_id
         self._client_id = client_id
         self._caller: Caller | None = None
-        self._coordinator: int | None = None
-        self._leader: int | None = None
+        self._brokers = WireCluster(
+            self._access, DialSettings(client_id, request_timeout_s=REQUEST_TIMEOUT_MS / 1000)
+        )
+        """Asked who leads: whom it asks next does not hang."""
+        self._coordinator: BrokerId | None = None
+        self._leader: BrokerId | None = None
         self._producer: tuple[int, int] | None = None
         self._sequence = 0
 
@@ -86,6 +92,7 @@ class FencedWriter:
         """Close connections; what `write` returned from is durable."""
         if self._caller is not None:
             self._caller.close()
+        self._brokers.close()
         self._caller = self._producer = None
 
     def fence(self) -> None:
@@ -176,7 +183,7 @@ class FencedWriter:
             )
 
         answer = self._settled(
-            lambda: self._call().send(request(), self._leader_of_topic()),
+            lambda: self._send(request(), self._leader_of_topic()),
             lambda found: found.responses[0].partition_responses[0].error_code,
             "write",
         )
@@ -185,9 +192,23 @@ class FencedWriter:
     def _coordinated(
         self, request: Callable[[], Any], code_of: Callable[[Any], int], what: str
     ) -> Any:
-        return self._settled(
-            lambda: self._call().send(request(), self._find_coordinator()), code_of, what
-        )
+        return self._settled(lambda: self._send(request(), self._find_coordinator()), code_of, what)
+
+    def _send(self, request: Any, broker: BrokerId) -> Any:
+        """Send to a broker; not to one that has not answered the last time, and still says nothing.
+
+        Raises
+        ------
+        ConnectionLost
+            It hangs: who comes after it may be known at the next try.
+        """
+        if (silence := self._brokers.silence_of(broker, 0.0)) is not None:
+            raise silence
+        try:
+            return self._call().send(request, broker)
+        except (BrokerError, ConnectionLost):
+            self._brokers.doubt(broker)
+            raise
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Ask until what passes by itself has passed; only where nothing was carried out."""
@@ -210,27 +231,26 @@ class FencedWriter:
                 self._coordinator = self._leader = None
             time.sleep(PAUSE_S)
 
-    def _find_coordinator(self) -> int:
+    def _find_coordinator(self) -> BrokerId:
         if self._coordinator is None:
-            answer = self._settled(
-                lambda: self._call().send(
-                    FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION, max_version=3)
-                ),
-                lambda found: found.error_code,
+            _, self._coordinator = self._settled(
+                lambda: self._brokers.transaction_coordinator(self._id),
+                lambda found: int(found[0]),
                 "find the coordinator",
             )
-            self._coordinator = answer.node_id
         assert self._coordinator is not None
         return self._coordinator
 
-    def _leader_of_topic(self) -> int:
+    def _leader_of_topic(self) -> BrokerId:
         if self._leader is None:
-            topic = self._call().metadata([self._topic]).topics[0]
-            error = error_of(topic.error_code, f"find {self._topic}")
+            topic = self._brokers.metadata([self._topic])[self._topic]
+            leader = topic.partitions.get(PartitionId(0))
+            code = topic.error or (_UNKNOWN if leader is None else leader.error)
+            error = error_of(code, f"find {self._topic}")
             if error is not None:
                 raise error
-            self._leader = topic.partitions[0].leader_id
-        assert self._leader is not None
+            assert leader is not None
+            self._leader = leader.broker
         return self._leader
 
     def _call(self) -> Caller:

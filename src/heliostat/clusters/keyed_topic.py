@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
-from heliostat.clusters.one_partition import OnePartitionTopic
+from heliostat.clusters.one_partition import PATIENCE_MS, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
 
@@ -93,7 +94,7 @@ class KeyedTopic(OnePartitionTopic):
             if consumer is None:
                 return state
             consumer.seek_to_beginning(self._partition)
-            end = consumer.end_offsets([self._partition])[self._partition]
+            end = self._end(consumer, min(PATIENCE_MS, round(timeout_s * 500)))
             while (position := consumer.position(self._partition)) < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
@@ -155,6 +156,23 @@ class KeyedTopic(OnePartitionTopic):
                 if strange is None:
                     raise
                 strange[_shown(record.key)] = Offset(record.offset)
+
+
+@contextmanager
+def read_as_row(topic: str, key: str) -> Iterator[None]:
+    """Read a value as what its key says: what others write there may be JSON and no row of ours.
+
+    Raises
+    ------
+    ProtocolError
+        It is none; the link that goes by it halts, with the place.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProtocolError(
+            "a record is no row of ours", topic=topic, key=key, why=repr(error)
+        ) from error
 
 
 def kept_safe(replicas: int) -> dict[str, str]:

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.opened import close_in_background, opened
+from heliostat.clusters.opened import answered, close_in_background, opened
 from heliostat.clusters.refusals import translated
+from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import ConnectionLost
 from heliostat.names import TopicName
 
 CLOSE_S = 0.5  # what was written is durable; nothing else is worth waiting for
 WRITE, READ = "write", "read"
+REQUEST_TIMEOUT_MS = 5_000
+"""One request: a leader that hangs is asked in vain, and its successor, which there is within 10 s,
+only once metadata are looked up anew. With kafka-python's 30 s all that was asked took as long."""
+METADATA_S = 10.0
+"""Until another client is asked whether a topic is there; three times."""
+PATIENCE_MS = 30_000
+"""A question to whichever broker leads by then: longer than an election takes."""
 
 
 class OnePartitionTopic:
@@ -68,35 +77,69 @@ class OnePartitionTopic:
     def _reader(self) -> Any:
         """The consumer, at first at the topic's beginning; None while the topic is missing."""
         if self._consumer is None:
+            consumer, is_there = self._open_reader()
+            try:
+                if not is_there:
+                    consumer.close()
+                    return None
+                consumer.assign([self._partition])
+                if self._goes_on_at is None:
+                    consumer.seek_to_beginning(self._partition)
+                else:
+                    consumer.seek(self._partition, self._goes_on_at)
+            except BaseException:
+                close_in_background(consumer.close)  # nobody holds it yet
+                raise
+            self._consumer = consumer
+        return self._consumer
+
+    def _open_reader(self) -> tuple[Any, bool]:
+        """A consumer, and whether the topic is there."""
+        for is_last in (False, False, True):
             consumer = opened(
                 KafkaConsumer,
-                **client_settings(self._access),
+                **client_settings(with_seeds_that_answer(self._access)),
                 client_id=self._client_id,
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,
                 auto_offset_reset="earliest",
-                **self.READER_SETTINGS,
+                **{"request_timeout_ms": REQUEST_TIMEOUT_MS, **self.READER_SETTINGS},
             )
-            if not consumer.partitions_for_topic(self.topic):
-                consumer.close()
-                return None
-            consumer.assign([self._partition])
-            if self._goes_on_at is None:
-                consumer.seek_to_beginning(self._partition)
-            else:
-                consumer.seek(self._partition, self._goes_on_at)
-            self._consumer = consumer
-        return self._consumer
+            ask = partial(consumer.partitions_for_topic, self.topic)
+            try:
+                return consumer, bool(answered(ask, METADATA_S))
+            except BaseException as error:
+                close_in_background(consumer.close)  # nobody holds it yet
+                if is_last or not isinstance(error, KafkaTimeoutError):
+                    raise
+        raise AssertionError("the last one answers or raises")
+
+    def look_anew(self) -> None:
+        """Read by another client: one that has met a broker that hangs may stay with it.
+
+        For half a minute and longer, with another leader there (kafka-python 3.0.12).
+        """
+        self._leave(READ)
+
+    def _start(self, consumer: Any) -> int:
+        """Where the topic begins."""
+        partition = self._partition
+        return int(consumer.beginning_offsets([partition], timeout_ms=PATIENCE_MS)[partition])
+
+    def _end(self, consumer: Any, patience_ms: int = PATIENCE_MS) -> int:
+        """Where it ends now, for who reads what is committed."""
+        partition = self._partition
+        return int(consumer.end_offsets([partition], timeout_ms=patience_ms)[partition])
 
     def _writer(self) -> Any:
         if self._producer is None:
             self._producer = opened(
                 KafkaProducer,
-                **client_settings(self._access),
+                **client_settings(with_seeds_that_answer(self._access)),
                 client_id=self._client_id,
                 acks="all",
                 allow_auto_create_topics=False,
-                **self.WRITER_SETTINGS,
+                **{"request_timeout_ms": REQUEST_TIMEOUT_MS, **self.WRITER_SETTINGS},
             )
         return self._producer
 

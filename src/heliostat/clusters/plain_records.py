@@ -20,8 +20,9 @@ from heliostat.clusters.client_codecs import lend_codecs
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import translated
+from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import ConnectionLost
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 
 ANSWER_TIMEOUT_S = 60.0  # a broker that restarts is back in less
 POLL_S = 0.5
@@ -43,8 +44,8 @@ class PlainRecord(NamedTuple):
 class Bounds(NamedTuple):
     """First readable offset of a log, and its end as the reader sees it."""
 
-    start: int
-    end: int
+    start: Offset
+    end: Offset
 
 
 class Placed(NamedTuple):
@@ -73,7 +74,7 @@ class PlainReader:
         with self._errors("reach the cluster"):
             self._consumer: Any = opened(
                 KafkaConsumer,
-                **client_settings(self._access),
+                **client_settings(with_seeds_that_answer(self._access)),
                 client_id=CLIENT_ID,
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,
@@ -154,7 +155,7 @@ def write_records(cluster: Reachable, topic: TopicName, records: Iterable[Placed
     try:
         producer = opened(
             KafkaProducer,
-            **client_settings(access),
+            **client_settings(with_seeds_that_answer(access)),
             client_id=CLIENT_ID,
             acks="all",
             allow_auto_create_topics=False,

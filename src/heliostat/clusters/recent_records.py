@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
-from heliostat.access import Reachable, access_of
+from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
-from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.opened import close_in_background, opened
-from heliostat.clusters.refusals import translated
+from heliostat.clusters.one_partition import (
+    PATIENCE_MS,
+    READ,
+    REQUEST_TIMEOUT_MS,
+    OnePartitionTopic,
+)
 from heliostat.errors import BrokerError, ConnectionLost
-from heliostat.names import TopicName
 
 RETENTION_MS = 3_600_000
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -35,18 +37,16 @@ class Recent:
     timestamp_ms: int
 
 
-class RecentRecords:
+class RecentRecords(OnePartitionTopic):
     """Records of a one-partition topic from some time on. Not thread-safe.
 
     Every method raises `ConnectionLost` when the brokers do not answer in time.
     """
 
+    READER_SETTINGS = MappingProxyType({"max_partition_fetch_bytes": 8 * 1024 * 1024})
+
     def __init__(self, cluster: Reachable, topic: str) -> None:
-        self.topic = TopicName(topic)
-        self._access = access_of(cluster)
-        self._consumer: Any = None
-        self._goes_on_at: int | None = None
-        """Offset behind the last record that was given, or where a look began."""
+        super().__init__(cluster, topic, "heliostat-status")
 
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic where it is missing: one partition, kept for an hour.
@@ -71,16 +71,17 @@ class RecentRecords:
 
     def exists(self) -> bool:
         """Whether the topic is there: a link that never ran has none."""
-        with ClusterAdmin(self._access, "heliostat-status") as admin:
+        with ClusterAdmin(
+            self._access, self._client_id, request_timeout_ms=REQUEST_TIMEOUT_MS
+        ) as admin:
             return admin.describe_topics([self.topic])[self.topic].error is None
 
     def newest_ms(self) -> int | None:
         """When the newest record was written; None where there is none."""
-        with self._errors():
+        with self._errors(READ):
             consumer = self._assigned()
-            end = consumer.end_offsets([self._partition])[self._partition]
-            start = consumer.beginning_offsets([self._partition])[self._partition]
-            if end <= start:
+            end = self._end(consumer)
+            if end <= self._start(consumer):
                 return None
             consumer.seek(self._partition, end - 1)
         newest = self.poll(ANSWER_TIMEOUT_S)
@@ -88,10 +89,11 @@ class RecentRecords:
 
     def seek(self, from_ms: int) -> None:
         """Begin with the first record written at or after `from_ms`."""
-        with self._errors():
+        with self._errors(READ):
             consumer = self._assigned()
             partition = self._partition
-            found = consumer.offsets_for_times({partition: from_ms})[partition]
+            times = {partition: from_ms}
+            found = consumer.offsets_for_times(times, timeout_ms=PATIENCE_MS)[partition]
             if found is None:
                 consumer.seek_to_end(partition)
                 self._goes_on_at = int(consumer.position(partition))
@@ -107,8 +109,8 @@ class RecentRecords:
         ConnectionLost
             They could not be read within `ANSWER_TIMEOUT_S`.
         """
-        with self._errors():
-            end = self._assigned().end_offsets([self._partition])[self._partition]
+        with self._errors(READ):
+            end = self._end(self._assigned())
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
         while self._position() < end:
             if monotonic() > deadline_s:
@@ -117,55 +119,19 @@ class RecentRecords:
 
     def poll(self, timeout_s: float) -> list[Recent]:
         """What has come since the last poll, waiting at most `timeout_s` for a first record."""
-        with self._errors():
+        with self._errors(READ):
             polled = self._assigned().poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
         rows = [record for records in polled.values() for record in records]
         if rows:
-            self._goes_on_at = rows[-1].offset + 1
+            self._given(rows[-1].offset)
         return [Recent(row.key.decode(), json.loads(row.value), row.timestamp) for row in rows]
 
-    def close(self) -> None:
-        """Close the connections."""
-        if self._consumer is not None:
-            self._consumer.close()
-        self._consumer = self._goes_on_at = None
-
     def _position(self) -> int:
-        with self._errors():
+        with self._errors(READ):
             return int(self._assigned().position(self._partition))
 
     def _assigned(self) -> Any:
-        if self._consumer is None:
-            from kafka import KafkaConsumer
-
-            self._consumer = opened(
-                KafkaConsumer,
-                **client_settings(self._access),
-                client_id="heliostat-status",
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                max_partition_fetch_bytes=8 * 1024 * 1024,
-            )
-            self._consumer.assign([self._partition])
-            if self._goes_on_at is not None:
-                self._consumer.seek(self._partition, self._goes_on_at)
-        return self._consumer
-
-    @property
-    def _partition(self) -> Any:
-        from kafka import TopicPartition
-
-        return TopicPartition(self.topic, 0)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        from kafka.errors import KafkaError
-
-        try:
-            yield
-        except KafkaError as error:
-            # A client that timed out was seen to do so for ever, with all brokers back.
-            failed, self._consumer = self._consumer, None
-            if failed is not None:
-                close_in_background(failed.close)
-            raise translated(error, self._access, f"cannot read topic {self.topic}") from error
+        consumer = self._reader()
+        if consumer is None:
+            raise ConnectionLost(f"topic {self.topic} is not there")
+        return consumer

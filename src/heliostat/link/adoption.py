@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.clusters.admin import TopicInfo
 from heliostat.clusters.plain_records import Bounds, PlainReader
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, Refused
+from heliostat.errors import BrokerError
 from heliostat.interchange.adopt_offsets import Position
 from heliostat.interchange.adopt_seam import NoSeam, Seam
 from heliostat.invariants import first_generation
@@ -30,17 +30,20 @@ from heliostat.link.adoption_plan import AdoptionPlan, PartitionAdoption, Peer, 
 from heliostat.link.adoption_sides import (
     OWN_LASTS_S,
     Sides,
+    let_go,
     log_ends,
     owned,
     positions,
     refuse_live_workers,
+    refuse_moved,
+    rivals_of,
 )
 from heliostat.link.claims import Claims
-from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState, Starts
 from heliostat.link.state_names import state_topic
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
-from heliostat.records.offset_map import OffsetMap, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import OffsetMap, Row
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import MirrorRecord
@@ -95,10 +98,16 @@ def adopt(
             return plan
         with owned(sides) as (state, ownership):
             refuse_live_workers(sides, peer)
-            _refuse_moved(sides.target, plan.adopted)
+            records = [topic.record for topic in plan.adopted]
+            looked = {
+                TopicPartition(topic.record.target, each.partition): each.target_end
+                for topic in plan.adopted
+                for each in topic.partitions
+            }
+            refuse_moved(sides.target, records, looked)
             ownership.hold(OWN_LASTS_S)
             _write(state, plan.adopted, Stamp(first_generation(ownership.claim_number), 0))
-            _let_go(state, plan.adopted, _rivals(sides, (t.record.target for t in plan.adopted)))
+            let_go(state, records, rivals_of(sides, (record.target for record in records)))
         return plan
 
 
@@ -140,7 +149,7 @@ def _looked(
     )
     time.sleep(STILL_S)
     again = log_ends(sides.target, [info for _, info in candidates.values()])
-    theirs = _rivals(sides, (info.name for _, info in candidates.values()))
+    theirs = rivals_of(sides, (info.name for _, info in candidates.values()))
     with (
         PlainReader(sides.source_access, committed=False) as source,
         PlainReader(sides.source_access, committed=True) as stable,
@@ -175,12 +184,6 @@ def _record(sides: Sides, source: TopicInfo, mirror: TopicInfo) -> MirrorRecord:
         start="earliest",  # of partitions that MirrorMaker 2 has not begun
         initial_partitions=len(source.partitions),
     )
-
-
-def _rivals(sides: Sides, targets: Iterable[TopicName]) -> Claims:
-    """Those of some target topics that are other links' mirrors."""
-    target = sides.config.clusters[sides.link.target]
-    return Rivals(sides.link, target, sides.target).claims(set(targets))
 
 
 def _claimed(theirs: Claims, mirror: TopicName) -> str:
@@ -288,24 +291,6 @@ class _Look:
 # -- writing -----------------------------------------------------------------------------------
 
 
-def _refuse_moved(target: ClusterAdmin, topics: Iterable[TopicAdoption]) -> None:
-    """What was found holds for these ends of these very topics."""
-    chosen = {topic.record.target: topic for topic in topics}
-    infos = target.describe_topics(chosen)
-    ends = log_ends(target, infos.values())
-    for name, topic in chosen.items():
-        if infos[name].topic_id != topic.record.target_id:
-            raise Refused(f"{name} was deleted and made anew meanwhile", hint="try again")
-        for each in topic.partitions:
-            now = ends.get(TopicPartition(name, each.partition))
-            if now != each.target_end:
-                raise Refused(
-                    f"something writes into {name}-{each.partition}: its end went from "
-                    f"{each.target_end} to {now}",
-                    hint="stop whatever copies into it, then try again",
-                )
-
-
 def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> None:
     """Make it durable, the records that make mirrors ours at last."""
     adopted = list(topics)
@@ -315,24 +300,6 @@ def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> N
         state.offsets.put(rows)
     state.put_starts({topic.record.source: _starts(topic) for topic in adopted})
     state.put_mirrors({topic.record.source: topic.record for topic in adopted})
-
-
-def _let_go(state: LinkState, topics: Iterable[TopicAdoption], theirs: Claims) -> None:
-    """Leave mirrors to a link that took them over at the same time; it may do so as well.
-
-    What the offset map says of them stays: it is true whoever has them.
-    """
-    lost = [topic.record for topic in topics if topic.record.target in theirs]
-    if not lost:
-        return
-    state.drop_mirrors([record.source for record in lost])
-    named = ", ".join(
-        f"{record.target} (link {theirs.by.get(record.target, 'unknown')})" for record in lost
-    )
-    raise Refused(
-        f"another link took over at the same time: {named}",
-        hint="all else was taken over; see with --dry-run which link has them now, or try again",
-    )
 
 
 def _rows(

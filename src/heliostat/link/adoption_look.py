@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from heliostat.clusters.plain_records import Bounds, PlainReader
 from heliostat.interchange.adopt_seam import Mark, NoSeam, Seam, Window, digest_of, find_seam
-from heliostat.names import TopicPartition
+from heliostat.names import Offset, TopicPartition
 
 LOOKS = (500, 20_000, 1_000_000)
 """Offsets to read around the committed one, at each side; more only where fewer don't do. The last
@@ -101,7 +101,7 @@ def _is_enough(found: Seam | NoSeam, here: Window, back: int, logs: PartitionLog
 def _source_window(reader: PlainReader, logs: PartitionLogs, back: int) -> Window:
     start, end = logs.source_bounds
     if logs.committed is not None:
-        start = min(max(start, logs.committed + 1 - back), end)
+        start = min(max(start, Offset(logs.committed + 1 - back)), end)
     return _window(reader, logs, start, is_source=True, end=min(end, start + 2 * back))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from heliostat.config import LinkConfig
 from heliostat.interchange.adopt_offsets import CONNECTOR, FlowName, Position, offsets_topic
 from heliostat.interchange.adopt_seam import NoSeam, Seam
+from heliostat.link.mirror_plans import REFUSED, as_json, lines_of, refused_numbers
 from heliostat.names import Alias, LinkName, Offset, PartitionId, TopicName
 from heliostat.topics.values import MirrorRecord
 
@@ -78,7 +79,7 @@ class PartitionAdoption:
         if self.found is None:
             return "new"
         if isinstance(self.found, NoSeam):
-            return "refused"
+            return REFUSED
         return "exact" if self.found.is_exact else "mapped"
 
     def to_json(self) -> dict[str, Any]:
@@ -122,10 +123,9 @@ class TopicAdoption:
     @property
     def refusal(self) -> str:
         """Why it is not taken over; empty if it is."""
-        refused = [p for p in self.partitions if p.verdict == "refused"]
-        if self.reason or not refused:
+        numbers = refused_numbers(self.partitions)
+        if self.reason or not numbers:
             return self.reason
-        numbers = ", ".join(str(p.partition) for p in refused)
         return f"no seam in partition {numbers}"
 
 
@@ -150,12 +150,7 @@ class AdoptionPlan:
 
     def describe(self) -> Iterator[str]:
         """Plain lines for people."""
-        for topic in self.topics:
-            record = topic.record
-            word = f"refuse ({topic.refusal})" if topic.refusal else "adopt"
-            yield f"{word}: {record.source} → {record.target}"
-            for partition in topic.partitions:
-                yield f"  {partition.partition}: {partition.describe()}"
+        yield from lines_of(self.topics, "adopt")
         for note in self.notes:
             yield f"note: {note}"
 
@@ -167,15 +162,7 @@ class AdoptionPlan:
             "connector": self.peer.flow.connector,
             "alias": self.peer.flow.alias,
             "group": self.peer.group,
-            "topics": [
-                {
-                    "source": topic.record.source,
-                    "target": topic.record.target,
-                    "refused": topic.refusal,
-                    "partitions": [partition.to_json() for partition in topic.partitions],
-                }
-                for topic in self.topics
-            ],
+            "topics": as_json(self.topics),
             "notes": list(self.notes),
         }
 

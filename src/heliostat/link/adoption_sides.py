@@ -1,10 +1,10 @@
-"""Both clusters of a link, as a takeover from MirrorMaker 2 and a handing back see them."""
+"""Both clusters of a link, as those see them who take mirrors over, or hand them back."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Self
 
@@ -16,7 +16,9 @@ from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, LinkTakenOver, Refused
 from heliostat.interchange.adopt_offsets import Position, Stored, flows_of, positions_of
 from heliostat.link.adoption_plan import Peer
+from heliostat.link.claims import Claims
 from heliostat.link.ownership import Ownership
+from heliostat.link.rivals import Rivals
 from heliostat.link.state import LinkState
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.ops.events import Events
@@ -35,14 +37,19 @@ OWN_LASTS_S = 30.0
 class Sides:
     """Both clusters of a link, looked at with its eyes.
 
+    Parameters
+    ----------
+    may_share
+        Whether the link may share its target topics: MirrorMaker 2 keeps the source's partitions.
+
     Raises
     ------
     Refused
-        The link shares its target topics: MirrorMaker 2 keeps the source's partitions.
+        It shares them, and must not.
     """
 
-    def __init__(self, config: Config, link: LinkConfig) -> None:
-        if link.topics.fan_in is not None:
+    def __init__(self, config: Config, link: LinkConfig, *, may_share: bool = False) -> None:
+        if link.topics.fan_in is not None and not may_share:
             raise Refused(
                 f"link {link.name} has topics.fan_in: its mirrors can't be MirrorMaker 2's",
                 hint="take over with a link without fan_in",
@@ -182,3 +189,59 @@ def log_ends(target: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPar
     asked = [TopicPartition(info.name, p.partition) for info in topics for p in info.partitions]
     answers = target.list_log_ends(asked) if asked else {}
     return {p: end for p, end in answers.items() if not isinstance(end, BrokerError)}
+
+
+def refuse_moved(
+    target: ClusterAdmin,
+    records: Iterable[MirrorRecord],
+    looked: Mapping[TopicPartition, Offset],
+) -> None:
+    """What was found holds for these ends of these very topics.
+
+    Raises
+    ------
+    Refused
+        A target topic was made anew, or has another end than when it was looked at.
+    """
+    chosen = {record.target: record for record in records}
+    infos = target.describe_topics(chosen)
+    for name, record in chosen.items():
+        if infos[name].topic_id != record.target_id:
+            raise Refused(f"{name} was deleted and made anew meanwhile", hint="try again")
+    ends = log_ends(target, infos.values())
+    for each, end in looked.items():
+        now = ends.get(each)
+        if now != end:
+            raise Refused(
+                f"something writes into {each}: its end went from {end} to {now}",
+                hint="stop whatever copies into it, then try again",
+            )
+
+
+def let_go(state: LinkState, records: Iterable[MirrorRecord], theirs: Claims) -> None:
+    """Leave mirrors to a link that took them over at the same time; it may do so as well.
+
+    What the offset map says of them stays: it is true whoever has them.
+
+    Raises
+    ------
+    Refused
+        There was one.
+    """
+    lost = [record for record in records if record.target in theirs]
+    if not lost:
+        return
+    state.drop_mirrors([record.source for record in lost])
+    named = ", ".join(
+        f"{record.target} (link {theirs.by.get(record.target, 'unknown')})" for record in lost
+    )
+    raise Refused(
+        f"another link took over at the same time: {named}",
+        hint="all else was taken over; see with --dry-run which link has them now, or try again",
+    )
+
+
+def rivals_of(sides: Sides, targets: Iterable[TopicName]) -> Claims:
+    """Those of some target topics that are other links' mirrors."""
+    target = sides.config.clusters[sides.link.target]
+    return Rivals(sides.link, target, sides.target).claims(set(targets))

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import BrokerError
+from heliostat.link.log_bounds import bounds_of
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionReport
 from heliostat.topics.topic_plan import SetConfigs, TopicPlan
@@ -86,16 +87,15 @@ class CompactedLater:
         partitions = [one for some in asked.values() for one in some]
         if not partitions:
             return
-        starts = self._source.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        ends = self._source.list_offsets(dict.fromkeys(partitions, LATEST))
+        bounds = bounds_of(self._source, partitions)
         for name, some in asked.items():
             found: dict[TopicPartition, Offset] = {}
             for one in some:
-                start, end = starts[one], ends[one]
-                if isinstance(start, BrokerError) or isinstance(end, BrokerError):
+                told = bounds[one]
+                if isinstance(told, BrokerError):
                     break
-                if start.offset < end.offset:
-                    found[one] = end.offset
+                if told.start < told.end:
+                    found[one] = told.end
             else:
                 self._ends[name] = found
 

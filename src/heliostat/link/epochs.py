@@ -18,7 +18,7 @@ from typing import NamedTuple
 from heliostat.clusters.admin import ClusterAdmin, EpochEnd
 from heliostat.link.gaps import Copied, CopiedTopic
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
-from heliostat.records.lane import PartitionReport, PartitionSpec
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
 
 WRITE_EVERY_S = 60.0
 """Between two writes of what only moved on; a new epoch is written at once."""
@@ -97,10 +97,12 @@ class EpochBook:
         """Of another epoch than what is known: that must be asked about before it is replaced."""
         self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
         """As rounds that ended have left it, with the source topic's id: reports may be behind."""
-        self._seen_lost: dict[TopicPartition, int] = {}
-        """Positions that reports have gone back to in rounds that have not ended."""
+        self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
+        """What reports have shown of it in rounds that have not ended: offsets `[first, end)`."""
         self._noted_lost: list[tuple[str, Lost]] = []
         """What rounds that ended have said, with the source topic's id."""
+        self._begun: dict[TopicPartition, str] = {}
+        """What lanes of this driver have said that they copy, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
@@ -125,12 +127,17 @@ class EpochBook:
             topic = self._topics.get(name)
             if topic is None or topic.source_id != source_id:
                 topic = self._topics[name] = CopiedTopic(source_id, {})
+            if report.state is PartitionState.COPYING:
+                with self._lock:
+                    self._begun[report.source] = source_id
             was = topic.partitions.get(partition)
             is_stopped = report.state.is_stopped
             if was is not None and report.position < was.offset and not is_stopped:
                 lost.append(Lost(report.source, report.target, report.position, was.offset))
                 with self._lock:
-                    self._seen_lost[report.source] = report.position
+                    seen = self._seen_lost.get(report.source, (report.position, was.offset))
+                    first, end = min(seen[0], report.position), max(seen[1], was.offset)
+                    self._seen_lost[report.source] = first, end
                 del topic.partitions[partition]
                 was = None
                 self._has_new_epoch.add(name)
@@ -162,12 +169,16 @@ class EpochBook:
                 self._has_new_epoch.add(partition.topic)
 
     def note_lost(self, spec: PartitionSpec, position: int, was: int) -> None:
-        """A round that ended says what was lost in it; less what reports have shown already."""
+        """A round that ended says what was lost in it; less what reports have shown already.
+
+        Reports may lag behind what the round knew: they show less than that, at either end.
+        """
         with self._lock:
-            end = min(was, self._seen_lost.pop(spec.source, was))
-            if position < end:
-                item = Lost(spec.source, spec.target, position, end)
-                self._noted_lost.append((id_text(spec.source_topic_id), item))
+            seen = self._seen_lost.pop(spec.source, (was, was))
+            for first, end in ((position, min(was, seen[0])), (max(position, seen[1]), was)):
+                if first < end:
+                    item = Lost(spec.source, spec.target, first, end)
+                    self._noted_lost.append((id_text(spec.source_topic_id), item))
 
     def note(self, spec: PartitionSpec, row: Copied) -> None:
         """A round has ended there; from any thread."""
@@ -210,6 +221,11 @@ class EpochBook:
                 return row
             return noted if row is None or noted.offset > row.offset else row
 
+    def has_begun(self, spec: PartitionSpec) -> bool:
+        """Whether a round of this driver has found it to be what the source has; any thread."""
+        with self._lock:
+            return self._begun.get(spec.source) == id_text(spec.source_topic_id)
+
     def _put(self, partition: TopicPartition, row: Copied) -> None:
         with self._lock:
             self._topics[partition.topic].partitions[partition.partition] = row
@@ -220,6 +236,7 @@ class EpochBook:
         self._next.pop(partition, None)
         with self._lock:
             self._noted.pop(partition, None)
+            self._begun.pop(partition, None)
         topic = self._topics.get(partition.topic)
         if topic is not None and topic.partitions.pop(partition.partition, None) is not None:
             self._has_new_epoch.add(partition.topic)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
@@ -81,6 +82,11 @@ class Known:
     """Why there is no topic to copy; empty: there is one."""
     old_backlog: str | None = ""
     """What is remarked of records that brokers check no duplicates of; empty: not looked yet."""
+
+    def mirrored(self) -> Callable[[TopicPartition], bool]:
+        """Tells what is copied or refused, as far as is known: until the first turn all may be."""
+        copied = frozenset(chain.from_iterable(self.packing.values()))
+        return lambda each: not self.turns or each in copied or each.topic in self.refused
 
     def told(self) -> dict[str, object]:
         """What the driver's report says of topics; it is written each second, so not of all."""
@@ -161,7 +167,7 @@ class Turn:
             A cluster does not answer or refuses; the next turn begins afresh, lanes go on.
         """
         self._keep_state(known)
-        self.maps.look(known.mirrors, known.starts)
+        self.maps.look(known.mirrors, known.starts, self.reports())
         source, plan = self._plan(known)
         if self._settle_gaps(known, source, plan):
             source, plan = self._plan(known)
@@ -175,6 +181,7 @@ class Turn:
         self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
         found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         specs, notes = self._filled(self.maps.with_lost(found))
+        self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += left_out_notes(self.link, plan.left_out) + blind_note(self.link, self.source)
         held += self.upstream.notes + self.maps.notes() + later
@@ -364,7 +371,7 @@ class Turn:
                 self.source,
                 self.target,
                 SystemClock().wall_ms(),
-                self.maps.position_at,
+                self.state.offsets.position_at,
             )
             known.old_backlog = found and (known.old_backlog or found)
         return () if known.old_backlog is None else (known.old_backlog,)
@@ -409,7 +416,7 @@ def _specs(
                     target_topic_id=mirror.target_id,
                     start=known[partition],
                     batch_bytes_max=mirror.target_max_message_bytes,
-                    needs_keys=mirror.is_compacted,
+                    is_compacted=mirror.is_compacted,
                     adopted_at=row.adopted.get(partition),
                     can_lift=not mirror.is_compacted,
                 )

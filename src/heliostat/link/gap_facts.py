@@ -9,7 +9,7 @@ from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffse
 from heliostat.errors import BrokerError
 from heliostat.link.epochs import Parted, truncations
 from heliostat.link.gap_choices import CAUSE_OF_CODE, Cause, Facts
-from heliostat.link.gaps import CopiedTopic
+from heliostat.link.gaps import CopiedTopic, copied_of
 from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.records.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
@@ -85,7 +85,7 @@ def gather(
                 target=ask.target,
                 cause=cause,
                 code=code,
-                position=offset_map.source_of(target_end),
+                position=max(Offset(0), offset_map.source_of(target_end)),  # not known: all
                 source_start=start,
                 source_end=end,
                 target_start=there,
@@ -126,9 +126,7 @@ def _copied_to(
     copied: CopiedTopic | None, partition: TopicPartition, record: MirrorRecord
 ) -> Offset | None:
     """How far the link noted to have copied of this very topic."""
-    if copied is None or copied.source_id != id_text(record.source_id):
-        return None
-    row = copied.partitions.get(partition.partition)
+    row = copied_of(copied, id_text(record.source_id)).get(partition.partition)
     return None if row is None else Offset(row.offset)
 
 
@@ -139,9 +137,7 @@ def _diverged(
     record: MirrorRecord,
 ) -> dict[TopicPartition, Parted]:
     """Partitions whose source lost what was copied of it, as its leader epochs say."""
-    if copied is None or copied.source_id != id_text(record.source_id):
-        return {}
-    rows = copied.partitions
+    rows = copied_of(copied, id_text(record.source_id))
     known = {p: rows[p.partition] for p in partitions if p.partition in rows}
     answers = truncations(source, known)
     return {partition: parted for partition, parted in answers.items() if parted is not None}

@@ -20,6 +20,7 @@ from heliostat.link.gap_choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
     OF_WHOLE_TOPICS,
+    Cause,
     Choice,
     Facts,
     effect_of,
@@ -35,6 +36,7 @@ from heliostat.link.gap_rows import (
     whole_topics,
 )
 from heliostat.link.gaps import Copied, GapLedger, GapRow
+from heliostat.link.same_topics import made_anew
 from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.ops.events import Events
@@ -48,6 +50,7 @@ UNKNOWN_TOPIC = 3
 """UNKNOWN_TOPIC_OR_PARTITION."""
 SETTLED_TURNS = 2
 """Turns that must see the same end of a stopped target: an append may still land (I4)."""
+NOTHING_NOTED = Copied(Offset(-1), -1)
 
 
 class GapKeeper:
@@ -125,8 +128,12 @@ class GapKeeper:
 
     def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
         """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
-        found = ((index, self._book.row_of(spec)) for index, spec in enumerate(specs))
-        return tuple((index, *row) for index, row in found if row is not None)
+        found: list[tuple[int, int, int, int]] = []
+        for index, spec in enumerate(specs):
+            row = self._book.row_of(spec)
+            if row is not None or self._book.has_begun(spec):
+                found.append((index, *(row or NOTHING_NOTED)))
+        return tuple(found)
 
     def copied_to(self, source: TopicPartition) -> Copied | None:
         """How far a source partition was copied, as far as that is written down."""
@@ -244,7 +251,7 @@ class GapKeeper:
         self._settle_partitions(
             [r for r in stopped if CAUSE_OF_CODE.get(r.code) not in OF_WHOLE_TOPICS], memory
         )
-        self._empty_targets()
+        self._empty_targets(memory)
         return settled
 
     def _settle_topic(
@@ -286,6 +293,11 @@ class GapKeeper:
 
     def _delete(self, record: MirrorRecord, rows: list[GapRow]) -> bool:
         """Delete the target topic; the plan then makes it anew as an exact mirror."""
+        ids = {record.target: id_text(record.target_id)}
+        was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
+        if not was_theirs and made_anew(self._target, ids):
+            self._say_once(record.source, f"{record.target} was made anew: it is not deleted")
+            return False
         error = self._target.delete_topics([record.target])[record.target]
         if error is not None and error.kafka_code != UNKNOWN_TOPIC:
             self._say_once(record.source, f"{record.target} can't be deleted: {error}")
@@ -345,22 +357,33 @@ class GapKeeper:
 
     # -- carrying out --------------------------------------------------------------------------
 
-    def _empty_targets(self) -> None:
-        """Delete records where rows say so and it is not done; also what another driver began."""
-        pending = {row.target: row for row in self._pending()}
+    def _empty_targets(self, memory: Memory) -> None:
+        """Delete records where rows say so and it is not done; also what another driver began.
+
+        Never of a topic that is no mirror of the link, whatever a row says.
+        """
+        pending = {row.target: row for row in self._pending() if memory.is_of_mirror(row)}
         if not pending:
             return
+        ids = {row.target.topic: row.target_id for row in pending.values()}
+        anew = made_anew(self._target, ids)
+        done = [row for row in pending.values() if row.target.topic in anew]  # it is gone, with all
+        left = {mirror: row for mirror, row in pending.items() if mirror.topic not in anew}
         answers = self._target.delete_records(
-            {mirror: Offset(row.jump.target) for mirror, row in pending.items() if row.jump}
+            {mirror: Offset(row.jump.target) for mirror, row in left.items() if row.jump}
         )
-        done: list[GapRow] = []
-        for mirror, row in pending.items():
+        for mirror, row in left.items():
             answer = answers[mirror]
             if isinstance(answer, BrokerError):
                 self._say_once(str(row.source), f"{mirror} can't be emptied: {answer}")
             else:
-                done.append(replace(row, is_done=True))
-        self._ledger.record(done)
+                done.append(row)
+        self._ledger.record([replace(row, is_done=True) for row in done])
+        for name in sorted(made_anew(self._target, ids) - anew):
+            self._events.warn(
+                f"{name} was made anew at the target while its mirror was emptied: records that "
+                "others wrote there may be gone as well"
+            )
 
     def with_gaps(
         self, specs: Mapping[TopicPartition, PartitionSpec]

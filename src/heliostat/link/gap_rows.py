@@ -34,6 +34,11 @@ class Memory:
     topics: Mapping[TopicName, SourceTopic]
     """The source's selected topics, as seen in this turn."""
 
+    def is_of_mirror(self, row: GapRow) -> bool:
+        """Whether what a row of the ledger speaks of is a partition of a mirror of the link."""
+        record = self.mirrors.get(row.topic)
+        return record is not None and row.target == record.mirror_of(row.partition)
+
     def asks(self, record: MirrorRecord, partitions: Iterable[PartitionId]) -> list[Ask]:
         """What to ask of partitions of a mirror."""
         begins = self.starts.get(record.source, NO_STARTS).offsets

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from heliostat.clusters.keyed_topic import Change, KeyedTopic
+from heliostat.clusters.keyed_topic import Change, KeyedTopic, read_as_row
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
 from heliostat.link.gap_choices import CAUSE_OF_CODE, Cause, Choice
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
@@ -143,6 +143,11 @@ class CopiedTopic:
         return cls(value["source_id"], {PartitionId(int(n)): Copied(*row) for n, row in rows})
 
 
+def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, Copied]:
+    """What was copied of that very source topic; nothing where it was made anew since."""
+    return {} if copied is None or copied.source_id != source_id else copied.partitions
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What an operator decided for a partition, or for a whole refused topic.
@@ -243,13 +248,14 @@ class GapLedger:
             self._take(change.key, change.value)
 
     def _take(self, key: str, value: Mapping[str, Any]) -> None:
-        if key.startswith(ROW_PREFIX):
-            self.rows[key] = GapRow.from_json(value)
-        elif key.startswith(DECISION_PREFIX):
-            self.decisions[key] = Decision.from_json(value)
-        elif key.startswith(COPIED_PREFIX):
-            topic = TopicName(key.removeprefix(COPIED_PREFIX))
-            self.copied[topic] = CopiedTopic.from_json(value)
+        with read_as_row(self._topic.topic, key):
+            if key.startswith(ROW_PREFIX):
+                self.rows[key] = GapRow.from_json(value)
+            elif key.startswith(DECISION_PREFIX):
+                self.decisions[key] = Decision.from_json(value)
+            elif key.startswith(COPIED_PREFIX):
+                topic = TopicName(key.removeprefix(COPIED_PREFIX))
+                self.copied[topic] = CopiedTopic.from_json(value)
 
     def record(self, rows: Iterable[GapRow]) -> None:
         """Write rows; only when this returns may anything be passed (I6)."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from heliostat.clusters.admin import EARLIEST, ClusterAdmin, ListedOffset
-from heliostat.link.offset_maps import position_at
 from heliostat.link.state import Starts
-from heliostat.names import TopicName, TopicPartition
+from heliostat.names import TopicName, TopicPartition, id_text
 from heliostat.ops.events import shortened
 from heliostat.records.offset_map import MapReader
 from heliostat.topics.topic_plan import Mirror
@@ -43,7 +42,7 @@ def gone_lines(
         A cluster does not answer at all, or the maps can't be read.
     """
     begun = [
-        (TopicPartition(mirror.source, number), mirror.mirror_of(number), mirror, number, begin)
+        (TopicPartition(mirror.source, number), mirror.mirror_of(number), mirror.target_id, begin)
         for mirror in mirrors
         if (row := starts.get(mirror.source)) is not None and row.target_id == mirror.target_id
         for number, begin in row.offsets.items()
@@ -55,7 +54,7 @@ def gone_lines(
     ends = target.list_log_ends([mirrored for _, mirrored, *_ in begun])
     read: MapReader | None = None
     lines: list[str] = []
-    for partition, mirrored, mirror, number, begin in begun:
+    for partition, mirrored, target_id, begin in begun:
         first, end = firsts.get(partition), ends.get(mirrored)
         if not isinstance(first, ListedOffset) or not isinstance(end, int) or end in (0, begin):
             continue
@@ -63,7 +62,7 @@ def gone_lines(
         read = maps() if read is None and first.offset > end else read
         position = end
         if read is not None:
-            known = position_at(read, mirror, number, end)
+            known = read.position_at(mirrored, id_text(target_id), end)
             if known is None:
                 continue  # stopped for the loss of its map, and said to be
             position = known

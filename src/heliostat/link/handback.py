@@ -96,6 +96,9 @@ def _plan_back(sides: Sides, peer: Peer) -> HandbackPlan:
             if mirror not in ends:
                 raise Refused(f"where {mirror} ends can't be read", hint="try again")
             offsets = maps.of(mirror, id_text(record.target_id))
+            if not offsets.knows(ends[mirror]):
+                notes.append(f"{mirror}: it was cut short, and no map tells where it ends")
+                continue
             rows.append(
                 Handback(
                     source=name,

@@ -3,9 +3,11 @@
 A round is given out before its predecessor ends. It opens its connections, waits for the moment at
 which the predecessor sends no more, and begins: so the change of rounds is not felt.
 
-I10 Before a round is given out its last deadline is announced on the target. Rounds that share a
-partition never overlap by their clocks; as clocks may differ, records for which the broker's
-duplicate check may not hold wait until the rounds before have really ended (`waits_for`).
+I10 Before a round is given out its last deadline is announced on the target, mostly seconds ahead,
+by who keeps the link (`announced_for_s`): a broker that hangs holds announcements up until it is
+missed, and a round that waits for its own stands still. Rounds that share a partition never overlap
+by their clocks; as clocks may differ, records for which the broker's duplicate check may not hold
+wait until the rounds before have really ended (`waits_for`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from heliostat.clock import Clock
 from heliostat.names import LaneId
 from heliostat.ops.events import Events
-from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
+from heliostat.ops.spark_session import essence
+from heliostat.records.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.late_sends import LATE_S
 from heliostat.records.offset_map import MapTail
 
@@ -39,6 +42,12 @@ SWITCH_S = 1.5
 STAGGER, STAGGERED_LANES = 0.125, 4
 """A lane's first round of a plan is shorter by this part for each lane before it: lanes that change
 rounds at one moment take the processor from each other, 0.2 s of it for 2,400 partitions."""
+AHEAD_S_MAX, AHEAD_PART = 10.0, 1 / 3
+"""So long before it is given out a round is announced, and at most this part of a round: whoever
+takes over waits so much longer. Kafka's default to miss a broker for is 9 s
+(`broker.session.timeout.ms`)."""
+AHEAD_SLACK_S = 0.1
+"""What is announced ahead lasts so much longer than is known then: it is counted anew."""
 START_SLACK_S = 15.0
 """A round without one before it, which has to wait for its task to start, lasts so much longer."""
 END_WITHIN_S = 30.0
@@ -81,18 +90,6 @@ Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 Ended = Callable[[LaneSpec, RoundReport], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """What running tasks are told."""
-
-    generations: Mapping[LaneId, int]
-    """The wanted one of each lane; rounds of any other end."""
-    switch_at_ms: int | None
-    """When these end (wall clock); None: at once."""
-    running: tuple[str, ...]
-    """Rounds that have not ended yet, see `LaneSpec.round_id`."""
-
-
 @dataclass(slots=True)
 class _Round:
     spec: LaneSpec
@@ -101,6 +98,8 @@ class _Round:
     ahead_s: float
     """How long before its beginning it was given out."""
     is_cancelled: bool = False
+    has_begun: bool = False
+    """It was announced, and may send."""
 
 
 @dataclass(slots=True)
@@ -262,6 +261,15 @@ class LaneSet:
         if lasts_s:
             self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
 
+    def announced_for_s(self) -> float:
+        """For how long from now rounds must be announced: those at work, and those that follow."""
+        with self._changed:
+            if self._stopping:
+                return 0.0
+            now_s = self._clock.monotonic_s()
+            ends_s = (self._to_announce(lane, now_s) for lane in self._lanes.values())
+            return max([0.0, *(end_s + LATE_S - now_s for end_s in ends_s if end_s is not None)])
+
     # -- bookkeeping, under the lock -----------------------------------------------------------
 
     def _partitions(self, number: LaneId) -> tuple[PartitionSpec, ...]:
@@ -301,6 +309,7 @@ class LaneSet:
             error: Exception | None = None
             try:
                 self._announce_deadline(item.spec.expires_at_ms + int(LATE_S * 1000))
+                item.has_begun = True
                 report = self._runner.run(item.spec)
                 self._tell_ended(item.spec, report)
                 self._learn(lane, item, report)
@@ -327,12 +336,25 @@ class LaneSet:
             return None
         at_s = lane.health.not_before_s
         if lane.rounds:
-            prepare_s = max(_prepare_s(lane.partitions), lane.took_s * PREPARE_SLACK)
-            if lane.numbers < ROUNDS_AT_ONCE:
-                prepare_s = COLD_PREPARE_S
-            prepare_s = min(PREPARE_S_MAX, prepare_s)
-            at_s = max(at_s, lane.rounds[-1].ends_at_s - prepare_s)
+            at_s = max(at_s, lane.rounds[-1].ends_at_s - self._prepare_s(lane))
         return at_s - self._clock.monotonic_s()
+
+    def _to_announce(self, lane: _Lane, now_s: float) -> float | None:
+        """Until when rounds of a lane may send; also of the next, if it is given out soon."""
+        if not lane.rounds:
+            return None
+        end_s, round_s = lane.rounds[-1].ends_at_s, self._template.round_s
+        ahead_s = min(AHEAD_S_MAX, round_s * AHEAD_PART)
+        if lane.partitions and now_s >= end_s - self._prepare_s(lane) - ahead_s:
+            end_s += HAND_OVER_S + round_s + AHEAD_SLACK_S
+        return end_s
+
+    def _prepare_s(self, lane: _Lane) -> float:
+        """How long before it begins a lane's next round is given out."""
+        if lane.numbers < ROUNDS_AT_ONCE:
+            return COLD_PREPARE_S
+        took_s = lane.took_s * PREPARE_SLACK
+        return min(PREPARE_S_MAX, max(_prepare_s(lane.partitions), took_s))
 
     def _give_out(self, lane: _Lane) -> _Round:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
@@ -395,9 +417,10 @@ class LaneSet:
                     health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
             else:
                 health.failures_in_a_row += 1
-                health.last_error = _essence(str(error))
+                health.last_error = essence(str(error))
                 pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
                 health.not_before_s = now_s + min(RETRY_MAX_S, pause_s)
+            if error is not None and item.has_begun:
                 # A failed job does not prove that its task has ended, on a machine cut off from
                 # this one: where it still reaches the target it hears that it is not wanted.
                 self._next_generation += 1
@@ -416,7 +439,7 @@ class LaneSet:
             return
         if error is not None:
             self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
-        if is_awaited or error is not None:
+        if is_awaited or (error is not None and item.has_begun):
             try:
                 self.tell()
             except Exception as failure:  # noqa: BLE001  # told; the next round's end tells it anew
@@ -471,13 +494,3 @@ class LaneSet:
 def _prepare_s(partitions: Sequence[PartitionSpec]) -> float:
     """How long a lane's round takes to be prepared, on a machine with other work beside."""
     return min(PREPARE_S_MAX, PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions))
-
-
-def _essence(text: str) -> str:
-    """The line of a Spark error that says what happened: ours has a code in brackets."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    coded = [line for line in lines if ": [" in line and line.startswith("heliostat.")]
-    if coded:
-        return coded[-1]
-    causes = [line for line in lines if "Error" in line or "Exception" in line]
-    return (causes or lines or ["no text"])[-1][:500]

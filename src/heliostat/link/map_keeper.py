@@ -11,6 +11,7 @@ by the record before its end, which is the source's of that very offset and of n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,12 +23,12 @@ from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.interchange.adopt_seam import digest_of
 from heliostat.link.gaps import Copied
 from heliostat.link.map_marks import MapMarks, Mapped, Marks, MirrorId
+from heliostat.link.map_pruning import MapPruning
 from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.ops.events import Events, shortened
-from heliostat.records.lane import PartitionSpec
-from heliostat.topics.topic_plan import Mirror
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
 from heliostat.topics.values import MirrorRecord
 
 NOTES_MAX = 3
@@ -92,6 +93,7 @@ class MapKeeper:
         self._target = target
         self._copied = copied
         self._events = events
+        self._pruning = MapPruning(maps, target, time.monotonic)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
         """Of those that can't be read now it is not known whether they are lost."""
@@ -110,15 +112,27 @@ class MapKeeper:
         self._store.put_lost(self._marks.lost)
 
     def look(
-        self, mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
+        self,
+        mirrors: Mapping[TopicName, MirrorRecord],
+        starts: Mapping[TopicName, Starts],
+        reports: Iterable[PartitionReport] = (),
     ) -> None:
         """Read the maps on, and see to it that nothing goes on without its map.
+
+        Parameters
+        ----------
+        mirrors, starts
+            Of the link.
+        reports
+            Of the lanes' newest plans: they compare mirrors with their maps, and with what this
+            keeper knows. What they found is kept before it is seen what was made anew.
 
         Raises
         ------
         ConnectionLost, BrokerError
             The target does not answer; the next turn looks again.
         """
+        self._keep_lost(self._found_by_lanes(mirrors, reports))
         if self._marks.lost:
             self._take_rebuilt(self._store.read())
         if self._unsettled:
@@ -137,6 +151,7 @@ class MapKeeper:
         if now is not None and now != self._marks.topic and not self._unsettled:
             self._store.put_topic(now)
             self._marks.topic = now
+        self._pruning.look()
 
     def with_lost(
         self, specs: Mapping[TopicPartition, PartitionSpec]
@@ -150,15 +165,25 @@ class MapKeeper:
                 found[source] = replace(spec, map_lost=f"{why} (hint: {OffsetMapLost.hint})")
         return found
 
-    def position_at(self, mirror: Mirror, number: PartitionId, end: Offset) -> Offset | None:
-        """As `OffsetMaps.position_at`."""
-        return self._maps.position_at(mirror, number, end)
-
     def notes(self) -> tuple[str, ...]:
         """What is no row in the maps' topic, and concerns no mirror: somebody writes there."""
         return tuple(shortened(self._maps.strange(), NOTES_MAX, "such records"))
 
     # -- what is lost --------------------------------------------------------------------------
+
+    def _found_by_lanes(
+        self, mirrors: Mapping[TopicName, MirrorRecord], reports: Iterable[PartitionReport]
+    ) -> dict[MirrorId, str]:
+        """Mirrors that lanes stopped for their maps, and why; not those only held back by us."""
+        found: dict[MirrorId, str] = {}
+        for report in reports:
+            record = mirrors.get(report.source.topic)
+            is_lost = report.state is PartitionState.BLOCKED and report.code == OffsetMapLost.code
+            if record is not None and is_lost:
+                name = report.target, id_text(record.target_id)
+                if name not in self._unsettled:
+                    found[name] = report.reason.partition(" (hint: ")[0]
+        return found
 
     def _lose(self, known: list[Known], why: str) -> None:
         """Rows are gone: whatever is not shown to be exact is lost.

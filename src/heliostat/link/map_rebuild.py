@@ -20,9 +20,11 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import BatchError, BrokerError, Refused
 from heliostat.link.map_alignment import Contents, NotAligned, align
 from heliostat.link.map_marks import MirrorId
+from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.state import LinkState
 from heliostat.names import PartitionId, TopicName, TopicPartition, id_text
-from heliostat.records.offset_map import Break, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, OffsetMap, Row
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.reader import Isolation, LogReader
@@ -188,11 +190,16 @@ def _mirror_of(target: LogReader, partition: TopicPartition, end: int) -> Conten
 
 def _write(state: LinkState, name: MirrorId, breaks: list[Break]) -> None:
     """Rows, as of the newest round that wrote any; durable and read back before the mark."""
-    mirror, topic_id = name
-    state.offsets.put(map_rows(mirror, topic_id, breaks, state.offsets.fresh().stamp_of(*name)))
-    if state.offsets.known_breaks(name) != tuple(OffsetMap.of(breaks).breaks()):
+    if not put_map(state.offsets, name, breaks, state.offsets.fresh().stamp_of(*name)):
         raise _Why("another writer has put other rows into its map; see that one link runs at most")
     state.marks.put_rebuilt([name])
+
+
+def put_map(maps: OffsetMaps, name: MirrorId, breaks: Iterable[Break], stamp: Stamp) -> bool:
+    """Write a map anew and read it back; whether it is what was written."""
+    all_of_it = list(breaks)
+    maps.put(map_rows(*name, all_of_it, stamp))
+    return maps.known_breaks(name) == tuple(OffsetMap.of(all_of_it).breaks())
 
 
 def map_rows(

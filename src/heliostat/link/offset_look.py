@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from uuid import UUID
 
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.link.log_bounds import bounds_of
 from heliostat.link.offset_maps import read_maps
 from heliostat.link.offset_values import MirrorPartition, Mirrors, Trouble, Why
 from heliostat.link.state import LinkState, Starts, progress_topic
@@ -24,7 +25,7 @@ from heliostat.names import (
     id_text,
 )
 from heliostat.topics.values import MirrorRecord
-from heliostat.verify.ranges import MapView
+from heliostat.verify.ranges import MapClaim, MapView
 
 SOURCE_CONNECT_TIMEOUT_S = 5.0
 """The source may be gone for good; its answers only sharpen the reasons."""
@@ -93,10 +94,11 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
     """
     maps = read_maps(config.clusters[link.target].access(), LinkName(link.name))
 
-    def breaks(partition: TopicPartition, topic_id: str) -> Iterator[tuple[int, int]]:
-        return maps.of(partition, "" if topic_id == NO_TOPIC_ID else topic_id).pairs()
+    def claim(partition: TopicPartition, topic_id: str) -> MapClaim:
+        found = maps.of(partition, "" if topic_id == NO_TOPIC_ID else topic_id)
+        return MapClaim(found.pairs(), found.known_from)
 
-    return breaks
+    return claim
 
 
 def _see_target_topics(
@@ -130,16 +132,12 @@ def _bounds(
     mirrors: Mirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[Offset, Offset]]:
     """Log start and end (high watermark) of each target partition that tells them."""
-    wanted = list(partitions)
-    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
-    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
     found: dict[TopicPartition, tuple[Offset, Offset]] = {}
-    for one in wanted:
-        start, end = starts[one], ends[one]
-        if isinstance(start, BrokerError) or isinstance(end, BrokerError):
-            mirrors.untold[one] = str(start if isinstance(start, BrokerError) else end)
+    for one, bounds in bounds_of(admin, partitions).items():
+        if isinstance(bounds, BrokerError):
+            mirrors.untold[one] = str(bounds)
         else:
-            found[one] = start.offset, end.offset
+            found[one] = bounds
     return found
 
 

@@ -7,14 +7,15 @@ I2  Where rows are gone a map that is read would be another one, or none: an exa
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import ensure_compacted
 from heliostat.errors import BrokerError, OffsetMapLost
+from heliostat.link.log_bounds import bounds_of
 from heliostat.link.map_marks import MapMarks, MapTopic, MirrorId
 from heliostat.link.state_names import offsets_topic
 from heliostat.names import (
@@ -27,7 +28,8 @@ from heliostat.names import (
     id_text,
 )
 from heliostat.records.lane import PartitionSpec
-from heliostat.records.offset_map import Break, MapReader, MapTail, Row
+from heliostat.records.map_rows import KEPT_VALUE, Prunable
+from heliostat.records.offset_map import Break, MapReader, MapTail, Odd, Row
 from heliostat.topics.topic_plan import Mirror
 
 TAIL_BREAKS = 20_000
@@ -35,6 +37,7 @@ TAIL_BREAKS = 20_000
 round may have written ahead, and what the log may have lost at an unclean election."""
 LANE_BREAKS = 4_000_000
 """Where it is known, all behind that are given, and a share of so many, some 9 MB a lane."""
+DELETED_AT_ONCE = 5_000
 POLL_S = 0.05
 CLIENT_ID = "heliostat-offsets"
 UNKNOWN_TOPIC = 3
@@ -62,12 +65,6 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
                 raise
         maps.begin_anew(stored.names() | stored.lost.keys())
         return maps.fresh()
-
-
-def position_at(maps: MapReader, mirror: Mirror, number: PartitionId, end: Offset) -> Offset | None:
-    """Source offset at which a mirror goes on that ends there; None where its map is lost."""
-    name = mirror.mirror_of(number), id_text(mirror.target_id)
-    return None if maps.is_lost(*name) else maps.of(*name).source_of(end)
 
 
 class OffsetMaps:
@@ -137,6 +134,8 @@ class OffsetMaps:
                     for record in records:
                         self._take(record)
                     self._next_offset = self._topic.position()
+            with self._lock:
+                self._take_lost()
             # Looked at behind the reading: what was gone before it is seen by now.
             now = self._look()
             if now is not None:
@@ -147,17 +146,23 @@ class OffsetMaps:
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset)
 
     def _take(self, record: ByteRecord) -> None:
-        """Apply a row; what is none is told, and of whose map it may have taken a row is lost.
+        odd = self._reader.take_record(record.key, record.value, record.offset)
+        if odd is not None:
+            self._tell(odd)
+
+    def _take_lost(self) -> None:
+        for odd in self._reader.lost_rows():
+            self._tell(odd)
+
+    def _tell(self, odd: Odd) -> None:
+        """What is no row is told, and of whose map it may have taken a row is lost.
 
         Below the known end that was judged before, and what was lost may have been made anew.
         """
-        odd = self._reader.take_record(record.key, record.value)
-        if odd is None:
-            return
-        text = f"topic {self.topic} holds what is no row of it at offset {record.offset}: {odd.why}"
+        text = f"topic {self.topic} holds what is no row of it at offset {odd.offset}: {odd.why}"
         if odd.mirror is None:
             self._strange.append(text)
-        elif self._known is None or record.offset >= self._known.end:
+        elif self._known is None or odd.offset >= self._known.end:
             self._spoiled[odd.mirror] = text
             self._reader.lost |= {odd.mirror}
 
@@ -188,13 +193,10 @@ class OffsetMaps:
                 return None
             raise info.error
         one = TopicPartition(self.topic, PartitionId(0))
-        end = self._admin.list_offsets({one: LATEST})[one]
-        start = self._admin.list_offsets({one: EARLIEST})[one]
-        if isinstance(start, BrokerError):
-            raise start
-        if isinstance(end, BrokerError):
-            raise end
-        return MapTopic(id_text(info.topic_id), start.offset, end.offset)
+        bounds = bounds_of(self._admin, [one])[one]
+        if isinstance(bounds, BrokerError):
+            raise bounds
+        return MapTopic(id_text(info.topic_id), *bounds)
 
     def tails(
         self,
@@ -228,9 +230,10 @@ class OffsetMaps:
             return self._reader.is_filled(mirror, id_text(target_id))
 
     def position_at(self, mirror: Mirror, number: PartitionId, end: Offset) -> Offset | None:
-        """Source offset at which a mirror goes on that ends there; None where its map is lost."""
+        """See `MapReader.position_at`."""
+        name = mirror.mirror_of(number), id_text(mirror.target_id)
         with self._lock:
-            return position_at(self._reader, mirror, number, end)
+            return self._reader.position_at(*name, end)
 
     def names(self) -> frozenset[MirrorId]:
         """Mirrors with a map that is known, whole or not."""
@@ -258,6 +261,19 @@ class OffsetMaps:
     def put(self, rows: Iterable[Row]) -> None:
         """Write rows; durable when it returns."""
         self._topic.write([ByteRecord(row.key.encode(), row.encode()) for row in rows])
+
+    def prunable(self, starts: Mapping[MirrorId, Offset], rows_min: int) -> list[Prunable]:
+        """As `MapReader.prunable`, of these log starts of mirrors, where rows are many."""
+        with self._lock:
+            found = [self._reader.prunable(*name, start) for name, start in starts.items()]
+        return [one for one in found if one is not None and len(one.rows) >= rows_min]
+
+    def prune(self, found: Prunable) -> None:
+        """Delete such rows; before the first goes it is durable that they may."""
+        self._topic.write([ByteRecord(found.kept.encode(), KEPT_VALUE)])
+        gone = [row.encode() for row in found.rows] + [kept.encode() for kept in found.said]
+        for at in range(0, len(gone), DELETED_AT_ONCE):
+            self._topic.write(ByteRecord(key, None) for key in gone[at : at + DELETED_AT_ONCE])
 
     def begin_anew(self, lost: Iterable[MirrorId]) -> None:
         """Rows are gone: take the topic as it is now for all there is, and these maps for lost."""

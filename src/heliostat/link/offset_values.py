@@ -121,7 +121,7 @@ class MirrorPartition:
     def extents(self) -> list[Extent]:
         """Runs of equal distance in what has landed; one of an exact mirror."""
         found: list[Extent] = []
-        for extent in self.offsets.extents():
+        for extent in self.offsets.extents(self.offsets.known_from):
             if extent.target >= self.end and found:
                 break  # written ahead of records that have not landed
             stop = self.end if extent.length is None else extent.target + extent.length

@@ -252,12 +252,19 @@ class Ownership:
         ConnectionLost, BrokerError
             The target does not take the record: no round may be given out either.
         """
+        if self._covers(deadline_ms):  # another thread's write may take long
+            return
         with self._lock:
-            left_s = (deadline_ms - self._clock.wall_ms()) / 1000
-            now_s = self._clock.monotonic_s()
-            if self._is_ours and now_s + left_s <= self._until_s:
-                return
-            self._renew(left_s)
+            if not self._covers(deadline_ms):
+                self._renew((deadline_ms - self._clock.wall_ms()) / 1000)
+
+    def _covers(self, deadline_ms: int) -> bool:
+        """Whether a record says so already, which nobody can have taken over before that time."""
+        left_s = (deadline_ms - self._clock.wall_ms()) / 1000
+        return self._is_ours and self._clock.monotonic_s() + left_s <= self._until_s
+
+    def _is_announced(self) -> bool:
+        return self._is_ours and self._clock.monotonic_s() < self._until_s
 
     def keep(self, lasts_s: float) -> None:
         """Renew the claim, for `lasts_s` or what was announced already; raises as `announce`."""
@@ -271,8 +278,10 @@ class Ownership:
         successor. Where the record's topic was deleted, whoever asks goes on and makes it anew.
         Raises as `announce`.
         """
+        if self._is_announced():  # another thread's write may take long
+            return
         with self._lock:
-            if self._is_ours and self._clock.monotonic_s() < self._until_s:
+            if self._is_announced():
                 return
             try:
                 self._renew(lasts_s)
@@ -285,6 +294,7 @@ class Ownership:
         with self._lock:
             if self._is_ours:
                 self._me = replace(self._me, resigned=True)
+                self._until_s = 0.0  # of what was announced nothing holds, also if this fails
                 self._renew(0.0)
                 self._is_ours = False
 

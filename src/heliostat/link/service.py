@@ -36,11 +36,12 @@ from heliostat.link.status import StatusBoard
 from heliostat.link.upstream import Upstream
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.ops.events import Events
-from heliostat.records.lane import CopySettings, LaneSpec, RoundReport
+from heliostat.records.lane import CopySettings, LaneSpec, PartitionReport, RoundReport
 from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0
 OWN_EVERY_S = 2.0
+STOPS_EVERY_S = 2.0
 BEGIN_EVERY_S = 1.0
 LOOK_S = 0.1
 CONNECT_WITHIN_S = 2.0
@@ -191,6 +192,8 @@ class LinkService:
             producer_id = target.init_producer_id()
             self._state.put_producer(producer_id)
         self._known = _known(stored, producer_id)
+        self._state.stops.begin(stored.stops)
+        self.board.know_stops(self._state.stops.known)
         lanes = self._lanes = LaneSet(
             self._template(producer_id, producer_expiration_ms(target) / 1000),
             self._runner,
@@ -232,6 +235,7 @@ class LinkService:
             ),
         ]
         others += self._interchange_loops(source, target)
+        others.append(self._loop("stops", STOPS_EVERY_S, self._keep_what_stops))
         held = self._held = OpenTransactions(source, self.board.held, self._clock.wall_ms)
         others.append(self._loop("transactions", LOOK_EVERY_S, held.look))
         others += self._group_loops()
@@ -256,11 +260,13 @@ class LinkService:
     def _end(self) -> None:
         for loop in self._loops:
             loop.stop(LOOP_STOP_S)
+        said = self._said()
         if self._lanes is not None:
             with contextlib.suppress(LinkTakenOver):  # nothing of ours is left to tell anybody
                 self._lanes.stop()
         if self._ownership.is_ours:
             with contextlib.suppress(LinkTakenOver):
+                self._as_owner(lambda: self._keep_stops(said))
                 self._as_owner(
                     lambda: self._state.put_driver({**self._report(), "state": "stopped"})
                 )
@@ -359,12 +365,26 @@ class LinkService:
             raise
         act()
 
+    def _said(self) -> list[PartitionReport]:
+        """What the lanes that there are said last."""
+        return [] if self._lanes is None else self.board.reports_of(self._lanes.generations)
+
+    def _keep_what_stops(self) -> None:
+        said = self._said()
+        self._as_owner(lambda: self._keep_stops(said))
+
+    def _keep_stops(self, said: list[PartitionReport]) -> None:
+        """What stands stopped is durable soon, and told by whoever looks before a lane does."""
+        self._state.stops.keep(said, self._known.mirrored())
+        self.board.know_stops(self._state.stops.known)
+
     def _round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
         if self._gaps is not None:
             self._gaps.round_ended(spec, report)
 
     def _keep_owning(self) -> None:
-        self._ownership.keep(OWN_LASTS_S)
+        ahead_s = 0.0 if self._lanes is None else self._lanes.announced_for_s()
+        self._ownership.keep(max(OWN_LASTS_S, ahead_s))
         if self._lanes is not None:
             self._lanes.renew(0.0)  # what it would announce was announced just now
 

@@ -7,7 +7,8 @@
     heliostat.<link>.progress  an hour of reports, one a second and lane
 
 Losing `progress` costs the view of the last hour, losing `control` nothing (it is written anew),
-losing `state` the knowledge which target topics are ours: the plan then refuses non-empty ones.
+losing `state` the knowledge which target topics are ours: the plan then refuses non-empty ones,
+until `heliostat state rebuild` has shown by contents whose they are.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
-from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.keyed_topic import KeyedTopic, read_as_row
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
-from heliostat.link.lane_set import Announcement
 from heliostat.link.map_marks import MapMarks
 from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.ownership import Owner
 from heliostat.link.state_names import state_topic
+from heliostat.link.stops import Changed, StopBook, Stops, stop_key, stop_row, stops_in
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
+from heliostat.records.lane import Announcement
 from heliostat.records.state_channel import CONTROL_KEY
 from heliostat.topics.values import Feed, MirrorRecord
 
@@ -37,10 +39,14 @@ MIRROR_PREFIX = "mirror/"
 MAKING_PREFIX = "making/"
 """Mirrors whose topics are about to be created, by source topic: who looks at the target's topics
 finds none that is a mirror and not told of."""
+HANDED_BACK_PREFIX = "handed-back/"
+"""Mirrors that were left to MirrorMaker 2: contents alone must not make them ours again."""
 START_PREFIX = "start/"
 BEGINNING_PREFIX = "beginning/"
 NAMES_MAX = 5_000
 """Of one row: some 200 kB of the 1 MiB that a record may have."""
+OWNER_WITHIN_S = 16.0
+"""Whoever has not read the owner's record by then looks again, by another client."""
 CHANGES_WITHIN_S = 0.1
 """A waiting instance asks for changes so long."""
 UNKNOWN_TOPIC = 3
@@ -71,6 +77,27 @@ class Stored:
     """The source's topics when the link began; None: it has not."""
     making: set[TopicName] = field(default_factory=set)
     """Source topics of mirrors whose topics were about to be created."""
+    stops: Stops = field(default_factory=dict)
+    """What stood stopped when that was last told."""
+    handed_back: set[TopicName] = field(default_factory=set)
+    """Source topics of former mirrors that were left to MirrorMaker 2."""
+
+    def take(self, key: str, value: Mapping[str, Any]) -> None:
+        """Take note of one row."""
+        self.mirrors |= mirrors_in({key: value})
+        self.starts |= starts_in({key: value})
+        self.stops |= stops_in({key: value})
+        if key == PRODUCER_KEY:
+            self.producer_id = ProducerId(int(value["producer_id"]))
+        elif key == OWNER_KEY:
+            self.owner = Owner.from_json(value)
+        elif key.startswith(MAKING_PREFIX):
+            self.making.add(TopicName(key.removeprefix(MAKING_PREFIX)))
+        elif key.startswith(HANDED_BACK_PREFIX):
+            self.handed_back.add(TopicName(key.removeprefix(HANDED_BACK_PREFIX)))
+        elif key.startswith(BEGINNING_PREFIX):
+            names = (TopicName(name) for name in value["topics"])
+            self.at_beginning = (self.at_beginning or frozenset()).union(names)
 
 
 def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
@@ -167,6 +194,8 @@ class LinkState:
         """The offset maps."""
         self.marks = MapMarks(access, link.name)
         """What tells that rows of them are missing."""
+        self.stops = StopBook(self._put_stops)
+        """What stands stopped."""
         self._owner: Owner | None = None
         self.claim = 0
         """Number of the claim that this process holds, once it does."""
@@ -206,6 +235,7 @@ class LinkState:
         self.put_starts(starts)
         if at_beginning is not None:
             self.put_beginning(at_beginning)
+        self.stops.restore()
 
     def close(self) -> None:
         """Close the connections."""
@@ -219,19 +249,26 @@ class LinkState:
 
     def read(self) -> Stored:
         """All that is remembered."""
-        rows = self._state.read_all()
-        stored = Stored(mirrors=mirrors_in(rows), starts=starts_in(rows))
-        for key, value in rows.items():
-            if key == PRODUCER_KEY:
-                stored.producer_id = ProducerId(value["producer_id"])
-            elif key == OWNER_KEY:
-                stored.owner = Owner.from_json(value)
-            elif key.startswith(MAKING_PREFIX):
-                stored.making.add(TopicName(key.removeprefix(MAKING_PREFIX)))
-            elif key.startswith(BEGINNING_PREFIX):
-                names = (TopicName(name) for name in value["topics"])
-                stored.at_beginning = (stored.at_beginning or frozenset()).union(names)
+        stored = Stored()
+        for key, value in self._state.read_all().items():
+            with read_as_row(self._state.topic, key):
+                stored.take(key, value)
         return stored
+
+    def read_stops(self) -> Stops:
+        """What stood stopped when that was last told, for who only looks.
+
+        A record there that is not the link's own keeps nobody from looking.
+        """
+        rows, _ = self._state.read_sound()
+        return stops_in(rows)
+
+    def _put_stops(self, changed: Changed) -> None:
+        rows = {
+            stop_key(source): None if stop is None else stop_row(stop)
+            for source, stop in changed.items()
+        }
+        self._state.write_many(rows)
 
     def put_beginning(self, names: Iterable[TopicName]) -> None:
         """Remember which topics the source has as the link begins."""
@@ -263,7 +300,8 @@ class LinkState:
     def read_owner(self, *, is_first: bool = True) -> Owner | None:
         """Who drives, as it is now; or, not `is_first`, as far as changes came in meanwhile."""
         if is_first:
-            found, self._owner = self._state.read_all().get(OWNER_KEY), None
+            self._state.look_anew()
+            found = self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY)
             self._owner = None if found is None else Owner.from_json(found)
             return self._owner
         for change in self._state.poll(CHANGES_WITHIN_S):
@@ -282,12 +320,14 @@ class LinkState:
         )
 
     def forget_mirrors(self, names: Iterable[TopicName]) -> None:
-        """Let all mirrors, of these source topics, be no longer the link's.
+        """Let all mirrors, of these source topics, be no longer the link's but MirrorMaker 2's.
 
         Its producer id is forgotten as well: brokers remember its last sequence in each of them,
         and would refuse to let it go on behind what others append.
         """
-        self._state.write_many({**_without_mirrors(names), PRODUCER_KEY: None})
+        left = list(names)
+        told = {f"{HANDED_BACK_PREFIX}{name}": {"to": "MirrorMaker 2"} for name in left}
+        self._state.write_many({**told, **_without_mirrors(left), PRODUCER_KEY: None})
 
     def drop_mirrors(self, names: Iterable[TopicName]) -> None:
         """Let mirrors of these source topics not be ours, nor begun."""

@@ -17,12 +17,14 @@ from heliostat.link.state import DRIVER_KEY
 from heliostat.link.status_rows import NO_ROUND, Round, Row, is_old, missing_records
 from heliostat.link.status_sums import Sums, problems_of
 from heliostat.link.status_values import MAX_LAG_S, HeldBack, LinkStatus, Problem
+from heliostat.link.stops import has_passed_stops
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.progress import Progress, decode_progress
 
 LANE_PREFIX = "lane/"
+NO_LANE = LaneId(-1)
 WINDOW_S = 5.0
 """Rates are averages over about so long."""
 RATE_MIN = 0.1
@@ -86,6 +88,8 @@ class StatusBoard:
         """Lanes that the driver has given out, and since when (wall ms)."""
         self._instance: str | None = None
         """The driver whose lanes' reports these are."""
+        self._stops: Mapping[TopicPartition, PartitionReport] = {}
+        """What is written in the link's state."""
 
     def hear(self, key: str, value: Mapping[str, Any]) -> None:
         """Take one record of the progress topic."""
@@ -97,8 +101,13 @@ class StatusBoard:
             with self._lock:
                 self._hear_lane(progress)
 
+    def know_stops(self, stops: Mapping[TopicPartition, PartitionReport]) -> None:
+        """Take what stands stopped by the link's state: told where no lane of its driver tells."""
+        with self._lock:
+            self._stops = stops
+
     def forget(self) -> None:
-        """Begin anew."""
+        """Begin anew, but for what is not told by reports."""
         with self._lock:
             self._lanes, self._rows, self._gone, self._driver = {}, {}, {}, {}
             self._wanted_since = {}
@@ -166,7 +175,7 @@ class StatusBoard:
     def problems(self) -> list[Problem]:
         """Partitions that are not copied as they should be."""
         with self._lock:
-            return problems_of(self._rows.values())
+            return problems_of(self._standing())
 
     def alarms(self, now_ms: int) -> dict[str, str]:
         """Lanes that are silent, transactions that are open for long: lines by what they are."""
@@ -280,8 +289,9 @@ class StatusBoard:
         state = self._state(now_ms)
         silent = self._silent_lanes(now_ms) if state == "running" else {}
         sums = Sums(now_ms)
-        for row in self._rows.values():
-            sums.add(row, is_heard=row.lane not in silent)
+        rows = self._standing()
+        for row in rows:
+            sums.add(row, is_heard=row.lane not in silent, is_own=self._is_own(row))
         latency = LatencyHistogram()
         for lane in self._lanes.values():
             for _, _, counts in lane.recent:
@@ -293,19 +303,19 @@ class StatusBoard:
                     if topic is not None:
                         topic.records_per_s += records / lane.seconds
                         topic.bytes_per_s += size / lane.seconds
-        rows = sorted(
+        topics = sorted(
             sums.topics.values(), key=lambda row: (-row.bytes_per_s, -row.lag_records, row.source)
         )
-        lags = [row.lag_s for row in rows if row.lag_s is not None]
+        lags = [row.lag_s for row in topics if row.lag_s is not None]
         return LinkStatus(
             link=self._link,
             at_ms=now_ms,
             state=state,
-            topics=rows,
-            partitions=sum(row.partitions for row in rows),
-            records_per_s=sum(row.records_per_s for row in rows),
-            bytes_per_s=sum(row.bytes_per_s for row in rows),
-            lag_records=sum(row.lag_records for row in rows),
+            topics=topics,
+            partitions=sum(row.partitions for row in topics),
+            records_per_s=sum(row.records_per_s for row in topics),
+            bytes_per_s=sum(row.bytes_per_s for row in topics),
+            lag_records=sum(row.lag_records for row in topics),
             lag_s=max(lags, default=None),
             latency_p50_ms=latency.percentile_ms(0.50),
             latency_p99_ms=latency.percentile_ms(0.99),
@@ -316,16 +326,38 @@ class StatusBoard:
             lanes=[_lane(lane, now_ms) for _, lane in sorted(self._lanes.items())],
             driver=self._driver,
             heartbeat_age_s=_heartbeat_age_s(self._driver, now_ms),
-            open_records=sum(row.open_records for row in rows),
-            mapped=sum(row.mapped for row in rows),
-            unknown=sum(row.unknown for row in rows) + self._untold(),
+            open_records=sum(row.open_records for row in topics),
+            mapped=sum(row.mapped for row in topics),
+            unknown=sum(row.unknown for row in topics) + self._untold(len(rows)),
             held_back=_held_back(self._driver, now_ms),
             troubles=_troubles(self._driver) + [_silence(*item) for item in silent.items()],
         )
 
-    def _untold(self) -> int:
+    def _standing(self) -> list[Row]:
+        """What was heard of each partition; where that does not tell, what its state tells."""
+        rows = {
+            source: row
+            for source, row in self._rows.items()
+            if source not in self._stops or self._tells(row)
+        }
+        missing = (stop for source, stop in self._stops.items() if source not in rows)
+        return [
+            *rows.values(),
+            *(Row(NO_LANE, NO_ROUND, stop.since_ms, stop, NO_ROUND) for stop in missing),
+        ]
+
+    def _tells(self, row: Row) -> bool:
+        """Whether a lane of this driver has come to what stopped the partition, or past it."""
+        item = row.report
+        return self._is_own(row) and (item.state.is_stopped or has_passed_stops(item))
+
+    def _is_own(self, row: Row) -> bool:
+        """Whether it was told by a lane of the driver that is heard of, not of one before it."""
+        return row.told[0] >= first_generation(int(self._driver.get("claim") or 0))
+
+    def _untold(self, told: int) -> int:
         """Partitions that the driver has given out and no lane has spoken of."""
-        return max(0, int(self._driver.get("partitions", 0)) - len(self._rows))
+        return max(0, int(self._driver.get("partitions", 0)) - told)
 
     def _silent_lanes(self, now_ms: int) -> dict[LaneId, float]:
         """Lanes that should speak and have not for too long; for how many seconds."""

@@ -31,14 +31,23 @@ class Sums:
         self.problems: list[Problem] = []
         self.states: Counter[str] = Counter()
 
-    def add(self, row: Row, *, is_heard: bool) -> None:
-        """Add a partition; `is_heard` is whether its lane speaks."""
+    def add(self, row: Row, *, is_heard: bool, is_own: bool) -> None:
+        """Add a partition.
+
+        Parameters
+        ----------
+        is_heard
+            Whether its lane speaks.
+        is_own
+            Whether that is a lane of the driver there is now: how far an earlier one's came says
+            nothing of what has happened since.
+        """
         item = row.report
         topic = self.topics.get(item.source.topic)
         if topic is None:
             topic = TopicStatus(item.source.topic, item.target.topic)
             self.topics[item.source.topic] = topic
-        is_starting = self._is_starting(row)
+        is_starting = self._is_starting(row) or not (is_own or item.state.is_stopped)
         state = item.state.value if is_heard else SILENT
         if is_heard and is_starting:
             state = PartitionState.STARTING.value
@@ -50,7 +59,7 @@ class Sums:
         topic.open_records += item.open_records
         topic.mapped += item.breaks > 0
         lag_s = age_of_missing_s(row, lag, self._now_ms)
-        topic.unknown += is_starting or not is_heard or lag_s is None
+        topic.unknown += is_starting or not (is_heard and is_own) or lag_s is None
         if lag_s is not None:
             topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
         self.problems += problems_of([row])

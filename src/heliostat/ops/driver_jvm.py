@@ -17,7 +17,9 @@ from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "share" / "heliostat" / "spark-classes.jsa"
 """Beside the packages that it is made of; some 120 MB."""
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A JVM that begins soon and never has much to do."""
+_QUICK = " ".join(QUICK_JVM)
 _QUIET = "-Xlog:disable -Xlog:all=error"
 """A JVM that leaves the archive aside would say so in what users see."""
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import heliostat
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.driver_jvm import QUICK_JVM
 
 LOOPBACK = "127.0.0.1"
 PYTHON_KEY = "spark.pyspark.python"
@@ -57,7 +58,7 @@ CLUSTER_SETTINGS = {
     "spark.excludeOnFailure.enabled": "false",  # a round that failed says nothing of its executor
     "spark.locality.wait": "0s",  # the executor that was chosen, or any other at once
     "spark.executor.memory": "512m",  # its JVM only schedules; Python's memory comes on top
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": " ".join(QUICK_JVM),
     "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES": ",".join(LOCATORS),
 }
 
@@ -220,3 +221,13 @@ def zip_package(folder: Path) -> Path:
             archive.writestr(entry, path.read_bytes())
     digest = hashlib.sha256(draft.read_bytes()).hexdigest()[:12]
     return draft.rename(folder / f"heliostat-{digest}.zip")
+
+
+def essence(text: str) -> str:
+    """The line of a Spark error that says what happened: ours has a code in brackets."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    coded = [line for line in lines if ": [" in line and line.startswith("heliostat.")]
+    if coded:
+        return coded[-1]
+    causes = [line for line in lines if "Error" in line or "Exception" in line]
+    return (causes or lines or ["no text"])[-1][:500]

@@ -74,13 +74,20 @@ class AbortedTransactions:
         BatchError
             It is none.
         """
-        if _marker_type(view, at + HEADER_BYTES, at + header.size) == ABORT:
+        if marker_type(view, at + HEADER_BYTES, at + header.size) == ABORT:
             markers = self._abort_markers.setdefault(header.producer_id, [])
             if not markers or markers[-1] < header.base_offset:
                 markers.append(header.base_offset)
 
 
-def _marker_type(view: Buffer, at: int, end: int) -> int:
+def marker_type(view: Buffer, at: int, end: int) -> int:
+    """Type of the marker whose control record stands from `at` to `end`.
+
+    Raises
+    ------
+    BatchError
+        There is none.
+    """
     try:
         _, at = read_varint(view, at)  # length
         _, at = read_varint(view, at + 1)  # timestamp, behind the attributes

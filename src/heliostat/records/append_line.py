@@ -53,6 +53,11 @@ class AppendLine:
         is_room = is_room and not self.connection.has_unsent
         return is_room and self._context.monotonic_s() >= self._throttled_until_s
 
+    @property
+    def under_way(self) -> set[int]:
+        """Partitions with something that is not answered."""
+        return {send.index for _, _, request in self._requests for send in request}
+
     def is_overdue(self, limit_s: float) -> bool:
         """Whether an answer is due for longer than `limit_s`."""
         return bool(self._requests) and (
@@ -162,7 +167,10 @@ class AppendLine:
             send = waiting.pop((got.topic, got.partition), None)
             if send is None:
                 raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
-            events.append(Appended(send, got.error, got.base_offset, got.message, got.refused))
+            is_repeated = got.log_append_time_ms >= 0
+            events.append(
+                Appended(send, got.error, got.base_offset, got.message, got.refused, is_repeated)
+            )
         if waiting:
             raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
         self._requests.popleft()

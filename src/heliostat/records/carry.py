@@ -162,6 +162,7 @@ class _Walk:
                 continue
             is_plain = header.records_count and not header.attributes & _MAY_BE_PASSED
             if not is_plain and self._holds_nothing(header, self.at):
+                self._check_place(header, self.at, self.outcome.next_offset)
                 self.outcome.next_offset = max(header.next_offset, self.outcome.next_offset)
             elif self.refused is not None and self.refused.offset < header.next_offset:
                 self._take_up_to(self.refused, header)
@@ -173,9 +174,6 @@ class _Walk:
     def _take(self, header: BatchHeader) -> None:
         """Carry one batch by itself."""
         expected = self.outcome.next_offset
-        if header.base_offset < expected and not self._is_first:
-            claim = f"offsets {header.base_offset} to {header.last_offset}"
-            raise BatchError(f"its batch claims {claim} out of order")
         if (
             header.length <= self._settings.batch_bytes_max - LENGTH_ENDS_AT
             and header.base_offset >= expected
@@ -184,11 +182,10 @@ class _Walk:
         ):
             if not batch_continues(expected, header.base_offset):
                 check_crc(self.view, self.at, header)
-                self._check_next(header)
+                self._check_place(header, self.at, expected)
             self._patch(header)
         else:
-            if header.base_offset > expected:
-                self._check_next(header)
+            self._check_place(header, self.at, expected)
             self._rewrite(header)
 
     def _take_up_to(self, refused: Refusal, header: BatchHeader) -> None:
@@ -197,32 +194,35 @@ class _Walk:
         if refused.offset < header.base_offset:
             self._take(header)  # compaction has taken that record since
             return
-        if header.base_offset > self.outcome.next_offset:
-            self._check_next(header)
+        self._check_place(header, self.at, self.outcome.next_offset)
         self._rewrite(header, refused.offset - header.base_offset)
         if self.outcome.stop is None:
             self.outcome.next_offset = refused.offset
             self.outcome.stop = Stop(StopReason.RECORD_REFUSED, refused.offset, refused.text)
 
-    def _check_next(self, header: BatchHeader) -> None:
-        """A hole before a batch is believed if the batch behind it does not contradict.
+    def _check_place(self, header: BatchHeader, at: int, expected: int) -> None:
+        """A hole before the batch at `at` is believed if the one behind it does not contradict.
 
-        Base offsets are outside of a batch's checksum.
+        Base offsets are outside of a batch's checksum; see also `claimed_offsets`.
         """
-        at = self.at + header.size
-        if self.end - at < HEADER_BYTES:
+        claim = f"its batch claims offsets {header.base_offset} to {header.last_offset}"
+        if header.base_offset < expected and not self._is_first:
+            raise BatchError(f"{claim} out of order")
+        at += header.size
+        if header.base_offset <= expected or self.end - at < HEADER_BYTES:
             return
         following = _OFFSET.unpack_from(self.view, at)[0]
         if following < header.next_offset:
-            raise BatchError(
-                f"its batch claims offsets {header.base_offset} to {header.last_offset}, the next "
-                f"one {following}"
-            )
+            raise BatchError(f"{claim}, the next one {following}")
 
-    def _pass_over(self, at: int) -> int | None:
+    def _pass_over(self, at: int, expected: int) -> int | None:
         """Source offset behind the batch at `at` if it holds nothing that readers see."""
         header = read_header(self.view, at, self.end)
-        return header.next_offset if header and self._holds_nothing(header, at) else None
+        if header is None or not self._holds_nothing(header, at):
+            return None
+        self._is_first = False  # something stands before it
+        self._check_place(header, at, expected)
+        return header.next_offset
 
     def _holds_nothing(self, header: BatchHeader, at: int) -> bool:
         is_void = header.records_count == 0 or header.is_control
@@ -429,7 +429,9 @@ class _Walk:
 
     def _rewrite_old(self) -> None:
         """Encode anew what stands here in the formats of Kafka before 0.11."""
-        found = read_old(self.view, self.at, self.end, self.outcome.next_offset)
+        expected = self.outcome.next_offset
+        last = -1 if self._is_first else expected - 1
+        found = read_old(self.view, self.at, self.end, expected, last)
         self.at = found.end
         self._is_first = False
         for run in found.runs:

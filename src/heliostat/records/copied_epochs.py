@@ -7,23 +7,10 @@ the last batch of an answer is looked at: of all that was copied the newest tell
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
-
-import numpy as np
-from numba import njit, types
+from typing import NamedTuple
 
 from heliostat.errors import BatchError
-from heliostat.records.batch import (
-    LENGTH_ENDS_AT,
-    MAGIC,
-    MAGIC_AT,
-    claimed_size,
-    read_header,
-)
-
-_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-_INT = types.int64
-_LENGTH_AT = 8
+from heliostat.records.batch import MAGIC, MAGIC_AT, read_header
 
 
 class CopiedTo(NamedTuple):
@@ -36,28 +23,8 @@ class CopiedTo(NamedTuple):
 NO_EPOCH = CopiedTo(-1, -1)
 
 
-@njit(_INT(_BYTES, _INT, _INT), cache=True, nogil=True)
-def _last_batch(data: Any, start: int, end: int) -> Any:
-    """Where the last whole batch begins; -1 if there is none."""
-    last = np.int64(-1)
-    at = np.int64(start)
-    while at + LENGTH_ENDS_AT <= end:
-        length = np.int64(0)
-        for place in range(4):
-            length = length << 8 | np.int64(data[at + _LENGTH_AT + place])
-        size = length + LENGTH_ENDS_AT
-        if length <= 0 or at + size > end:
-            break
-        last = at
-        at += size
-    return last
-
-
-def last_epoch(buffer: bytearray | memoryview, start: int, end: int) -> CopiedTo:
-    """Of the last whole batch of an answer; ask before headers are patched (`carry`)."""
-    at = start  # of mostly one, and then this is found ten times as fast
-    if claimed_size(buffer, start, end) != end - start:
-        at = int(_last_batch(np.frombuffer(buffer, np.uint8), start, end))
+def last_epoch(buffer: bytearray | memoryview, at: int, end: int) -> CopiedTo:
+    """Of the last whole batch of an answer, at `at`; ask before headers are patched (`carry`)."""
     if at < 0 or end - at <= MAGIC_AT or buffer[at + MAGIC_AT] != MAGIC:
         return NO_EPOCH  # formats before v2 have no epoch
     try:

@@ -70,8 +70,7 @@ tenth of a core on a lane's waiting fetches."""
 PREPARED_S_MAX = 15.0  # no round is given out so early: more is a clock that differs
 PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the clock
 SOURCE_ENDS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
-FIRST_REPORT_S = 0.2
-"""A round's first report names all partitions: not while what waited for the change is copied."""
+FIRST_REPORT_S = 0.2  # it names all partitions: not while what waited for the change is copied
 Line = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
 DRAIN_S = 10.0  # how long the end of a round waits for answers that are under way
 
@@ -228,9 +227,8 @@ class Copier:
         try:
             leaders = self._network.leaders()
         except ConnectionLost as error:
-            for item in self.partitions:
-                if item.phase is not Phase.STOPPED:
-                    item.no_leader(error, now_s, now_ms)
+            for item in (each for each in self.partitions if each.phase is not Phase.STOPPED):
+                item.no_leader(error, now_s, now_ms)
             return
         self._source_leader, self._target_leader = dict(leaders.source), dict(leaders.target)
         self._look_at_s = 0.0
@@ -273,7 +271,7 @@ class Copier:
             ranges = self._network.target_ranges(seekers)
             tails, unread = tails_of(self._network, ranges, self.partitions)
             maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
-            unread |= settle_doubts(self._network, ranges, maps, self.partitions)
+            unread |= settle_doubts(self._network, ranges, tails, maps, self.partitions)
             for index, target in ranges.items():
                 item = self.partitions[index]
                 problem = target if isinstance(target, Exception) else maps
@@ -377,8 +375,7 @@ class Copier:
         if channel.traffic is Traffic.SPARSE:
             wants = self._group_wants.of(items, now_s)
             pace = self._plans[broker].pace
-            at_s = pace.began(channel, now_s, self._clock.wall_ms())
-            self._fetch_at_s[broker, channel] = at_s
+            self._fetch_at_s[broker, channel] = pace.began(channel, now_s, self._clock.wall_ms())
         else:
             wants = self._wants((broker, channel), items, now_s)
             for want in wants:
@@ -411,8 +408,7 @@ class Copier:
                 case Fetched():
                     self._take_fetched(event, now_s, now_ms)
                 case Watched():
-                    plan = self._plans.get(event.broker)
-                    if plan is not None:
+                    if plan := self._plans.get(event.broker):
                         at_s = plan.watched(event.channel, now_s)
                         self._fetch_at_s[event.broker, event.channel] = at_s
                 case Appended():
@@ -482,7 +478,10 @@ class Copier:
                 send.batch, event.error, event.message, now_s, now_ms, refused=event.refused
             )
             self._leaders_stale |= kafka_error(event.error).stale_metadata
-        elif item.appended(send.batch, event.base_offset, now_ms) and item.phase is Phase.COPY:
+        elif (
+            item.appended(send.batch, event.base_offset, now_ms, is_repeated=event.is_repeated)
+            and item.phase is Phase.COPY
+        ):
             self.latency.landed(send.batch.max_timestamp, send.batch.records, level_ms, now_ms)
         if item.map.fills:
             self._map_writer.note(item)  # what follows without records is filled behind the last
@@ -491,10 +490,11 @@ class Copier:
         self._mark_sendable(item)
 
     def _drain(self) -> None:
-        """Wait for the answers to what was sent, so that the report is as true as it can be."""
+        """Wait for answers: the report is true then, and no row lands behind the next look."""
         self._network.send_no_more()
         until_s = self._clock.monotonic_s() + DRAIN_S
-        while self._clock.monotonic_s() < until_s and any(
-            item.in_flight and not item.is_unanswered for item in self.partitions
+        while self._clock.monotonic_s() < until_s and (
+            self._map_writer.is_under_way
+            or any(item.in_flight and not item.is_unanswered for item in self.partitions)
         ):
             self._take(self._network.wait(IDLE_WAIT_S))

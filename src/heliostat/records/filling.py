@@ -30,7 +30,10 @@ HOLE_MARKERS_MAX = 10_000_000
 EPOCHS_FROM_MS, EPOCH_MS = 1_767_225_600_000, 250
 """2026, and how long an epoch lasts: 31 bits until 2043. No two rounds of a partition begin within
 one; attempts of a round count on."""
-LEAP = 60_000 // EPOCH_MS
+EPOCH_MAX = 2**31 - 1
+LEAP, LEAP_GROWTH = 60_000 // EPOCH_MS, 16
+"""A round has time for a handful of tries: minutes, then hours, then days. With twice as much each
+time a round of 5 s never came past a clock that was set back by an hour, nor did the next one."""
 _FILLER = 2**62
 _NO_SEQUENCE = SEQUENCE_MODULUS - 1
 """A control batch has sequence -1."""
@@ -79,7 +82,7 @@ class Filling:
         self.queued_to = end
         self.is_sending, self.check_end, self._is_fenced = False, None, False
         now_epoch = (now_ms - EPOCHS_FROM_MS) // EPOCH_MS + self._leap
-        self.coordinator_epoch = max(self.coordinator_epoch + 1, now_epoch)
+        self.coordinator_epoch = min(EPOCH_MAX, max(self.coordinator_epoch + 1, now_epoch))
 
     @property
     def is_busy(self) -> bool:
@@ -88,7 +91,7 @@ class Filling:
 
     def refused(self) -> None:
         """A higher epoch was used before: the clock was set back, or another machine's is ahead."""
-        self._leap = max(LEAP, 2 * self._leap)
+        self._leap = max(LEAP, LEAP_GROWTH * self._leap)
 
     def before(self, batch: CarriedBatch, now_ms: int) -> Iterator[CarriedBatch]:
         """What must stand before the records of a batch; it takes over the batch's break."""

@@ -12,7 +12,7 @@ import gc
 from heliostat.records.batch import Codec
 from heliostat.records.carried import CarrySettings, Place
 from heliostat.records.carry import carry
-from heliostat.records.copied_epochs import last_epoch
+from heliostat.records.claimed_offsets import last_batches
 from heliostat.records.encode import encode_batch
 
 _BYTES_MAX = 1 << 20
@@ -30,7 +30,7 @@ def warm_up() -> None:
             settings = CarrySettings(
                 producer_id=0, batch_bytes_max=_BYTES_MAX, join_below_bytes=join_below_bytes
             )
-            last_epoch(data, 0, len(data))
+            last_batches(data, 0, len(data))
             outcome = carry(bytearray(data), 0, len(data), Place(0, 0, 0), settings, ())
             assert outcome.stop is None
     gc.collect()

@@ -68,9 +68,9 @@ _BASE_OFFSET = struct.Struct(">q")
 _NO_DELTAS = np.empty(0, np.int64)
 _buffers = ReusedBuffers()
 
-PassOver = Callable[[int], int | None]
-"""Takes where a batch begins; answers the source offset behind it if nothing in it is to be copied,
-None otherwise."""
+PassOver = Callable[[int, int], int | None]
+"""Takes where a batch begins, and the source offset behind what stands before it; answers the one
+behind it if nothing in it is to be copied, None otherwise."""
 
 
 class FarApart(BatchError):
@@ -303,7 +303,7 @@ class _OpenRun(_Target):
         if self._limits.dense or size is None or at + size > self._end:
             return False
         try:
-            next_offset = pass_over(at)
+            next_offset = pass_over(at, self.next_offset)
         except BatchError as error:
             self.trouble = error
             return False

@@ -5,6 +5,7 @@ A lane is the set of partitions that one Spark task serves; a round is one Spark
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
@@ -61,7 +62,8 @@ class PartitionCode(StrEnum):
     OFFSETS_GO_BACK = "OFFSETS_GO_BACK"
     """It was decided to go on at an earlier source offset, where offsets are to stay equal."""
     OFFSET_MAP_LOST = "OFFSET_MAP_LOST"
-    """Rows of the mirror's offset map are gone, so that where it goes on can't be known."""
+    """Rows of the mirror's offset map are gone, or it is not the one by which records landed: where
+    the mirror goes on can't be known."""
     MARKERS_MISSING = "MARKERS_MISSING"
     """The mirror does not end where markers for a hole should have brought it; looked at again."""
     CONNECTION_LOST = "CONNECTION_LOST"
@@ -83,8 +85,9 @@ class PartitionSpec:
     start: Offset
     batch_bytes_max: int
     """The target topic's `max.message.bytes`."""
-    needs_keys: bool
-    """The target topic is compacted: throw-away records need a key."""
+    is_compacted: bool
+    """The source's topic is, and so its mirror: throw-away records need a key, and where records
+    were read before, fewer may be found now."""
     adopted_at: Offset | None = None
     """The target's end when the mirror was taken over: the record before it is not ours, and may
     stand there."""
@@ -161,7 +164,8 @@ class LaneSpec:
     known, as before Kafka 2.8."""
     copied: tuple[tuple[int, int, int, int], ...] = ()
     """By index of the partition: source offset behind a copied batch, its leader epoch, and where
-    the target's log ended then (-1: not known)."""
+    the target's log ended then (-1: not known). Of those that are missing no round of this driver
+    has said that it copies them: what they end with is compared (`doubts`)."""
     rates: tuple[tuple[int, float], ...] = ()
     """By index of the partition: records a second, of those that are not nearly silent."""
     begin_at_ms: int = 0
@@ -174,6 +178,18 @@ class LaneSpec:
     def round_id(self) -> str:
         """Names this round among all of the link."""
         return f"{self.lane}/{self.generation}/{self.round_number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What running tasks are told."""
+
+    generations: Mapping[LaneId, int]
+    """The wanted one of each lane; rounds of any other end."""
+    switch_at_ms: int | None
+    """When these end (wall clock); None: at once."""
+    running: tuple[str, ...]
+    """Rounds that have not ended yet, see `LaneSpec.round_id`."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from heliostat.names import Offset
 from heliostat.records.begin_checks import needs_tail
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo
+from heliostat.records.doubts import doubt_unnoted
 from heliostat.records.lane import LaneSpec, PartitionCode, PartitionState
+from heliostat.records.map_rows import Stamp
 from heliostat.records.network import (
     AppendLost,
     FetchLost,
@@ -17,11 +19,14 @@ from heliostat.records.network import (
     Tail,
     Unanswered,
 )
-from heliostat.records.offset_map import OffsetMap, Stamp
+from heliostat.records.offset_map import OffsetMap
 from heliostat.records.partition_copy import PartitionCopy
 from heliostat.records.partition_standing import Phase
 
 NETWORK_EXCEPTION = 13
+LATE_MARKERS_S = 1.0
+"""Markers whose answer was lost may land yet, and nothing tells them from those that are sent
+again: so long is waited before the end is read. A broker serves what it has taken in far less."""
 SEEK_S_PER_PARTITION = 100e-6
 """A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
 
@@ -43,6 +48,7 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
     for index, offset, epoch, end in lane.copied:
         found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
         found[index].copied_to, found[index].copied_end = offset, end
+    doubt_unnoted(found, {index for index, *_ in lane.copied})
     return found
 
 
@@ -167,7 +173,10 @@ def went_wrong(
             _fetch_lost(items, event, now_s, now_ms)
         case AppendLost():
             for send in event.sends:
-                items[send.index].append_lost(send.batch, event.reason, now_s, now_ms)
+                item = items[send.index]
+                item.append_lost(send.batch, event.reason, now_s, now_ms)
+                if send.batch.fills:
+                    item.not_before_s = max(item.not_before_s, now_s + LATE_MARKERS_S)
         case Unanswered():
             for index in event.indexes:
                 item = items[index]

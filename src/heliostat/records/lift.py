@@ -39,7 +39,7 @@ class Lift:
                 count=spec.start - end,
                 timestamp_ms=now_ms,
                 batch_bytes_max=spec.batch_bytes_max,
-                null_key=not spec.needs_keys,
+                null_key=not spec.is_compacted,
             )
         self.lifted_to = Offset(max(0, end - 1))
         """Below it nothing is left."""

@@ -212,6 +212,18 @@ class MapBlocks:
             self._unseal(bisect_left(self._block_targets, target))
         self._cut(bisect_left(self._targets, target))
 
+    def forget_before(self, target: int) -> None:
+        """Forget those that say nothing of a target offset and what follows; not all of them."""
+        kept = bisect_right(self._block_targets, target) - 1
+        if self._targets and target >= self._targets[0]:
+            kept = len(self._blocks)
+        if kept > 0:
+            del self._blocks[:kept], self._block_targets[:kept], self._block_sources[:kept]
+        if not self._blocks:
+            at = bisect_right(self._targets, target) - 1
+            if at > 0:
+                del self._targets[:at], self._sources[:at]
+
     def cut_source(self, source: int) -> None:
         """Forget those from a source offset on."""
         if self._blocks and source <= self._sources[0]:

@@ -27,7 +27,7 @@ from heliostat.records.batch import Codec, read_header
 from heliostat.records.encode import decode_batches, encode_batch
 from heliostat.records.lane import LaneSpec
 from heliostat.records.network import MapLost, MapWrite, MapWritten
-from heliostat.records.offset_map import MapReader, OffsetMap
+from heliostat.records.offset_map import MapReader, Odd, OffsetMap
 from heliostat.records.state_line import ONLY, StateLine
 
 FETCH_BYTES = 4 * 1024 * 1024
@@ -100,6 +100,8 @@ class MapChannel:
                 raise self._lost(f"it ends at {end}, and had rows up to {self._next_offset}")
             while self._next_offset < end:  # ends: each turn goes on, or raises
                 self._read_more(end)
+            for odd in self._maps.lost_rows():
+                self._lose(odd)
         except HeliostatError:
             self._reading.close()
             raise
@@ -158,10 +160,14 @@ class MapChannel:
 
     def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         """A record that is no row concerns that mirror alone whose row it may have replaced."""
-        odd = self._maps.take_record(key, value)
-        if odd is not None and odd.mirror in self._names:
+        odd = self._maps.take_record(key, value, offset)
+        if odd is not None:
+            self._lose(odd)
+
+    def _lose(self, odd: Odd) -> None:
+        if odd.mirror in self._names:
             topic = self._reading.topic
-            why = f"{odd.why} (topic {topic}, offset {offset}; hint: {OffsetMapLost.hint})"
+            why = f"{odd.why} (topic {topic}, offset {odd.offset}; hint: {OffsetMapLost.hint})"
             self._lost_maps[self._names[odd.mirror]] = why
 
     # -- writing -------------------------------------------------------------------------------

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+import struct
+from collections.abc import Collection, Mapping
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from heliostat.errors import BatchError
 from heliostat.names import Offset
-from heliostat.records.batch import HEADER, MAGIC, MAGIC_AT, BatchHeader
+from heliostat.records.aborted import ABORT, marker_type
+from heliostat.records.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader
 from heliostat.records.network import MirrorEnd, SourceSays
-from heliostat.records.single_batches import Batches
+from heliostat.records.single_batches import (
+    STRETCH_BYTES,
+    Batches,
+    each_batch,
+)
 
 STEPS_MAX = 8
-"""Batches looked at from the target's end on for one with records that the source still has: behind
-a transaction stands its marker, and a cleaner takes what was written again."""
+"""Batches with records looked at from the target's end on for one that the source still has: a
+cleaner takes what was written again."""
+STRETCHES_MAX = 64
+"""Read where a mirror has no record, or for the last record that is left of what a map is asked
+for: 200,000 markers at least."""
+STRIDE_FACTOR = 16
 RECORDS_MAX = 8
 """Of a batch, from its last one back: the first, second, fourth and so on."""
-Read = Callable[[Mapping[int, Offset]], Batches]
-"""Reads batches that hold these offsets, as `read_batches`."""
 NOTHING_TO_TELL = SourceSays(None, -1)
+OFFSET = struct.Struct(">q")
+"""What a batch and a message of any format begin with."""
+
+
+class Read(Protocol):
+    """Reads batches that hold these offsets, as `read_batches`."""
+
+    def __call__(self, places: Mapping[int, Offset], room: int = ..., /) -> Batches:
+        """Of each partition, and so many bytes of what follows."""
+        ...
 
 
 class _Record(NamedTuple):
@@ -32,26 +52,227 @@ class _Record(NamedTuple):
 def compare_ends(
     ends: Mapping[int, MirrorEnd], read_target: Read, read_source: Read
 ) -> dict[int, SourceSays]:
-    """Whether the source has what these mirrors end with; see `Network.compare_ends`."""
+    """Whether the source has what these mirrors end with; see `Network.compare_ends`.
+
+    One that has no record of what is doubted, as behind a transaction's last one, whose marker is a
+    hole here, is compared by that: the source must have none there either.
+    """
+    found = _by_last_records(ends, read_target, read_source)
+    is_open = {index for index, says in found.items() if says.has_them is None}
+    asked = {index: ends[index] for index in is_open if ends[index].asks_map}
+    told = {index: says for index, says in found.items() if index not in asked}
+    return told | _by_what_is_left(asked, read_target, read_source)
+
+
+def _by_last_records(
+    ends: Mapping[int, MirrorEnd], read_target: Read, read_source: Read
+) -> dict[int, SourceSays]:
     found: dict[int, SourceSays] = {}
     at = {index: Offset(end.target.end - 1) for index, end in ends.items()}
     passed: set[int] = set()
+    held: set[int] = set()
+    """Whose mirrors have, or may have, a record that is doubted."""
+    bare: dict[int, MirrorEnd] = {}
     for _ in range(STEPS_MAX):
         over = {index for index in at if not _is_doubted(ends[index], at[index])}
         found |= dict.fromkeys(over, NOTHING_TO_TELL)
+        bare |= {index: ends[index] for index in over - held if _is_bare(ends[index], at[index])}
         at = {index: offset for index, offset in at.items() if index not in over}
         if not at:
-            return found
+            break
         batches = read_target(at)
         records: dict[int, list[_Record]] = {}
         for index, batch in batches.items():
             records[index], following = _records_before(batch, at[index])
             at[index] = following
+        bare_at = {index: at[index] for index, batch in batches.items() if _has_none(batch)}
+        held |= batches.keys() - bare_at.keys()
+        at |= _behind_markers(bare_at, ends, read_target)
         told = _compared_each(ends, records, read_source, passed)
         passed |= {index for index, some in records.items() if some}
         found |= {index: says for index, says in told.items() if says is not None}
         at = {index: at[index] for index in told if index not in found}
-    return found | dict.fromkeys(at, NOTHING_TO_TELL)
+    found |= dict.fromkeys(at, NOTHING_TO_TELL)
+    by_records = {index: says for index, says in found.items() if index not in bare}
+    return by_records | _compare_bare(bare, read_source)
+
+
+def _behind_markers(
+    at: Mapping[int, Offset], ends: Mapping[int, MirrorEnd], read_target: Read
+) -> dict[int, Offset]:
+    """Where the last records of these mirrors are that stand at `at` or before, or none may.
+
+    Of one that can't be read now that is where it was read last.
+    """
+    runs = {index: _Markers(ends[index].target.start, top) for index, top in at.items()}
+    left = {index: run for index, run in runs.items() if not run.is_over}
+    for _ in range(STRETCHES_MAX):
+        if not left:
+            break
+        stretches = read_target({index: run.at for index, run in left.items()}, STRETCH_BYTES)
+        for index, stretch in stretches.items():
+            left[index].take(stretch)
+        left = {index: left[index] for index in stretches if not left[index].is_over}
+    return {index: run.top for index, run in runs.items()}
+
+
+class _Markers:
+    """Markers without a record between them, read from the last one back in growing strides.
+
+    A mirror that fills holes has one for each record of an aborted transaction.
+
+    Parameters
+    ----------
+    start
+        Where the log begins.
+    top
+        Behind it stand markers only.
+    """
+
+    def __init__(self, start: Offset, top: Offset) -> None:
+        self.top = top
+        self.at = top
+        """Where to read."""
+        self.is_over = False
+        """Whether `top` is where the last record is, or before the log."""
+        self._start = start
+        self._stride = 1
+        self._last: Offset | None = None
+        self._step_back()
+
+    def take(self, stretch: bytes | None) -> None:
+        """Take what was read."""
+        following = int(self.at)
+        for batch in each_batch(stretch or b""):
+            base, following = _span(batch)
+            if base <= self.top and not _has_none(batch):
+                self._last = Offset(min(self.top, following - 1))
+        if self.at < following <= self.top:
+            self.at = Offset(following)
+        elif self._last is not None:
+            self.top, self.is_over = self._last, True
+        elif not stretch:
+            self.is_over = True  # its log has changed since, as the next look shows
+        else:
+            self.top = Offset(self.top - self._stride)
+            self._step_back()
+
+    def _step_back(self) -> None:
+        self.is_over = self.top < self._start
+        self._stride *= STRIDE_FACTOR
+        self.at = Offset(max(self._start, self.top - self._stride + 1))
+
+
+def _compare_bare(ends: Mapping[int, MirrorEnd], read_source: Read) -> dict[int, SourceSays]:
+    """Whether the source has no record either where these mirrors have none that is doubted."""
+    found: dict[int, SourceSays] = {}
+    left = {index: _Hole(end.source, end.doubted_from) for index, end in ends.items()}
+    for _ in range(STRETCHES_MAX):
+        if not left:
+            break
+        batches = read_source({index: hole.at for index, hole in left.items()}, STRETCH_BYTES)
+        told = {index: left[index].take(batch) for index, batch in batches.items()}
+        found |= {index: says for index, says in told.items() if says is not None}
+        left = {index: left[index] for index, says in told.items() if says is None}
+    return found | dict.fromkeys(left, NOTHING_TO_TELL)
+
+
+class _Hole:
+    """Source offsets at which a mirror has no record, read batch by batch.
+
+    Parameters
+    ----------
+    end
+        The first offset behind them.
+    at
+        Where to read.
+    """
+
+    def __init__(self, end: Offset, at: Offset) -> None:
+        self.at = at
+        self._end = end
+        self._epoch = -1
+        self._open: dict[int, int] = {}
+        """Producers of transactions, and the epoch: their records are none if they are aborted."""
+
+    def take(self, stretch: bytes | None) -> SourceSays | None:
+        """What is told when this is read, too; None: read on."""
+        if not stretch:
+            return NOTHING_TO_TELL
+        says = (self._take(batch) for batch in each_batch(stretch))
+        return next((each for each in says if each is not None), None)
+
+    def _take(self, batch: bytes) -> SourceSays | None:
+        if batch[MAGIC_AT] != MAGIC:
+            return NOTHING_TO_TELL
+        header = BatchHeader._make(HEADER.unpack_from(batch))
+        is_within = header.base_offset < self._end
+        if is_within:
+            self._epoch = header.leader_epoch
+        if header.is_control and header.producer_id in self._open:
+            epoch = self._open.pop(header.producer_id)
+            try:
+                if marker_type(batch, HEADER_BYTES, len(batch)) != ABORT:
+                    return SourceSays(False, epoch)
+            except BatchError:
+                return NOTHING_TO_TELL
+        elif is_within and not _has_none(batch) and _may_have(batch, self.at, self._end):
+            if not header.is_transactional:
+                return SourceSays(False, header.leader_epoch)
+            self._open[header.producer_id] = header.leader_epoch
+        self.at = Offset(header.next_offset)
+        is_over = self.at >= self._end and not self._open
+        return SourceSays(True, self._epoch) if is_over else None
+
+
+def _is_bare(end: MirrorEnd, offset: Offset) -> bool:
+    """Whether all behind this offset was there to be read, and is asked of the source."""
+    return offset >= end.target.start and not end.asks_map
+
+
+def _has_none(batch: bytes | None) -> bool:
+    """Whether a batch is sound and holds no record that a reader sees."""
+    if not batch or batch[MAGIC_AT] != MAGIC:
+        return False
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    return header.is_control or header.records_count == 0
+
+
+def _may_have(batch: bytes, first: int, end: int) -> bool:
+    """Whether one of its records stands there; also where they can't be read."""
+    records = _records(batch)
+    return not records or any(first <= each.offset < end for each in records)
+
+
+def _by_what_is_left(
+    ends: Mapping[int, MirrorEnd], read_target: Read, read_source: Read
+) -> dict[int, SourceSays]:
+    """Ask by the last record that the source has left of what is doubted: the others are gone.
+
+    Where it has none there is none that could be missing. What it has and the map calls a hole was
+    aborted: compaction brings no record back.
+    """
+    at = {index: Offset(end.doubted_from) for index, end in ends.items()}
+    last: dict[int, _Record] = {}
+    for _ in range(STRETCHES_MAX):
+        wanted = {index: place for index, place in at.items() if place < ends[index].source}
+        if not wanted:
+            break
+        batches = read_source(wanted)
+        for index in wanted.keys() - batches.keys():
+            del at[index]
+            last.pop(index, None)
+        for index, stretch in batches.items():
+            for batch in each_batch(stretch) if stretch else (None,):
+                there, at[index] = _records_from(batch, at[index], ends[index].source)
+                held = [each for each in there if ends[index].known.holds(each.offset)]
+                last |= {index: held[-1]} if held else {}
+    found = {index: NOTHING_TO_TELL for index in at if index not in last}
+    places = {index: ends[index].known.target_of(each.offset) for index, each in last.items()}
+    for index, batch in read_target(places).items() if places else ():
+        ours = last[index]._replace(offset=places[index])
+        found[index] = _compared(ours, batch, places[index])._replace(epoch=-1)
+    return found
 
 
 def _compared_each(
@@ -63,7 +284,8 @@ def _compared_each(
     """What the source says of some of these, the last ones first; those that it answers for.
 
     None where it still has none of them: a cleaner took what was written again. Where its log does
-    not reach so far nothing more is asked: what stands before tells nothing of what it lost.
+    not reach so far nothing more is asked, but of a map: what stands before tells nothing of what
+    it lost.
     The epoch of one before the last, as of those with some `passed`, is not that of what the mirror
     ends with.
     """
@@ -87,7 +309,8 @@ def _compared_each(
         left = {index: some for index, some in left.items() if index in batches}
         for index, some in left.items():
             says = _compared(some[-back], batches[index], wanted[index])
-            if says.has_them is not None or not batches[index]:
+            is_out = not batches[index] and not ends[index].asks_map
+            if says.has_them is not None or is_out:
                 is_last = power == 0 and index not in passed
                 found[index] = says if is_last else says._replace(epoch=-1)
         left = {index: some for index, some in left.items() if found[index] is None}
@@ -111,30 +334,56 @@ def times_at(places: Mapping[int, Offset], read_source: Read) -> dict[int, int]:
     return found
 
 
+def _span(batch: bytes) -> tuple[int, int]:
+    """First offset, and the one behind the last; of older formats a message's own."""
+    if batch[MAGIC_AT] != MAGIC:
+        (offset,) = OFFSET.unpack_from(batch)
+        return offset, offset + 1
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    return header.base_offset, header.next_offset
+
+
 def _records_before(batch: bytes | None, at: Offset) -> tuple[list[_Record], Offset]:
     """Records of a batch that are not behind `at`, and where to look before it."""
-    if not batch or batch[MAGIC_AT] != MAGIC:
+    if (opened := _opened(batch)) is None:
         return [], Offset(-1)
-    header = BatchHeader._make(HEADER.unpack_from(batch))
-    records = [] if header.is_control else _records(batch)
+    header, records = opened
     return [each for each in records if each.offset <= at], Offset(header.base_offset - 1)
 
 
+def _records_from(batch: bytes | None, start: Offset, end: Offset) -> tuple[list[_Record], Offset]:
+    """Records of a batch with offsets `[start, end)`, and where to look behind it."""
+    if (opened := _opened(batch)) is None:
+        return [], end
+    header, records = opened
+    there = [each for each in records if start <= each.offset < end]
+    return there, Offset(header.next_offset)
+
+
 def _compared(record: _Record, batch: bytes | None, offset: Offset) -> SourceSays:
-    if not batch or batch[MAGIC_AT] != MAGIC:
+    if (opened := _opened(batch)) is None:
         return NOTHING_TO_TELL
-    header = BatchHeader._make(HEADER.unpack_from(batch))
-    there = [] if header.is_control else _records(batch)
+    header, there = opened
     same = [each for each in there if each.offset == offset]
     if not same:
         return NOTHING_TO_TELL  # compacted or deleted since, or a marker now
     return SourceSays(same[0].what == record.what, header.leader_epoch)
 
 
-def _records(batch: bytes) -> list[_Record]:
+def _opened(batch: bytes | None) -> tuple[BatchHeader, list[_Record]] | None:
+    """A batch's header and what readers see of it; None where there is none of today's format."""
+    if not batch or batch[MAGIC_AT] != MAGIC:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(batch))
+    return header, [] if header.is_control else _records(batch)
+
+
+def _records(stretch: bytes) -> list[_Record]:
+    """Of the first batch."""
     try:
         return [
             _Record(each.offset, (each.timestamp, each.key, each.value, tuple(each.headers)))
+            for batch in islice(each_batch(stretch), 1)
             for each in DefaultRecordBatch(batch)
         ]
     except (CodecError, ValueError, IndexError, RuntimeError, MemoryError):

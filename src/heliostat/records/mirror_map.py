@@ -13,7 +13,8 @@ from collections import deque
 from heliostat.names import Offset, id_text
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionSpec
-from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row
 
 NONE_DURABLE = Break(-1, -1)
 

@@ -100,6 +100,9 @@ class Appended(NamedTuple):
     message: str
     refused: int = -1
     """Number in its batch of the first record that the broker names as refused (KIP-467)."""
+    is_repeated: bool = False
+    """The broker has taken it for one that it had (`UnifiedLog.append`): then its answer bears the
+    append's time, which one for a mirror, whose times are the source's, does not bear else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,9 @@ class MirrorEnd(NamedTuple):
     """The identity where offsets are equal."""
     doubted_from: Offset = Offset(0)
     """Source offset; what the mirror has of before tells nothing."""
+    asks_map: bool = False
+    """What is doubted is `known`, not the source: where that does not reach so far, or no more,
+    records before tell it as well."""
 
     @property
     def source(self) -> Offset:
@@ -191,7 +197,8 @@ class SourceSays(NamedTuple):
     """What the source holds where a mirror's last record came from."""
 
     has_them: bool | None
-    """That very record; None: another, older or none is there, so that nothing tells it."""
+    """That very record; where the mirror has only holes, that the source has no record there.
+    None: an older one or none is there, so that nothing tells it."""
     epoch: int
     """Of the leader that took it (-1: not known)."""
 

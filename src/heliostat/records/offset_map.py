@@ -20,7 +20,6 @@ may arrive late, after its successor's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -29,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heliostat.errors import OffsetMapLost, ProtocolError
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, TopicPartition
 from heliostat.records.map_blocks import (
     BLOCK_BREAKS,
     MapBlocks,
@@ -38,6 +37,7 @@ from heliostat.records.map_blocks import (
     pack,
     unpack,
 )
+from heliostat.records.map_rows import KeptFrom, MapRows, Prunable, RowKey, Stamp, decode_key
 
 ROW_FORMAT, ROW_FORMAT_FILLED = 1, 2
 ROW_BREAKS_MAX = 512
@@ -49,15 +49,6 @@ class Break(NamedTuple):
 
     target: int
     source: int
-
-
-class Stamp(NamedTuple):
-    """Which round wrote a row: later ones are greater."""
-
-    generation: int
-    round_number: int
-    attempt: int = 0
-    """Within the round: what was written before a connection broke may arrive after its repeat."""
 
 
 class Extent(NamedTuple):
@@ -74,7 +65,8 @@ class OffsetMap:
 
     _breaks: MapBlocks = field(default_factory=MapBlocks)
     known_from: int = 0
-    """Target offset from which on it is known; a lane gets the last breaks only."""
+    """Target offset from which on it is known: what no log holds any more is forgotten, and a lane
+    gets the last breaks only."""
     is_filled: bool = False
     """Offsets are equal at both sides; for "target offset" read "number of our record" here."""
     lost: str = ""
@@ -131,18 +123,31 @@ class OffsetMap:
         """Forget the breaks from this target offset on."""
         self._breaks.cut_target(target)
 
+    def forget_before(self, target: int) -> None:
+        """What lies before this target offset is asked for by nobody any more."""
+        self._breaks.forget_before(target)
+        self.known_from = max(self.known_from, target)
+
     def source_of(self, target: int) -> Offset:
-        """Source offset of the record at a target offset, or of the one that comes there next."""
+        """Source offset of the record at a target offset, or of the one that comes there next.
+
+        -1 where the map is not known so far back.
+        """
         found = self._breaks.up_to_target(target)
-        return Offset(target if found is None else found[1] + target - found[0])
+        if found is None:
+            return Offset(target if target >= self.known_from else -1)
+        return Offset(found[1] + target - found[0])
 
     def target_of(self, source: int) -> Offset:
         """Target offset of the first record that is not before a source offset.
 
         For the source offset of a record it is that record's place; for one in a hole the next
-        record's. So a reader that goes on from the answer reads exactly what it has not read.
+        next record's. So a reader that goes on from the answer reads exactly what it has not read.
+        The offset before `known_from`, where no log holds anything, stands for all before it.
         """
         at, following = self._breaks.around_source(source)
+        if at is None and self.known_from and source < self.source_of(self.known_from):
+            return Offset(self.known_from - 1)
         found = source if at is None else at[0] + source - at[1]
         if following is not None:
             found = min(found, following)  # in the hole before the next break
@@ -151,6 +156,11 @@ class OffsetMap:
     def holds(self, source: int) -> bool:
         """Whether the record at a source offset is, or will be, at the target: not in a hole."""
         return self.source_of(self.target_of(source)) == source
+
+    def has_break_in(self, start: int, end: int) -> bool:
+        """Whether there is a break at one of the target offsets `[start, end)`."""
+        first = next(self.breaks(behind=start - 1), None)
+        return first is not None and first.target < end
 
     def extents(self, start: int = 0) -> Iterator[Extent]:
         """Runs of equal distance from target offset `start` on; the last is open ended."""
@@ -171,9 +181,12 @@ class OffsetMap:
         if not len(targets):
             return
         self.add(Break(int(targets[0]), int(sources[0])))
+        self.known_from = min(self.known_from, int(targets[0]))
+        if len(targets) == 1:
+            return  # most rows
         moved = np.diff(targets)
         # Mostly each lies behind the one before, and says something new.
-        if len(moved) and moved.min() > 0 and (np.diff(sources) > moved).all():
+        if moved.min() > 0 and (np.diff(sources) > moved).all():
             self._breaks.extend(targets[1:], sources[1:])
         else:
             for each in zip(targets[1:].tolist(), sources[1:].tolist(), strict=True):
@@ -187,9 +200,9 @@ class OffsetMap:
         if end is not None and self.is_filled:
             end = self.target_of(end)
         blocks, newest = self._breaks.tail(at_least, end)
-        known_from = 0
+        known_from = self.known_from
         if len(blocks) * BLOCK_BREAKS + len(newest[0]) < len(self):
-            known_from = first_of(blocks[0])[0] if blocks else newest[0][0]
+            known_from = max(known_from, first_of(blocks[0])[0] if blocks else newest[0][0])
         places = (np.frombuffer(each, np.int64) for each in newest)
         return known_from, blocks, _head(is_filled=self.is_filled) + pack(*places)
 
@@ -215,43 +228,6 @@ class MapTail(NamedTuple):
     """The newest, as in `Row.encode`."""
     blocks: tuple[bytes, ...] = ()
     """Those before, packed as the driver has them."""
-
-
-class RowKey(NamedTuple):
-    """Key of a row: compaction keeps the last of each."""
-
-    mirror: TopicPartition
-    """The target's partition."""
-    target_topic_id: str
-    """Of that very topic; one made anew begins without a map. Empty before Kafka 2.8."""
-    first: int
-    """Target offset of its first break."""
-    stamp: Stamp
-
-    def encode(self) -> bytes:
-        """As bytes."""
-        topic, partition = self.mirror.topic, self.mirror.partition
-        return json.dumps(
-            [topic, partition, self.target_topic_id, self.first, *self.stamp],
-            separators=(",", ":"),
-        ).encode()
-
-    @classmethod
-    def decode(cls, key: bytes) -> RowKey:
-        """Back from bytes.
-
-        Raises
-        ------
-        ProtocolError
-            They are not ours.
-        """
-        try:
-            topic, partition, topic_id, first, generation, number, attempt = json.loads(key)
-            mirror = TopicPartition(TopicName(topic), PartitionId(int(partition)))
-            stamp = Stamp(int(generation), int(number), int(attempt))
-            return cls(mirror, str(topic_id), int(first), stamp)
-        except (ValueError, TypeError) as error:
-            raise ProtocolError("a row of the offset map has a key that is not ours") from error
 
 
 class Row(NamedTuple):
@@ -320,6 +296,7 @@ class Odd(NamedTuple):
 
     mirror: tuple[TopicPartition, str] | None
     """Whose row it may have replaced, by target partition and topic id."""
+    offset: int
     why: str
 
 
@@ -331,27 +308,35 @@ class MapReader:
     """By mirror and target topic id."""
     lost: frozenset[tuple[TopicPartition, str]] = frozenset()
     """Mirrors of whose map rows are gone: what is here of it is not the truth."""
+    rows: dict[tuple[TopicPartition, str], MapRows] = field(default_factory=dict)
+    """What the topic holds of each."""
     _stamps: dict[tuple[TopicPartition, str], Stamp] = field(default_factory=dict)
+    _deleted: list[tuple[RowKey, int]] = field(default_factory=list)
+    """Rows that were deleted, and where that stands: nothing read so far says it was on purpose."""
 
-    def take_record(self, key: bytes | None, value: bytes | None) -> Odd | None:
+    def take_record(self, key: bytes | None, value: bytes | None, offset: int) -> Odd | None:
         """Apply a record of the maps' topic; what is wrong with it, if anything is.
 
         What is no row of ours takes none away: compaction goes by keys. But under a key of ours it
-        may have taken the place of the row that was there.
+        may have taken the place of the row that was there. Of deleted rows `lost_rows` tells.
         """
         if key is None:
-            return Odd(None, "a record without a key")
+            return Odd(None, offset, "a record without a key")
         try:
-            row_key = RowKey.decode(key)
+            row_key = decode_key(key)
         except ProtocolError as error:
-            return Odd(None, error.text)
-        name = (row_key.mirror, row_key.target_topic_id)
+            return Odd(None, offset, error.text)
+        if isinstance(row_key, KeptFrom):
+            self._take_kept(row_key, is_there=value is not None)
+            return None
         if value is None:
-            return Odd(name, "a row of its map was deleted")
+            self._take_deleted(row_key, offset)
+            return None
         try:
             targets, sources = decode_places(value)
         except ProtocolError as error:
-            return Odd(name, f"a row of its map was written over: {error.text}")
+            name = (row_key.mirror, row_key.target_topic_id)
+            return Odd(name, offset, f"a row of its map was written over: {error.text}")
         found = self._listened_to(row_key)
         if found is not None:
             found.replace(targets, sources, is_filled=is_filled_format(value))
@@ -367,13 +352,55 @@ class MapReader:
     def _listened_to(self, key: RowKey) -> OffsetMap | None:
         """The map that a row of this key changes; None if it is of an older round."""
         name = (key.mirror, key.target_topic_id)
+        rows = self.rows.setdefault(name, MapRows())
         if key.stamp < self._stamps.get(name, key.stamp):
+            rows.ignore(key.first, key.stamp)
             return None
+        rows.take(key.first, key.stamp)
         self._stamps[name] = key.stamp
-        found = self.maps.get(name)
-        if found is None:
-            found = self.maps[name] = OffsetMap()
-        return found
+        return self.maps.setdefault(name, OffsetMap())
+
+    def _take_kept(self, key: KeptFrom, *, is_there: bool) -> None:
+        """Rows before this place are deleted on purpose; or another record says so by now."""
+        name = (key.mirror, key.target_topic_id)
+        places = self.rows.setdefault(name, MapRows()).kept_from
+        places[:] = [place for place in places if place != key.first]
+        if is_there:
+            places.append(key.first)
+            self.maps.setdefault(name, OffsetMap()).forget_before(key.first)
+
+    def _take_deleted(self, key: RowKey, offset: int) -> None:
+        name = (key.mirror, key.target_topic_id)
+        if name in self.rows:
+            self.rows[name].deleted(key.first, key.stamp)
+        self._deleted.append((key, offset))
+
+    def lost_rows(self) -> Iterator[Odd]:
+        """Rows deleted since the last call that nothing read by now says to have gone on purpose.
+
+        To be asked at the end of the topic: what says it may have been written again since, and
+        compaction leaves the last of it only.
+        """
+        deleted, self._deleted = self._deleted, []
+        for key, offset in deleted:
+            name = (key.mirror, key.target_topic_id)
+            found, rows = self.maps.get(name), self.rows.get(name)
+            known_from = 0 if found is None else found.known_from
+            if key.first >= max((known_from, *(rows.kept_from if rows else ()))):
+                yield Odd(name, offset, "a row of its map was deleted")
+
+    def prunable(self, mirror: TopicPartition, target_topic_id: str, start: int) -> Prunable | None:
+        """Rows that tell of nothing from a log start on; None where no row covers that."""
+        name = (mirror, target_topic_id)
+        known, rows = self.maps.get(name), self.rows.get(name)
+        if known is None or rows is None or name in self.lost:
+            return None
+        first = rows.first_kept(known.target_of(start) if known.is_filled else start)
+        if first is None:
+            return None
+        gone = [RowKey(*name, *row) for row in rows.before(first)]
+        said = [KeptFrom(*name, place) for place in rows.kept_from if place < first]
+        return Prunable(KeptFrom(*name, first), gone, said)
 
     def of(self, mirror: TopicPartition, target_topic_id: str) -> OffsetMap:
         """Which offset stands where; without rows, and of a filled mirror, the identity.
@@ -387,6 +414,13 @@ class MapReader:
             raise OffsetMapLost(f"the offset map of {mirror} is lost")
         found = self.maps.get((mirror, target_topic_id))
         return OffsetMap() if found is None or found.is_filled else found
+
+    def position_at(self, mirror: TopicPartition, target_topic_id: str, end: int) -> Offset | None:
+        """Source offset at which a mirror goes on that ends there; None where no map tells it."""
+        if self.is_lost(mirror, target_topic_id):
+            return None
+        known = self.of(mirror, target_topic_id)
+        return known.source_of(end) if known.knows(end) else None
 
     def is_lost(self, mirror: TopicPartition, target_topic_id: str) -> bool:
         """Whether rows of a mirror's map are gone."""
@@ -419,7 +453,7 @@ class MapReader:
     def copy(self) -> MapReader:
         """Another reader that knows the same."""
         maps = {name: found.copy() for name, found in self.maps.items()}
-        return MapReader(maps, self.lost, dict(self._stamps))
+        return MapReader(maps, self.lost, _stamps=dict(self._stamps))
 
     def begin(self, mirror: TopicPartition, target_topic_id: str, tail: MapTail) -> None:
         """Begin a map with what `tail` gave elsewhere."""

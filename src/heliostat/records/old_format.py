@@ -85,7 +85,7 @@ class _Run:
     last_offset: int = -1
 
 
-def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
+def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1) -> OldMessages:
     """Read the messages of old formats that stand at `at` one behind the other.
 
     Parameters
@@ -94,6 +94,8 @@ def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
         The answer's bytes; the last message may be cut.
     position
         First offset that is wanted; what lies before is left out.
+    last
+        Offset that stands before them in the answer; -1 if nothing does.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
         A message is not sound, or their offsets, which no checksum covers, do not ascend.
     """
     runs: list[_Run] = []
-    next_offset, last = position, -1
+    next_offset = position
     while end - at > MAGIC_AT and view[at + MAGIC_AT] in OLD_MAGICS:
         size = claimed_size(view, at, end)
         if size is None or size <= _ATTRIBUTES_AT:
@@ -121,6 +123,9 @@ def read_old(view: memoryview, at: int, end: int, position: int) -> OldMessages:
                 next_offset = message.offset + 1
         at += size
     else:
+        behind = _LONG.unpack_from(view, at)[0] if end - at > MAGIC_AT else last + 1
+        if behind <= last:  # a batch of today stands there
+            raise BatchError(f"a message claims offset {last}, the batch behind it {behind}")
         return _done(runs, next_offset, at)
     return _done(runs, next_offset, end)  # the rest is cut and comes with the next fetch
 

@@ -21,22 +21,24 @@ from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.records.aborted import Aborted
 from heliostat.records.batch import Codec
-from heliostat.records.begin_checks import Beginning, fills_holes, jump_at, why_stopped
+from heliostat.records.begin_checks import Beginning, Stopped, fills_holes, jump_at, why_stopped
 from heliostat.records.carried import CarriedBatch, CarrySettings, Place, Refusal, Stop, StopReason
 from heliostat.records.carry import carry
-from heliostat.records.copied_epochs import CopiedEpochs, last_epoch
+from heliostat.records.claimed_offsets import ClaimedOffsets
+from heliostat.records.copied_epochs import CopiedEpochs
 from heliostat.records.filling import Filling
 from heliostat.records.lane import CopySettings, PartitionCode, PartitionSpec, PartitionState
 from heliostat.records.lift import Lift, is_short
+from heliostat.records.map_rows import Stamp
 from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import LogRange, Send, Tail, Want
-from heliostat.records.offset_map import OffsetMap, Stamp
+from heliostat.records.offset_map import OffsetMap
 from heliostat.records.partition_standing import PartitionStanding, Phase, Trouble, counted
 
 REFUSALS_MAX = 2  # at one and the same log end: it is not ours
 CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 OFFSET_OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 1, 2, 45, 47
-NO_STAMP = Stamp(0, 0)
+NO_STAMP, EXACT = Stamp(0, 0), OffsetMap()
 
 
 class PartitionCopy(PartitionStanding):
@@ -76,11 +78,6 @@ class PartitionCopy(PartitionStanding):
         self.needs_source_range = False
         self.doubted_from: Offset | None = None
         """From this source offset on the target may hold what the source has lost (`doubts`)."""
-        self.records = 0
-        self.bytes = 0
-        self.last_timestamp_ms = -1
-        self.caught_up_ms = -1
-        """Wall clock when the target last held all that the source had."""
         self._established = False
         self._resetting = False
         self._lift: Lift | None = None
@@ -89,10 +86,7 @@ class PartitionCopy(PartitionStanding):
         self._refused = (-1, 0)
         self._corrupt = (-1, 0)
         self.epochs = CopiedEpochs()
-        self.copied_to = -1
-        """Source offset below which the link knows that all is at the target (-1: not known)."""
-        self.copied_end = -1
-        """Where the target's log ended then (-1: not known)."""
+        self._claimed = ClaimedOffsets()
         self.lost: tuple[int, int] | None = None
         """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
         self._producer_id = producer_id
@@ -107,7 +101,8 @@ class PartitionCopy(PartitionStanding):
     @property
     def must_find_end(self) -> bool:
         """Whether the target's end must be read before anything else; never with one in flight."""
-        return self.phase is Phase.FIND_END and self.in_flight == 0
+        is_idle = self.in_flight == 0 and not self.has_row_under_way
+        return self.phase is Phase.FIND_END and is_idle
 
     def begin_at(
         self, target: LogRange, tail: Tail | None, offset_map: OffsetMap, now_ms: int
@@ -122,10 +117,7 @@ class PartitionCopy(PartitionStanding):
         self.filling.begin(end, now_ms)
         self._carry = replace(self._carry, ends_at_holes=fills)
         self.position = self.map.source_offset
-        is_refused = self._refused == (end, REFUSALS_MAX)
-        noted = self.copied_to, self.copied_end
-        begins = Beginning(target, tail, offset_map, fills, *noted, is_refused)
-        if (stopped := why_stopped(self.spec, self._producer_id, begins)) is not None:
+        if (stopped := self.why_not_from(target, tail, offset_map)) is not None:
             if self.spec.map_lost:
                 self.position = -1  # what the map would say of it is not true
             self.stop(*stopped, now_ms)
@@ -145,11 +137,14 @@ class PartitionCopy(PartitionStanding):
         if self._trouble is Trouble.NONE:
             self._become(PartitionState.COPYING, now_ms)
 
-    def goes_on_from(self, target: LogRange, tail: Tail | None) -> bool:
-        """Whether an exact mirror could be copied on behind what its log holds."""
-        noted = self.copied_to, self.copied_end
-        begins = Beginning(target, tail, OffsetMap(), False, *noted, False)
-        return why_stopped(self.spec, self._producer_id, begins) is None
+    def why_not_from(
+        self, target: LogRange, tail: Tail | None, known: OffsetMap = EXACT
+    ) -> Stopped | None:
+        """Why a mirror can't be copied on behind what its log holds; None where it can."""
+        is_refused = self._refused == (target.end, REFUSALS_MAX)
+        noted, fills = (self.copied_to, self.copied_end), fills_holes(self.spec, known)
+        begins = Beginning(target, tail, known, fills, *noted, is_refused)
+        return why_stopped(self.spec, self._producer_id, begins)
 
     def _begin_lift(self, end: int, now_ms: int) -> None:
         self._lift = Lift(self.spec, self._producer_id, end, now_ms)
@@ -214,21 +209,25 @@ class PartitionCopy(PartitionStanding):
         if self._trouble is Trouble.FETCH or self.position == high_watermark:
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is read while resetting would stay in the queue
-            if self.position >= self.stable_end:
-                self.caught_up_ms = now_ms
+            self._note_level(now_ms)
             return
         place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
-        seen = last_epoch(buffer, start, end)
-        outcome = carry(buffer, start, end, place, self._carry, aborted, self._refusal)
+        answer = self._claimed.believed(
+            memoryview(buffer)[start:end], self.fetch_offset, self.stable_end
+        )
+        upto = start + answer.end
+        outcome = carry(buffer, start, upto, place, self._carry, aborted, self._refusal)
+        outcome.stop = outcome.stop or answer.stop
         for batch in outcome.batches:
             if self.map.fills and not self._fill_before(batch, now_ms):
                 outcome.next_offset = batch.source_offset
                 break
             self._queue(batch)
-        if outcome.next_offset == self.fetch_offset and outcome.stop is None:
+        is_all, is_full = upto == end, end - start >= self.fetch_bytes
+        if outcome.next_offset == self.fetch_offset and not outcome.stop and (is_all or is_full):
             # Bytes came, but no whole batch: it is larger than we asked for, or its length is
             # wrong: brokers give the first batch whole, whatever its size (KIP-74).
-            if self.fetch_bytes >= self.settings.fetch_bytes_max:
+            if is_all and self.fetch_bytes >= self.settings.fetch_bytes_max:
                 text = f"source offset {self.fetch_offset} can't be read: its batch never ends"
                 outcome.stop = Stop(StopReason.CORRUPT, self.fetch_offset, text)
             self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
@@ -236,7 +235,7 @@ class PartitionCopy(PartitionStanding):
         if self._refusal is not None and self._refusal.offset < outcome.next_offset:
             self._refusal = None
         if outcome.stop is None:
-            self.epochs.fetched(seen, outcome.next_offset)
+            self.epochs.fetched(answer.epoch, outcome.next_offset)
         elif not self._is_passing(outcome.stop, now_s, now_ms):
             self._stop = outcome.stop
         self._pass_hole(now_ms)
@@ -265,8 +264,7 @@ class PartitionCopy(PartitionStanding):
                 self._queue(markers)
             return
         self.position = self.fetch_offset
-        if self.position >= self.stable_end:
-            self.caught_up_ms = now_ms
+        self._note_level(now_ms)
 
     def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
         """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
@@ -337,7 +335,9 @@ class PartitionCopy(PartitionStanding):
             return 1
         return self.settings.requests_in_flight_max
 
-    def appended(self, batch: CarriedBatch, base_offset: int, now_ms: int) -> bool:
+    def appended(
+        self, batch: CarriedBatch, base_offset: int, now_ms: int, *, is_repeated: bool = False
+    ) -> bool:
         """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
         was_current = self._answered(batch)
         if batch.fills:
@@ -353,6 +353,9 @@ class PartitionCopy(PartitionStanding):
                 now_ms,
             )
             return False
+        if is_repeated and self.spec.is_compacted and not self.map.fills:
+            self.repeated_to, was_current = Offset(base_offset + batch.records), False
+            self.look_again(now_ms)
         if not was_current:
             return False
         self._established = True
@@ -364,8 +367,7 @@ class PartitionCopy(PartitionStanding):
             self.records += batch.records
             self.bytes += batch.size
             self.last_timestamp_ms = max(self.last_timestamp_ms, batch.max_timestamp)
-            if self.position >= self.stable_end:
-                self.caught_up_ms = now_ms
+            self._note_level(now_ms)
             self._pass_hole(now_ms)
         self._settle(now_ms)
         return True
@@ -374,8 +376,7 @@ class PartitionCopy(PartitionStanding):
         self._recovered(now_ms)
         if not self.queue:
             self.position = Offset(self.filling.queued_to)
-            if self.position >= self.stable_end:
-                self.caught_up_ms = now_ms
+            self._note_level(now_ms)
         self._pass_hole(now_ms)
         self._settle(now_ms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
+from heliostat.names import Offset
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionCode, PartitionState
 from heliostat.records.network import Problem
@@ -15,6 +16,9 @@ LATE_PREDECESSOR_S = 0.01
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 """A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
+FIND_END_MAX_S = 0.5
+"""What a lane can't begin without is asked for again so soon. Who is silent is not asked, so it
+costs little; and one broker that hangs may lead the maps of partitions on all the others."""
 
 TAIL_UNREAD = (
     "the last record at the target can't be read yet, so that it is not known whose it is: the "
@@ -88,7 +92,16 @@ class PartitionStanding:
         self.position = -1
         """Source offset: all below it is at the target, acknowledged or read from its end, or is
         a hole."""
+        self.copied_to = -1
+        """Source offset below which the link knows that all is at the target (-1: not known)."""
+        self.copied_end = -1
+        """Where the target's log ended then (-1: not known)."""
         self.source_end = -1
+        self.repeated_to: Offset | None = None
+        """Up to there an append was answered as one that the target had already, though it may be
+        of a round that knew another map (`doubts`)."""
+        self.is_unnoted = False
+        """The link has no note yet of what it copied of it."""
         self.stable_end = -1
         """Behind it transactions are open: nothing of it is copied before they end."""
         self.missing_ms = -1
@@ -97,8 +110,15 @@ class PartitionStanding:
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
         self.in_flight = 0
+        self.has_row_under_way = False
+        """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
         self.is_unanswered = False
         """The broker that leads it on one side was silent when last heard of."""
+        self.records = 0
+        self.bytes = 0
+        self.last_timestamp_ms = -1
+        self.caught_up_ms = -1
+        """Wall clock when the target last held all that the source had."""
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
         self._told: tuple[int, int, int, int, PartitionState, str] | None = None
 
@@ -132,8 +152,9 @@ class PartitionStanding:
             self._retry(trouble, problem.code, str(problem), now_s, now_ms)
 
     def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
-        """The target's end could not be read."""
+        """The target's end could not be read, or the offset maps: those of all of a lane's."""
         self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
+        self.not_before_s = min(self.not_before_s, now_s + FIND_END_MAX_S)
 
     def tail_unread(self, now_s: float, now_ms: int) -> None:
         """Who appended the target's last record can't be told now: nothing is appended behind."""
@@ -147,6 +168,11 @@ class PartitionStanding:
         self._trouble = trouble
         self.code, self.reason = str(code), reason
         self._become(PartitionState.RETRYING, now_ms, keep_reason=True)
+
+    def _note_level(self, now_ms: int) -> None:
+        """Remember when all that can be copied was."""
+        if self.position >= self.stable_end:
+            self.caught_up_ms = now_ms
 
     def _recovered(self, now_ms: int) -> None:
         self.is_unanswered = False

@@ -70,7 +70,7 @@ class ProvisionalPlaces:
             if not isinstance(found, LogRange) or index in unread:
                 continue
             tail = tails.get(index)
-            if not is_short(item.spec, found) and item.goes_on_from(found, tail):
+            if not is_short(item.spec, found) and item.why_not_from(found, tail) is None:
                 item.begin_at(found, tail, OffsetMap(), now_ms)
                 if item.phase is Phase.COPY:
                     self._open.add(index)

@@ -8,7 +8,7 @@ more room.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from heliostat.clusters.wire import fetch
@@ -24,6 +24,8 @@ PARTITIONS_MAX = 2_000
 SMALL_BATCH_BYTES = 16 * 1024
 """What most partitions' last batch fits into, of those that wrote nothing for a day."""
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
+STRETCH_BYTES = 256 * 1024
+"""Of small batches behind each other, where only the last one with records counts."""
 SILENT_S = 2.0
 """Longest wait for the next bytes of an answer: whoever copies waits, too (I7)."""
 OFFSET_OUT_OF_RANGE = 1
@@ -40,7 +42,12 @@ class BatchAt(NamedTuple):
     offset: Offset
 
 
-def read_batches(cluster: WireCluster, broker: BrokerId, places: Mapping[int, BatchAt]) -> Batches:
+def read_batches(
+    cluster: WireCluster,
+    broker: BrokerId,
+    places: Mapping[int, BatchAt],
+    room: int = SMALL_BATCH_BYTES,
+) -> Batches:
     """Read the batches that hold these offsets, or else the next ones behind them.
 
     Parameters
@@ -49,11 +56,14 @@ def read_batches(cluster: WireCluster, broker: BrokerId, places: Mapping[int, Ba
         One side, and the leader of all these partitions.
     places
         By any key.
+    room
+        Bytes asked for of each.
 
     Returns
     -------
     dict
-        Whole batches, or messages of an older format; None where no record is left from there on,
+        A whole batch, or a message of an older format, and those behind it that had room, too, see
+        `each_batch`; None where no record is left from there on,
         `NO_SUCH_OFFSET` where the log begins behind or ends before. Missing are those that can't be
         read now, as one that is not committed yet.
 
@@ -69,12 +79,12 @@ def read_batches(cluster: WireCluster, broker: BrokerId, places: Mapping[int, Ba
     version = cluster.fetch_version(broker)
     connection = cluster.open_data(broker)
     try:
-        room = SMALL_BATCH_BYTES
+        asked_bytes = room
         while left:  # ends: each turn decides on the first one at least
             some, later = left[:PARTITIONS_MAX], left[PARTITIONS_MAX:]
             asked = {index: places[index] for index in some}
-            left = _ask(connection, version, asked, room, found) + later
-            room = SMALL_BATCH_BYTES if later else ANSWER_BYTES_MAX
+            left = _ask(connection, version, asked, (asked_bytes, room), found) + later
+            asked_bytes = room if later else ANSWER_BYTES_MAX
     except ConnectionLost:
         cluster.doubt(broker)
         raise
@@ -95,30 +105,44 @@ def by_leader(
 
 
 def read_led(
-    cluster: WireCluster, leaders: Mapping[int, BrokerId], places: Mapping[int, BatchAt]
+    cluster: WireCluster,
+    leaders: Mapping[int, BrokerId],
+    places: Mapping[int, BatchAt],
+    room: int = SMALL_BATCH_BYTES,
 ) -> Batches:
     """Read from all leaders of a side that answer; see `read_batches`."""
     found: Batches = {}
     for broker, some in by_leader(leaders, places).items():
         with contextlib.suppress(ConnectionLost, ProtocolError):  # missing: can't be read now
-            found |= read_batches(cluster, broker, some)
+            found |= read_batches(cluster, broker, some, room)
     return found
+
+
+def each_batch(data: bytes) -> Iterator[bytes]:
+    """The whole batches of what was read, in their order."""
+    at = 0
+    while MAGIC_AT < (size := claimed_size(data, at, len(data)) or 0) <= len(data) - at:
+        yield data[at : at + size]
+        at += size
 
 
 def _ask(
     connection: Connection,
     version: int,
     places: Mapping[int, BatchAt],
-    room: int,
+    room: tuple[int, int],
     found: Batches,
 ) -> list[int]:
-    """One request; those that came empty and are to be asked again."""
+    """One request; those that came empty and are to be asked again.
+
+    `room` is what is asked for of each, and what is kept of it if that is more than one batch.
+    """
     keys = {_key(version, place): index for index, place in places.items()}
     body = fetch.encode_fetch(
         version,
         [
             fetch.FetchPartition(
-                at.partition.topic, at.topic_id, at.partition.partition, at.offset, room
+                at.partition.topic, at.topic_id, at.partition.partition, at.offset, room[0]
             )
             for at in places.values()
         ],
@@ -144,7 +168,8 @@ def _ask(
             continue
         size = claimed_size(buffer, got.start, got.end) or 0
         if MAGIC_AT < size <= got.end - got.start:
-            found[index] = bytes(buffer[got.start : got.start + size])
+            end = min(got.end, got.start + max(size, room[1]))
+            found[index] = bytes(buffer[got.start : end])
         elif index == first:
             found[index] = None  # the first one's batch would have come, whatever its size
         else:

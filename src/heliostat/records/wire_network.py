@@ -395,8 +395,11 @@ class WireNetwork(WireQuestions):
                 silence = cluster.silence_of(broker, TOLD_AFTER_S)
                 if silence is not None and now_s >= self._told_at_s.get((side, broker), 0.0):
                     self._told_at_s[side, broker] = now_s + AGAIN_S
-                    led = [index for index, leader in leaders.items() if leader == broker]
-                    self._lost.append(Unanswered(led, silence, side == APPEND))
+                    led = {index for index, leader in leaders.items() if leader == broker}
+                    if side == APPEND:  # some may have no leader any more
+                        lines_there = (self._appending[key] for key in lines if key[0] == broker)
+                        led = led.union(*(line.under_way for line in lines_there))
+                    self._lost.append(Unanswered(sorted(led), silence, side == APPEND))
 
     def _leave_silent(
         self, side: str, cluster: WireCluster, broker: BrokerId, lines: Iterable[_Place]

@@ -20,7 +20,13 @@ from heliostat.records.network import (
     SourceSays,
     Tail,
 )
-from heliostat.records.single_batches import BatchAt, Batches, by_leader, read_led
+from heliostat.records.single_batches import (
+    SMALL_BATCH_BYTES,
+    BatchAt,
+    Batches,
+    by_leader,
+    read_led,
+)
 from heliostat.records.tails import read_tails
 
 UNKNOWN_TOPIC_ID = 100
@@ -100,15 +106,15 @@ class WireQuestions:
         """Times of records, read from the source's leaders."""
         return times_at(places, self._at_source)
 
-    def _at_target(self, offsets: Mapping[int, Offset]) -> Batches:
+    def _at_target(self, offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
         of = self._partitions
         at = {i: BatchAt(of[i].target, of[i].target_topic_id, o) for i, o in offsets.items()}
-        return read_led(self._target, self._leaders.target, at)
+        return read_led(self._target, self._leaders.target, at, room)
 
-    def _at_source(self, offsets: Mapping[int, Offset]) -> Batches:
+    def _at_source(self, offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
         of = self._partitions
         at = {i: BatchAt(of[i].source, of[i].source_topic_id, o) for i, o in offsets.items()}
-        return read_led(self._source, self._leaders.source, at)
+        return read_led(self._source, self._leaders.source, at, room)
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
         """Log starts and high watermarks, asked from the leaders."""
@@ -143,15 +149,29 @@ class WireQuestions:
         return result
 
     def delete_target_records(self, index: int, before: Offset) -> Problem | None:
-        """Lift the log start of one target partition."""
+        """Lift the log start of one target partition.
+
+        DeleteRecords knows topics by name only: whether it is the very topic is looked at right
+        before and right after, so that nothing is copied into another one.
+        """
         broker = self._leaders.target.get(index)
+        spec = self._partitions[index]
         if broker is None:
             return ConnectionLost("no leader known", index=index)
         try:
-            self._target.delete_records(broker, self._partitions[index].target, before)
+            self._check_target(spec)
+            self._target.delete_records(broker, spec.target, before)
+            self._check_target(spec)
         except (BrokerError, ConnectionLost) as error:
             return error
         return None
+
+    def _check_target(self, spec: PartitionSpec) -> None:
+        """See that the mirror's topic has not been made anew."""
+        topic = self._target.metadata([spec.target.topic]).get(spec.target.topic)
+        leader = _leader(topic, spec.target, spec.target_topic_id)
+        if isinstance(leader, BrokerError):
+            raise leader
 
 
 def _leader(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heliostat.names import BrokerId
+from heliostat.ops.driver_jvm import QUICK_JVM
 from heliostat.sandbox.ports import LOOPBACK
 from heliostat.sandbox.security import Listener
 
@@ -149,11 +150,10 @@ def java_options(folder: Path, heap_mb: int) -> Sequence[str]:
     A broker with a small heap is one that shall begin quickly, not run fast: tests start dozens.
     """
     usual = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return (
         f"-Xmx{heap_mb}m",
         f"-Xms{min(heap_mb, 256)}m",
-        *(quick if heap_mb < SMALL_HEAP_MB else usual),
+        *(QUICK_JVM if heap_mb < SMALL_HEAP_MB else usual),
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
     )

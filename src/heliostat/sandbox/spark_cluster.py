@@ -23,6 +23,7 @@ from typing import Any, Self
 import psutil
 
 from heliostat.errors import SandboxError
+from heliostat.ops.driver_jvm import QUICK_JVM
 from heliostat.sandbox.java import find_java
 from heliostat.sandbox.ports import LOOPBACK, free_ports
 from heliostat.sandbox.process import OwnProcess
@@ -46,8 +47,6 @@ ASK_S = 5.0
 LOG_TAIL_LINES = 20
 DECOMMISSION = signal.SIGPWR
 """`spark.worker.decommission.signal`: a worker takes no more work and lets what runs end."""
-DAEMON_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""They start sooner so, and never have much to do."""
 
 
 class SparkWorker:
@@ -344,7 +343,7 @@ def _start(
         f"SPARK_LOCAL_DIRS={folder / 'local'}",
         str(find_java()),
         f"-Xmx{DAEMON_HEAP_MB}m",
-        *DAEMON_OPTIONS,
+        *QUICK_JVM,
         *options,
         *("-cp", f"{home / 'jars'}/*", main_class),
         *words,

@@ -230,8 +230,8 @@ def _target_recreated(case: Case) -> Refusal | None:
         return None
     return Refusal(
         RefusalCode.TARGET_RECREATED,
-        f"{case.name} was deleted and created again at the target, and has been written to, not "
-        "by this link",
+        f"{case.name} was deleted and created again at the target and has been written to; this "
+        "link's state has a row of the topic before it only",
         _ANEW,
     )
 
@@ -248,9 +248,11 @@ def _target_not_ours(case: Case) -> Refusal | None:
         )
     return Refusal(
         RefusalCode.TARGET_NOT_OURS,
-        f"{case.name} exists at the target and has been written to, and this link's state does not "
-        "know it as a mirror",
-        "choose a naming such as {prefix: ...}, or delete the target topic",
+        f"{case.name} exists at the target and has been written to, and this link's state has no "
+        "row of it as a mirror",
+        f"if its records came from this source, `heliostat state rebuild {case.link.name}` proves "
+        "that by contents and goes on in it (`heliostat adopt` where MirrorMaker 2 copied them); "
+        "else choose a naming such as {prefix: ...}, or delete the target topic",
     )
 
 

@@ -67,9 +67,10 @@ class RefusalCode(StrEnum):
     SOURCE_RECREATED = "source_recreated"
     """It was deleted and created again at the source."""
     TARGET_RECREATED = "target_recreated"
-    """Its mirror was deleted and created again, and written to by others."""
+    """Its mirror was deleted and created again, and written to since."""
     TARGET_NOT_OURS = "target_not_ours"
-    """A topic of its mirror's name exists and has been written to by others."""
+    """A topic of its mirror's name exists and has been written to, and the state has no row of it:
+    it is somebody else's, or the row was lost."""
     TARGET_HAS_MORE_PARTITIONS = "target_has_more_partitions"
     """A topic of its mirror's name has partitions that the source has not."""
     UNREADABLE = "unreadable"

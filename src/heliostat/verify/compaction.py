@@ -20,12 +20,13 @@ Memory is one small entry for each key of which a record is missing and no newer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 from zlib import crc32
 
+from heliostat.clusters.admin import ConfigEntry
 from heliostat.verify.align import Findings, content_field, finding, placed
 from heliostat.verify.places import Places
 from heliostat.verify.stream import Row
@@ -40,12 +41,26 @@ CLOCKS_APART_MS = 3_600_000
 """A producer's clock may be so far ahead of a broker's: tombstones are that much older at least."""
 
 
+CLEANING_KEYS = ("cleanup.policy", "delete.retention.ms")
+DELETE_RETENTION_MS = 86_400_000
+"""Kafka's own `delete.retention.ms`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cleaning:
     """How one side cleans a topic: its `cleanup.policy` and `delete.retention.ms`."""
 
     compacts: bool = False
     delete_retention_ms: int = 0
+
+    @classmethod
+    def of(cls, configs: Mapping[str, ConfigEntry]) -> Self:
+        """By a topic's settings; brokers tell each of theirs, by default as well."""
+        policy, kept_ms = (configs.get(key) for key in CLEANING_KEYS)
+        return cls(
+            policy is not None and "compact" in (policy.value or ""),
+            int((kept_ms and kept_ms.value) or DELETE_RETENTION_MS),
+        )
 
 
 @dataclass(frozen=True, slots=True)

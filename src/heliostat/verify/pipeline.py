@@ -30,12 +30,13 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
-from heliostat.verify.compaction import Cleaning, CleaningRule
+from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
 from heliostat.verify.ranges import (
     STARTS_LATER,
     ComparePlan,
     MapView,
     NotCompared,
+    NotMirrored,
     RangeSpec,
     SideView,
     Stretch,
@@ -58,7 +59,6 @@ from heliostat.verify.work import (
 
 TASKS_PER_CORE = 4  # enough to even out what sizes in records hide
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
-POLICY, TOMBSTONES_MS = "cleanup.policy", "delete.retention.ms"
 
 
 def verify_pair(
@@ -70,6 +70,7 @@ def verify_pair(
     ranges: RangeSpec | None = None,
     tasks: int | None = None,
     blocked: Mapping[TopicPartition, str] | None = None,
+    not_copied: Mapping[TopicName, NotMirrored] | None = None,
     decode_all: bool = False,
     conf: Mapping[str, str] | None = None,
     read_map: Callable[[], MapView] | None = None,
@@ -91,6 +92,8 @@ def verify_pair(
         Spark tasks at most; a few per core by default.
     blocked
         Source partitions that the link says it does not copy, with its reason.
+    not_copied
+        Source topics that it does not copy at all: they are named, not compared.
     decode_all
         Decode also batches that are equal byte by byte.
     conf
@@ -107,13 +110,8 @@ def verify_pair(
     """
     began_s = time.monotonic()
     sides = Sides(access_of(source), access_of(target), decode_all)
-    names = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    target_view = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
-    source_view = _view(sides.source, Isolation.READ_COMMITTED, names[0])
-    map_view = no_map if read_map is None else read_map()  # after the target's ends: covers them
-    planned = plan(
-        pairs, source_view, target_view, ranges or RangeSpec(), blocked, map_view=map_view
-    )
+    asked = ranges or RangeSpec()
+    planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
     with _session(spark, conf or {}) as session:
         count = tasks or TASKS_PER_CORE * session.sparkContext.defaultParallelism
         results = [PartitionResult(stretch) for stretch in planned.stretches]
@@ -131,6 +129,23 @@ def verify_pair(
         behind_records=planned.behind_records,
         elapsed_s=time.monotonic() - began_s,
     )
+
+
+def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
+    sides: Sides,
+    pairs: Sequence[TopicPair],
+    ranges: RangeSpec,
+    blocked: Mapping[TopicPartition, str] | None,
+    read_map: Callable[[], MapView] | None,
+    not_copied: Mapping[TopicName, NotMirrored] | None,
+) -> tuple[ComparePlan, SideView, SideView]:
+    """What is compared, and both sides as they were then; the target is looked at first."""
+    names = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    target = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
+    source = _view(sides.source, Isolation.READ_COMMITTED, names[0])
+    maps = no_map if read_map is None else read_map()  # after the target's ends: covers them
+    made = plan(pairs, source, target, ranges, blocked, map_view=maps, not_copied=not_copied)
+    return made, source, target
 
 
 def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> SideView:
@@ -278,11 +293,9 @@ def _cleaning(
     access: ClusterAccess, topics: Iterable[TopicName]
 ) -> dict[TopicName, Cleaning | BrokerError]:
     with ClusterAdmin(access, "heliostat-verify") as admin:
-        answers = admin.describe_configs(topics, [POLICY, TOMBSTONES_MS])
+        answers = admin.describe_configs(topics, CLEANING_KEYS)
     return {
-        name: one
-        if isinstance(one, BrokerError)
-        else Cleaning("compact" in (one[POLICY].value or ""), int(one[TOMBSTONES_MS].value or 0))
+        name: one if isinstance(one, BrokerError) else Cleaning.of(one)
         for name, one in answers.items()
     }
 

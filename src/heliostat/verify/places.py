@@ -32,12 +32,14 @@ class Places:
 
     targets: Sequence[int] = ()
     sources: Sequence[int] = ()
+    known_from: int = 0
+    """Target offset before which the link has forgotten what stood where."""
 
     @classmethod
-    def of(cls, breaks: Iterable[tuple[int, int]]) -> Places:
+    def of(cls, breaks: Iterable[tuple[int, int]], known_from: int = 0) -> Places:
         """From (target offset, source offset) of the first record of each stretch, in order."""
         flat = array("q", chain.from_iterable(breaks))
-        return cls(flat[::2], flat[1::2]) if flat else EXACT
+        return cls(flat[::2], flat[1::2], known_from) if flat or known_from else EXACT
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 from heliostat.errors import OffsetMapLost, Refused
 from heliostat.names import Offset, OffsetRange, PartitionId, TopicName, TopicPartition
@@ -65,14 +65,31 @@ class SideView:
     bounds: Mapping[TopicPartition, Bounds]
 
 
-MapView = Callable[[TopicPartition, str], Iterable[tuple[int, int]]]
-"""Of a target partition, and the id of its topic: (target offset, source offset) of each break."""
+@dataclass(frozen=True, slots=True)
+class NotMirrored:
+    """Why a link does not copy a topic; a problem unless that is as it should be."""
+
+    reason: str
+    is_problem: bool
 
 
-def no_map(partition: TopicPartition, topic_id: str) -> Iterable[tuple[int, int]]:
+class MapClaim(NamedTuple):
+    """What the link says of which offset stands where."""
+
+    breaks: Iterable[tuple[int, int]]
+    """Target offset and source offset of each."""
+    known_from: int = 0
+    """Target offset before which it says nothing."""
+
+
+MapView = Callable[[TopicPartition, str], MapClaim]
+"""Of a target partition, and the id of its topic."""
+
+
+def no_map(partition: TopicPartition, topic_id: str) -> MapClaim:
     """Every mirror is exact."""
     del partition, topic_id
-    return ()
+    return MapClaim(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +150,7 @@ def plan(
     blocked: Mapping[TopicPartition, str] | None = None,
     *,
     map_view: MapView = no_map,
+    not_copied: Mapping[TopicName, NotMirrored] | None = None,
 ) -> ComparePlan:
     """Fix the ranges of all partitions of all pairs.
 
@@ -142,6 +160,8 @@ def plan(
         Source partitions that the link says it does not copy, with its reason.
     map_view
         The link's offset map, read after the target's ends were.
+    not_copied
+        Source topics that the link does not copy at all: what has the name of their mirror is none.
 
     Raises
     ------
@@ -157,14 +177,15 @@ def plan(
                 topic=pair.source,
                 hint="source and target bootstrap lead to the same cluster",
             )
-        if pair.source not in source.topics:
+        left = (not_copied or {}).get(pair.source)
+        if left is not None:
+            held = _held(source, pair.source)
+            whole = _whole(pair, left.reason, held)
+            made.not_compared.append(replace(whole, is_problem=left.is_problem))
+        elif pair.source not in source.topics:
             made.not_compared.append(_whole(pair, "the source has no such topic", 0))
         elif pair.target not in target.topics:
-            held = sum(
-                source.bounds[_partition(pair.source, number)].end
-                - source.bounds[_partition(pair.source, number)].start
-                for number in source.topics[pair.source].leaders
-            )
+            held = _held(source, pair.source)
             made.not_compared.append(_whole(pair, NO_TARGET_TOPIC, held))
         else:
             _plan_topic(
@@ -201,7 +222,7 @@ def _plan_topic(
         else:
             bounds = source.bounds[one], target.bounds[two]
             try:
-                places = Places.of(map_view(two, topic_id))
+                places = Places.of(*map_view(two, topic_id))
             except OffsetMapLost as error:
                 held = bounds[0].end - bounds[0].start
                 made.not_compared.append(_one(one, two, error.text, held, is_problem=True))
@@ -219,7 +240,9 @@ def _plan_partition(
     one, two = pair
     source, target = bounds
     blocked, places = known
-    head, position = places.source_at(target.start), places.source_at(target.end)
+    # A log start that went back, as a leader changed, may lie before what the map still tells.
+    head = places.source_at(max(target.start, places.known_from))
+    position = places.source_at(target.end)
     start = max(source.start, head, spec.start or 0)
     end = source.end if spec.is_complete else min(source.end, position)
     is_cut = spec.until is not None and spec.until < max(source.end, position)
@@ -252,6 +275,13 @@ def _plan_partition(
             places=places,
         )
     )
+
+
+def _held(side: SideView, topic: TopicName) -> int:
+    """Offsets that a side's log has of a topic; 0 where it has none of that name."""
+    view = side.topics.get(topic)
+    partitions = () if view is None else (_partition(topic, number) for number in view.leaders)
+    return sum(side.bounds[one].end - side.bounds[one].start for one in partitions)
 
 
 def _partition(topic: TopicName, number: int) -> TopicPartition:

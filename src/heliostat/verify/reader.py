@@ -27,6 +27,7 @@ from typing_extensions import override
 from heliostat.access import ClusterAccess
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.refusals import refusal_of, translated
+from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
 
@@ -125,7 +126,7 @@ class LogReader:
             "client_id": "heliostat-verify",
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
-            **client_settings(access),
+            **client_settings(with_seeds_that_answer(access)),
         }
         self._manager = _Manager(self._net, **settings)
         try:

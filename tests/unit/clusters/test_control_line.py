@@ -12,6 +12,8 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from support.scripted_broker import METADATA, VERSIONS, Script, ScriptedBroker
 
+from heliostat.access import ClusterAccess
+from heliostat.clusters import seeds
 from heliostat.clusters.wire import control_line
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
@@ -21,6 +23,7 @@ from heliostat.names import BrokerId, Endpoint
 from heliostat.sandbox.ports import LOOPBACK, free_ports
 
 SETTINGS = DialSettings(request_timeout_s=0.6, connect_timeout_s=1.0)
+SEEDS_WITHIN_S = 1.0
 RETURNS_S = 0.3
 """At once, on a machine that is full."""
 
@@ -116,25 +119,27 @@ def cluster_of(*brokers: ScriptedBroker) -> WireCluster:
     return cluster
 
 
-def test_of_several_the_slow_one_alone_is_left_behind() -> None:
+@pytest.mark.parametrize("hung", range(3))
+def test_of_several_the_slow_one_alone_is_left_behind(hung: int) -> None:
     """Given three brokers of which one hangs / when reached / then the others, without its wait."""
+    others = sorted({0, 1, 2} - {hung})
     with contextlib.ExitStack() as stack:
         brokers = [stack.enter_context(ScriptedBroker(Script())) for _ in range(3)]
         cluster = stack.enter_context(contextlib.closing(cluster_of(*brokers)))
-        brokers[1].script.hangs.set()
+        brokers[hung].script.hangs.set()
         began_s = time.monotonic()
         cluster.reach([BrokerId(each) for each in range(3)])
         assert time.monotonic() - began_s < SETTINGS.connect_timeout_s
-        for number in (0, 2):
+        for number in others:
             assert cluster.silence_of(BrokerId(number), 0.0) is None
             cluster.open_data(BrokerId(number)).close()
-        silence = cluster.silence_of(BrokerId(1), 0.0)
+        silence = cluster.silence_of(BrokerId(hung), 0.0)
         assert silence is not None
-        assert silence.context["broker"] == str(brokers[1].endpoint)
-        assert spent_s(lambda: cluster.open_data(BrokerId(1))) < RETURNS_S
-        brokers[1].script.hangs.clear()
-        wait_until_it_answers(cluster._brokers[BrokerId(1)])
-        cluster.open_data(BrokerId(1)).close()
+        assert silence.context["broker"] == str(brokers[hung].endpoint)
+        assert spent_s(lambda: cluster.open_data(BrokerId(hung))) < RETURNS_S
+        brokers[hung].script.hangs.clear()
+        wait_until_it_answers(cluster._brokers[BrokerId(hung)])
+        cluster.open_data(BrokerId(hung)).close()
 
 
 def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
@@ -147,6 +152,31 @@ def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
             found = next(each for each in cluster._answering_seeds() if each.is_answering())
             assert found.endpoint == second.endpoint
             assert time.monotonic() - began_s < 2.0
+
+
+@pytest.mark.parametrize("hang", [{0}, {1}, set(), {0, 1}])
+def test_a_client_begins_with_seeds_that_answer(
+    hang: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given two seeds / when some hang / then the others are left, or all where none answers."""
+    monkeypatch.setattr(seeds, "WITHIN_S", SEEDS_WITHIN_S)
+    with ScriptedBroker(Script()) as first, ScriptedBroker(Script()) as second:
+        both = (str(first.endpoint), str(second.endpoint))
+        for number in hang:
+            (first, second)[number].script.hangs.set()
+        found = seeds.with_seeds_that_answer(ClusterAccess(both, alias="west"))
+        wanted = tuple(both[number] for number in sorted({0, 1} - hang))
+        assert (found.bootstrap, found.alias) == (wanted or both, "west")
+
+
+def test_a_client_with_one_seed_finds_out_itself() -> None:
+    """Given one address / then nobody is asked: there is no other one to begin with."""
+    with ScriptedBroker(Script()) as broker:
+        broker.script.hangs.set()
+        access = ClusterAccess((str(broker.endpoint),))
+        began_s = time.monotonic()
+        assert seeds.with_seeds_that_answer(access) is access
+        assert time.monotonic() - began_s < RETURNS_S
 
 
 def test_brokers_are_asked_side_by_side_and_the_slow_one_is_doubted() -> None:

@@ -1,19 +1,23 @@
-"""The compiled look through a fetch's answer, against the plain reader of `fetch`."""
+"""The compiled look through a fetch's answer, against the plain reader of `fetch`.
+
+It looks twice, the second time compiled with each index checked.
+"""
 
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from uuid import UUID
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.checked_indexes import IS_CHECKED, pass_with_checked_indexes
+from support.checked_indexes import with_checked_indexes
 
 from heliostat.clusters.wire import fetch, scan
 from heliostat.clusters.wire.primitives import compact_string, uvarint
 
+(checked,) = with_checked_indexes("heliostat.clusters.wire.scan")
 NUMBERS = (
     *(scan.PARTITION, scan.ERROR, scan.HIGH_WATERMARK, scan.STABLE_END),
     *(scan.START, scan.END),
@@ -46,7 +50,11 @@ def answer(topics: list, *, by_id: bool) -> bytes:
 def scanned(data: bytes, by_id: bool, room: int) -> tuple[int, np.ndarray]:
     rows = np.zeros((room, scan.ROW_FIELDS), np.int64)
     array = np.frombuffer(bytearray(data), np.uint8) if data else np.empty(0, np.uint8)
-    return scan.scan_partitions(array, len(HEAD), by_id, rows), rows
+    rows_checked = rows.copy()
+    found = scan.scan_partitions(array, len(HEAD), by_id, rows)
+    assert checked.scan_partitions(array, len(HEAD), by_id, rows_checked) == found
+    assert (rows_checked == rows).all()
+    return found, rows
 
 
 @given(st.lists(st.tuples(st.lists(partitions, max_size=5), tags), max_size=5), st.booleans())
@@ -85,8 +93,6 @@ def test_cut_and_damaged_answers_are_refused_or_read_within_their_bytes(topics, 
     assert all(0 <= row[scan.END] <= len(damaged) for row in rows[: max(0, found)].tolist())
 
 
-if not IS_CHECKED:
-
-    def test_no_index_is_ever_wrong(tmp_path):
-        """The tests of this file again, compiled with each index checked."""
-        pass_with_checked_indexes(tmp_path, Path(__file__))
+def test_the_checks_are_on():
+    with pytest.raises(IndexError):
+        checked._number(np.empty(1, np.uint8), 0, 2)

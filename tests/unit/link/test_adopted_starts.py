@@ -21,6 +21,8 @@ ORDERS = TopicName("orders")
 class Memory:
     """Stands for a state topic."""
 
+    topic = TopicName("heliostat.l.state")
+
     def __init__(self) -> None:
         self.rows: dict[str, Any] = {}
 
@@ -71,4 +73,10 @@ def test_a_lane_hears_where_partitions_were_taken_over() -> None:
 
 def test_mirrors_that_are_handed_back_take_the_producer_with_them(state: LinkState) -> None:
     state.forget_mirrors([ORDERS])
-    assert state._state.rows == {"mirror/orders": None, "producer": None}
+    assert state._state.rows == {
+        "handed-back/orders": {"to": "MirrorMaker 2"},
+        "mirror/orders": None,
+        "producer": None,
+    }
+    state._state.rows = {"handed-back/orders": {"to": "MirrorMaker 2"}}
+    assert state.read().handed_back == {ORDERS}

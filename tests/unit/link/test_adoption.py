@@ -11,8 +11,9 @@ import pytest
 from heliostat.config import LinkConfig
 from heliostat.errors import Refused
 from heliostat.interchange.adopt_seam import NoSeam, Seam
-from heliostat.link.adoption import ROW_BREAKS, _let_go, _moving, _rows, _starts
+from heliostat.link.adoption import ROW_BREAKS, _moving, _rows, _starts
 from heliostat.link.adoption_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
+from heliostat.link.adoption_sides import let_go, refuse_moved
 from heliostat.link.claims import Claims
 from heliostat.link.state import Starts
 from heliostat.names import (
@@ -24,7 +25,8 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row
 from heliostat.topics.values import MirrorRecord
 
 ORDERS, MIRROR = TopicName("orders"), TopicName("A.orders")
@@ -145,10 +147,32 @@ def test_names_are_those_of_dedicated_mode_unless_they_are_given() -> None:
 def test_what_another_link_took_over_at_the_same_time_is_left_to_it() -> None:
     """Given both have said so / when we look once more / then it is not ours, and that is told."""
     other = replace(RECORD, source=TopicName("kept"), target=TopicName("A.kept"))
-    topics = [TopicAdoption(each, ()) for each in (RECORD, other)]
+    records = [RECORD, other]
     state = Mock()
-    _let_go(state, topics, {})
+    let_go(state, records, Claims())
     state.drop_mirrors.assert_not_called()
     with pytest.raises(Refused, match=r"A\.orders \(link theirs\)"):
-        _let_go(state, topics, Claims({MIRROR: LinkName("theirs")}))
+        let_go(state, records, Claims({MIRROR: LinkName("theirs")}))
     state.drop_mirrors.assert_called_once_with([ORDERS])
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "end", "words"),
+    [
+        (UUID(int=8), 12, "A.orders was deleted and made anew"),
+        (TARGET_ID, 13, "A.orders-0: its end went from 12 to 13"),
+    ],
+)
+def test_a_mirror_that_moved_since_it_was_looked_at_is_left(
+    topic_id: UUID, end: int, words: str
+) -> None:
+    at = TopicPartition(MIRROR, PartitionId(0))
+    info = Mock(topic_id=topic_id, partitions=[Mock(partition=0)])
+    info.name = MIRROR
+    target = Mock(
+        describe_topics=lambda _: {MIRROR: info}, list_log_ends=lambda _: {at: Offset(end)}
+    )
+    with pytest.raises(Refused, match=words):
+        refuse_moved(target, [RECORD], {at: Offset(12)})
+    if topic_id == TARGET_ID:
+        refuse_moved(target, [RECORD], {at: Offset(end)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,9 +12,11 @@ from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.invariants import first_generation, is_from_current_owner
 from heliostat.link.ownership import CLAIM_LASTS_MS, TELL_EVERY_S, UNKNOWN_TOPIC, Owner, Ownership
 from heliostat.names import LinkName
+from heliostat.ops.asked import Asked, NoAnswerYet
 from heliostat.ops.events import Events
 
 FENCED = 90
+WAIT_S = 10.0
 
 
 class Hands:
@@ -367,6 +370,54 @@ def test_a_renewal_never_shortens_what_was_announced() -> None:
     first.ownership.keep(6.0)
     assert topic.owner is not None
     assert topic.owner.lasts_ms == 15_000
+
+
+def test_what_is_announced_waits_for_no_write_of_another_thread() -> None:
+    """Given a write that a broker that hangs holds up / when less is announced / then at once."""
+    topic = Topic()
+    first = owned(topic)
+    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    is_asked, goes_on = threading.Event(), threading.Event()
+    put = first.store.put_owner
+
+    def held_up(owner: Owner) -> None:
+        is_asked.set()
+        assert goes_on.wait(WAIT_S)
+        put(owner)
+
+    first.store.put_owner = held_up  # type: ignore[method-assign]  # as a broker that hangs
+    keeping = threading.Thread(target=first.ownership.keep, args=(30.0,))
+    keeping.start()
+    try:
+        assert is_asked.wait(WAIT_S)
+        writes = topic.writes
+        asked = [
+            Asked(lambda: first.ownership.announce(first.hands.wall_ms() + 19_000), "announce"),
+            Asked(lambda: first.ownership.hold(6.0), "hold"),
+        ]
+        for each in asked:
+            each.answer(WAIT_S)
+        more = Asked(lambda: first.ownership.announce(first.hands.wall_ms() + 25_000), "more")
+        with pytest.raises(NoAnswerYet):
+            more.answer(0.05)
+        assert topic.writes == writes
+    finally:
+        goes_on.set()
+        keeping.join(WAIT_S)
+    more.answer(WAIT_S)
+    assert topic.writes == writes + 1
+
+
+def test_nothing_that_was_announced_holds_once_it_is_resigned() -> None:
+    """Given 20 s announced / when resigning fails, though it may have landed / then none holds."""
+    topic = Topic()
+    first = owned(topic)
+    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    topic.is_away = True
+    with pytest.raises(ConnectionLost):
+        first.ownership.resign()
+    with pytest.raises(ConnectionLost):
+        first.ownership.announce(first.hands.wall_ms() + 1_000)
 
 
 def test_claims_count_on_from_what_lanes_have_heard() -> None:

@@ -128,8 +128,19 @@ def test_only_a_position_that_went_back_was_lost(position: int, *, lost: bool) -
     assert book.take([report(position)], {T: ID}) == expected
 
 
+@pytest.mark.parametrize("state", list(PartitionState))
+def test_what_a_round_copies_has_begun_until_it_is_forgotten(state: PartitionState) -> None:
+    """Given a report without an epoch / then it was found to be the source's if it is copied."""
+    book = EpochBook({})
+    book.take([report(60, state=state)], {T: ID})
+    assert book.has_begun(copied_spec()) == (state is PartitionState.COPYING)
+    assert not book.has_begun(copied_spec(UUID(int=8)))
+    book.forget(P)
+    assert not book.has_begun(copied_spec())
+
+
 def copied_spec(topic_id: UUID = ID) -> PartitionSpec:
-    return PartitionSpec(P, P, topic_id, None, Offset(0), 1000, needs_keys=False)
+    return PartitionSpec(P, P, topic_id, None, Offset(0), 1000, is_compacted=False)
 
 
 def test_where_a_round_ended_is_known_before_reports_tell_it() -> None:
@@ -149,7 +160,7 @@ def test_where_a_round_ended_is_known_before_reports_tell_it() -> None:
     assert book.row_of(copied_spec()) == Copied(60, 3)
     book.note(copied_spec(), Copied(70, 3))
     book.note(
-        PartitionSpec(OTHER, OTHER, ID, None, Offset(0), 1000, needs_keys=False), Copied(5, 1)
+        PartitionSpec(OTHER, OTHER, ID, None, Offset(0), 1000, is_compacted=False), Copied(5, 1)
     )
     book.settle_noted(is_over=True)
     written = book.due(all_moved=True)

@@ -14,7 +14,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionSpec
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(0))
-SPEC = PartitionSpec(MIRROR, MIRROR, None, None, Offset(0), 1_000_000, needs_keys=False)
+SPEC = PartitionSpec(MIRROR, MIRROR, None, None, Offset(0), 1_000_000, is_compacted=False)
 EXACT = LinkConfig(name="l", source="a", target="b", topics=TopicsConfig(offsets="exact"))
 AUTO = LinkConfig(name="l", source="a", target="b")
 

@@ -22,7 +22,8 @@ from heliostat.names import (
     TopicPartition,
     id_text,
 )
-from heliostat.records.offset_map import Break, MapReader, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, Row
 from heliostat.topics.values import MirrorRecord
 
 T = TopicName("t")

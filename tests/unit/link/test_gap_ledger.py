@@ -8,6 +8,7 @@ import pytest
 from support.ledger import KeptTopic, ledger_on
 
 from heliostat.clusters.keyed_topic import Change
+from heliostat.errors import ProtocolError
 from heliostat.link.gap_choices import Cause, Choice
 from heliostat.link.gaps import Copied, CopiedTopic, Decision, GapRow, gaps_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
@@ -112,3 +113,19 @@ def test_a_ledger_that_was_deleted_is_made_anew_with_all_of_it(memory: KeptTopic
 
 def test_its_name() -> None:
     assert gaps_topic(LinkName("l")) == "heliostat.l.gaps"
+
+
+@pytest.mark.parametrize("key", ["gap/t/0/5", "decision/t/0/CODE", "copied/t"])
+@pytest.mark.parametrize("value", [{}, {"topic": 5}, {"partitions": []}, {"last": 1, "jump": 3}])
+def test_a_record_that_is_no_row_is_told_with_its_place(
+    memory: KeptTopic, key: str, value: dict[str, Any]
+) -> None:
+    """Given JSON that others wrote / when read, or heard of / then an error, with its key."""
+    ledger = ledger_on(memory)
+    memory.kept[key] = value
+    with pytest.raises(ProtocolError, match=key):
+        ledger.read()
+    memory.kept.clear()
+    memory.news.append(Change(key, value, Offset(1), 0))
+    with pytest.raises(ProtocolError, match="no row of ours"):
+        ledger.hear()

@@ -11,7 +11,8 @@ from support.simulated_cluster import SimulatedCluster
 from heliostat.link.gone_records import TOLD_MAX, gone_lines
 from heliostat.link.state import Starts
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
-from heliostat.records.offset_map import Break, MapReader, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, Row
 from heliostat.topics.topic_plan import Mirror
 
 T = TopicName("t")

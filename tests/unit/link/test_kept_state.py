@@ -10,6 +10,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.errors import ProtocolError
 from heliostat.link.claims import NO_CLAIMS
 from heliostat.link.flow import Known, Turn
 from heliostat.link.state import LinkState, Starts
@@ -131,3 +132,15 @@ def test_topics_of_the_beginning_are_remembered(
     state.put_beginning(names)
     assert state.read().at_beginning == names
     assert all(len(row["topics"]) <= 5_000 for row in topics[0].written.values())
+
+
+@pytest.mark.parametrize("key", ["mirror/t", "start/t", "producer", "owner", "beginning/0"])
+@pytest.mark.parametrize("value", [{}, {"producer_id": "x"}, {"target_id": 5, "starts": 3}])
+def test_a_record_that_is_no_row_is_told_with_its_key(
+    state: LinkState, key: str, value: dict[str, Any]
+) -> None:
+    """Given JSON that others wrote into the state topic / when read / then an error of ours."""
+    memory = state._state
+    memory.read_all = lambda: {key: value}  # type: ignore[method-assign]  # a stand-in
+    with pytest.raises(ProtocolError, match=key):
+        state.read()

@@ -11,13 +11,13 @@ import pytest
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
+from heliostat.errors import ConnectionLost
 from heliostat.invariants import predecessors_have_ended
 from heliostat.link import lane_set
 from heliostat.link.lane_set import (
     HAND_OVER_S,
     RETRY_FIRST_S,
     STAGGER,
-    Announcement,
     LaneSet,
     Runner,
 )
@@ -25,11 +25,13 @@ from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, T
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
 from heliostat.records.copier import PREPARED_S_MAX
-from heliostat.records.lane import LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.late_sends import LATE_S
 
 WAIT_S = 10.0
 ROUND_S = 3.0
+CLOCK_MS = 60
+"""Two clocks are looked at, one behind the other, on a machine that is full."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +42,7 @@ def no_slack(monkeypatch):
 
 def spec(number: int) -> PartitionSpec:
     partition = Partition(TopicName("t"), PartitionId(number))
-    return PartitionSpec(partition, partition, None, None, Offset(0), 1000, needs_keys=False)
+    return PartitionSpec(partition, partition, None, None, Offset(0), 1000, is_compacted=False)
 
 
 class Rounds:
@@ -215,6 +217,78 @@ def test_each_rounds_deadline_is_announced_before_it_runs(lanes: LaneSet, rounds
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: rounds.started)
     assert rounds.started[0].expires_at_ms + LATE_S * 1000 in rounds.deadlines
+
+
+def test_the_next_round_is_announced_ahead(lanes: LaneSet, rounds: Rounds, monkeypatch) -> None:
+    """Given a round / when the next is given out soon / then its end is to be announced, too.
+
+    Before that the end of the round at work is; and no more once all is stopped.
+    """
+    monkeypatch.setattr(lane_set, "PREPARE_S", 0.3)
+    monkeypatch.setattr(lane_set, "COLD_PREPARE_S", 0.3)
+    monkeypatch.setattr(lane_set, "AHEAD_PART", 0.5)
+    monkeypatch.setattr(lanes, "_template", replace(lanes._template, round_s=1.5))
+    assert lanes.announced_for_s() == 0.0
+    lanes.assign({LaneId(0): (spec(0),)})
+    wait(lambda: rounds.started)
+    seen: list[tuple[int, float]] = []
+
+    def is_third() -> bool:
+        known_ms = lanes._clock.wall_ms() + lanes.announced_for_s() * 1000
+        seen.append((len(rounds.started), known_ms - LATE_S * 1000))
+        return len(rounds.started) > 2
+
+    wait(is_third)
+    first, second = rounds.started[:2]
+    at_first = [known_ms for number, known_ms in seen if number == 1]
+    assert at_first[0] == pytest.approx(first.expires_at_ms, abs=CLOCK_MS)
+    ahead = [known_ms for known_ms in at_first if known_ms >= second.expires_at_ms]
+    assert ahead
+    assert max(ahead) < second.expires_at_ms + 1500 / 2
+    lanes.stop()
+    assert lanes.announced_for_s() == 0.0
+
+
+def test_of_many_lanes_the_latest_is_announced(lanes: LaneSet, rounds: Rounds) -> None:
+    """Given two lanes, of which one's first round is shorter / then the longer one's end counts."""
+    lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1),)})
+    wait(lambda: len(rounds.started) >= 2)
+    known_ms = lanes._clock.wall_ms() + lanes.announced_for_s() * 1000
+    assert known_ms >= max(lane.expires_at_ms for lane in rounds.started) + LATE_S * 1000 - CLOCK_MS
+
+
+def test_a_round_that_cannot_be_announced_leaves_the_one_at_work_alone(
+    lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a broker that hangs / when the next round can't be announced / then it is tried again.
+
+    The round at work goes on to its end: nothing has begun beside it. It used to be ended.
+    """
+    monkeypatch.setattr(lane_set, "PREPARE_S", 1.5)
+    monkeypatch.setattr(lane_set, "COLD_PREPARE_S", 1.5)
+    lanes.assign({LaneId(0): (spec(0),)})
+    wait(lambda: rounds.working)
+    tried: list[int] = []
+
+    def refuses(deadline_ms: int) -> None:
+        tried.append(deadline_ms)
+        if len(tried) < 3:
+            raise ConnectionLost("a broker that hangs")
+        rounds.deadlines.append(deadline_ms)
+
+    monkeypatch.setattr(lanes, "_announce_deadline", refuses)
+    wait(lambda: tried)
+    health = lanes.health[LaneId(0)]
+    wait(lambda: health.failures_in_a_row)
+    assert "a broker that hangs" in health.last_error
+    wait(lambda: len(rounds.started) > 1)
+    first, second = rounds.started[:2]
+    assert (first.round_number, second.round_number) == (0, 3)
+    assert second.generation == first.generation
+    assert second.begin_at_ms >= first.expires_at_ms
+    assert second.waits_for in ((first.round_id,), ())
+    assert second.expires_at_ms + LATE_S * 1000 in rounds.deadlines
+    assert rounds.overlaps == 0
 
 
 def test_stop_ends_all_rounds(lanes: LaneSet, rounds: Rounds) -> None:

@@ -26,8 +26,9 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.records.lane import PartitionSpec
-from heliostat.records.offset_map import Break, MapReader, Row, RowKey, Stamp
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, Row
 from heliostat.topics.values import MirrorRecord
 
 ID = TopicId(int=7)
@@ -163,11 +164,11 @@ class World:
         keeper.begin()
         return keeper
 
-    def look(self) -> dict[str, str]:
+    def look(self, *reports: PartitionReport) -> dict[str, str]:
         """A turn; what may not be copied, and why."""
-        self.keeper.look(self.mirrors, self.starts)
+        self.keeper.look(self.mirrors, self.starts, reports)
         specs = {
-            each: PartitionSpec(each, each, None, ID, Offset(0), 1 << 20, needs_keys=False)
+            each: PartitionSpec(each, each, None, ID, Offset(0), 1 << 20, is_compacted=False)
             for topic in self.mirrors
             for each in (partition(topic), partition(topic, 1))
         }
@@ -264,6 +265,44 @@ def test_whose_row_was_written_over_stands_stopped_alone(world: World) -> None:
         assert set(world.look()) == {"m-0"}
         world.keeper = world.driver()
     assert world.marks().read().lost == {name("m"): WHY}
+
+
+def stopped(
+    topic: str, state: PartitionState = PartitionState.BLOCKED, code: str = OffsetMapLost.code
+) -> PartitionReport:
+    """What a lane says that has held a mirror against its map."""
+    one = partition(topic)
+    return PartitionReport(one, one, state, 0, 9, 0, 0, -1, -1, 5, code, f"{WHY} (hint: x)")
+
+
+def test_what_a_lane_has_found_stands_stopped_for_all_drivers_until_it_is_made_anew(
+    world: World,
+) -> None:
+    assert set(world.look(stopped("e"))) == {"e-0"}
+    world.keeper = world.driver()
+    assert WHY in world.look()["e-0"]
+    assert world.marks().read().lost == {name("e"): WHY}
+    world.marks().put_rebuilt([name("e")])
+    assert world.look(stopped("e")) == {}  # what it said before
+    assert world.marks().read().lost == {}
+
+
+def test_other_stops_and_other_links_mirrors_are_no_lost_maps(world: World) -> None:
+    others = (
+        stopped("e", PartitionState.RETRYING),
+        stopped("e", code="TARGET_TRUNCATED"),
+        stopped("of another link"),
+    )
+    assert world.look(*others) == {}
+
+
+def test_what_this_keeper_holds_back_is_not_lost_by_its_own_word(world: World) -> None:
+    world.exact = {partition("e"): BrokerError("no leader", kafka_code=6)}
+    world.maps.now = NOW
+    assert "e-0" in world.look()
+    assert "e-0" in world.look(stopped("e"))
+    world.exact = {}
+    assert set(world.look(stopped("e"))) == {"m-0"}
 
 
 def test_of_many_strange_records_some_are_told(world: World) -> None:

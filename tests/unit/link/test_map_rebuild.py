@@ -12,7 +12,8 @@ from heliostat.errors import Refused
 from heliostat.link.map_marks import Marks, MirrorId
 from heliostat.link.map_rebuild import ROW_BREAKS, _lost, map_rows
 from heliostat.names import ClusterId, PartitionId, TopicId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, MapReader, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, Row
 from heliostat.slots import Slot
 from heliostat.topics.values import MirrorRecord
 

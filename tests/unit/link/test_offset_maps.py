@@ -12,7 +12,8 @@ from heliostat.link.map_marks import MapTopic
 from heliostat.link.offset_maps import OffsetMaps
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import PartitionSpec
-from heliostat.records.offset_map import Break, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.map_rows import KEPT_VALUE, KeptFrom, Prunable, RowKey, Stamp
+from heliostat.records.offset_map import Break, OffsetMap, Row
 
 M, OTHER = (TopicPartition(TopicName(name), PartitionId(0)) for name in ("m", "other"))
 NAME = (M, "id")
@@ -36,6 +37,7 @@ def read(maps: OffsetMaps, *records: tuple[bytes | None, bytes | None]) -> None:
         maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
     for at, (key, value) in enumerate(records):
         maps._take(ByteRecord(key, value, None, 10 + at))
+    maps._take_lost()
 
 
 @pytest.mark.parametrize("key", [None, b"", b"x", b"{}", b"[1]", b"[1,2,3,4,5,6,7,8]"])
@@ -74,6 +76,52 @@ def test_what_was_judged_before_is_not_judged_again(maps: OffsetMaps) -> None:
     assert maps.spoiled().keys() == {NAME}
 
 
+def test_rows_that_no_log_holds_records_of_may_go(maps: OffsetMaps) -> None:
+    """Given rows at 3, 20 and 40 / when a log starts at 30 / then the first may go, as is told."""
+    rows = [row(first) for first in (3, 20, 40)]
+    read(maps, *((one.key.encode(), one.encode()) for one in rows[1:]))
+    assert maps.prunable({NAME: Offset(30)}, 2) == []
+    assert maps.prunable({NAME: Offset(19)}, 1) == []
+    assert maps.prunable({(M, "other id"): Offset(30)}, 1) == []
+    (found,) = maps.prunable({NAME: Offset(30)}, 1)
+    assert found == Prunable(KeptFrom(*NAME, 20), [rows[0].key], [])
+    for at, record in enumerate([(found.kept.encode(), KEPT_VALUE), (rows[0].key.encode(), None)]):
+        maps._take(ByteRecord(*record, None, 20 + at))
+    maps._take_lost()
+    assert maps.spoiled() == {}
+    (found,) = maps.prunable({NAME: Offset(40)}, 1)
+    assert found.said == [KeptFrom(*NAME, 20)]
+    maps.set_lost([NAME])
+    assert maps.prunable({NAME: Offset(40)}, 1) == []
+
+
+def test_of_a_filled_mirror_rows_go_by_the_number_of_its_records(maps: OffsetMaps) -> None:
+    filled = [one._replace(is_filled=True) for one in (row(3), row(20), row(40))]
+    for at, one in enumerate(filled):
+        maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
+    assert maps.prunable({NAME: Offset(24)}, 1) == []  # its 20th record stands at 25
+    (found,) = maps.prunable({NAME: Offset(25)}, 1)
+    assert found.kept.first == 20
+
+
+def test_what_may_go_is_durable_before_the_first_goes(
+    maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[list[tuple[bytes | None, bytes | None]]] = []
+    monkeypatch.setattr(offset_maps, "DELETED_AT_ONCE", 2)
+    monkeypatch.setattr(
+        maps._topic, "write", lambda records: written.append([one[:2] for one in records])
+    )
+    keys = [row(first).key for first in (1, 2, 3)]
+    said = [KeptFrom(*NAME, 1)]
+    maps.prune(Prunable(KeptFrom(*NAME, 9), keys, said))
+    assert written[0] == [(KeptFrom(*NAME, 9).encode(), KEPT_VALUE)]
+    assert written[1:] == [
+        [(keys[0].encode(), None), (keys[1].encode(), None)],
+        [(keys[2].encode(), None), (said[0].encode(), None)],
+    ]
+
+
 def test_a_lane_is_handed_what_is_behind_the_noted_end_and_a_share(
     maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +129,9 @@ def test_a_lane_is_handed_what_is_behind_the_noted_end_and_a_share(
     monkeypatch.setattr(offset_maps, "TAIL_BREAKS", 8_000)
     monkeypatch.setattr(offset_maps, "LANE_BREAKS", 6_000)
     places = [TopicPartition(TopicName("m"), PartitionId(number)) for number in range(3)]
-    specs = [PartitionSpec(p, p, None, None, Offset(0), 1 << 20, needs_keys=False) for p in places]
+    specs = [
+        PartitionSpec(p, p, None, None, Offset(0), 1 << 20, is_compacted=False) for p in places
+    ]
     for one in places:
         for first in range(0, 20_000, 500):
             breaks = tuple(Break(at * 10, at * 11 + 1) for at in range(first, first + 500))

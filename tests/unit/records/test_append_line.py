@@ -19,7 +19,7 @@ from heliostat.records.wire_lines import LineContext
 
 VERSION = max(v for v in produce.VERSIONS if v < produce.BY_ID_FROM)
 SPECS = [
-    PartitionSpec(p, p, None, None, Offset(0), 1 << 20, needs_keys=False)
+    PartitionSpec(p, p, None, None, Offset(0), 1 << 20, is_compacted=False)
     for p in (TopicPartition(TopicName("t"), PartitionId(number)) for number in range(3))
 ]
 
@@ -59,12 +59,16 @@ def sends(*indexes: int) -> list[Send]:
     return [Send(index, 1, batch) for index in indexes]
 
 
-def answer(number: int, bases: dict[int, int]) -> Frame:
+def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
     """Answer a request: base offset by partition."""
     kind = ProduceResponse.TopicProduceResponse
     rows = [
         kind.PartitionProduceResponse(
-            index=index, error_code=0, base_offset=base, log_append_time_ms=-1, log_start_offset=0
+            index=index,
+            error_code=0,
+            base_offset=base,
+            log_append_time_ms=appended_ms,
+            log_start_offset=0,
         )
         for index, base in bases.items()
     ]
@@ -81,6 +85,16 @@ def test_as_many_are_under_way_as_a_broker_remembers(line: AppendLine) -> None:
     assert not line.is_free
     line.take(answer(1, {0: 0}))
     assert line.is_free
+
+
+@pytest.mark.parametrize(("appended_ms", "is_repeated"), [(-1, False), (0, True), (5, True)])
+def test_an_append_that_the_broker_had_already_bears_its_time(
+    line: AppendLine, appended_ms: int, *, is_repeated: bool
+) -> None:
+    line.send(sends(0))
+    [event] = line.take(answer(1, {0: 50}, appended_ms))
+    assert isinstance(event, Appended)
+    assert event.is_repeated is is_repeated
 
 
 def test_answers_belong_to_their_partitions_whatever_their_order(line: AppendLine) -> None:

@@ -19,7 +19,7 @@ OURS = Tail(PRODUCER, 99)
 
 
 def spec(start: int = 10, **fields: Any) -> PartitionSpec:
-    return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, needs_keys=False, **fields)
+    return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, is_compacted=False, **fields)
 
 
 def code(tail: Tail | None = OURS, *, start: int = 0, end: int = 100, **more: Any) -> str:

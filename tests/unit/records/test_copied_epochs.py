@@ -7,6 +7,7 @@ import struct
 import pytest
 from support.records import GZIP, NONE, Sample, encode
 
+from heliostat.records.claimed_offsets import last_batches
 from heliostat.records.copied_epochs import CopiedEpochs, CopiedTo, last_epoch
 
 NO = CopiedTo(-1, -1)
@@ -23,18 +24,21 @@ def batch(base_offset: int, records: int, epoch: int, codec: int = NONE) -> byte
 def test_the_last_whole_batch_counts(codec: int) -> None:
     whole = batch(10, 3, 4, codec) + batch(13, 2, 5, codec)
     answer = bytearray(b"..." + whole + batch(15, 9, 6, codec)[:-1])
-    assert last_epoch(answer, 3, len(answer)) == CopiedTo(15, 5)
-    assert last_epoch(answer, 3, 3 + len(whole)) == CopiedTo(15, 5)
+    for end in (len(answer), 3 + len(whole)):
+        last, before = last_batches(answer, 3, end)
+        assert (before, last) == (3, 3 + len(batch(10, 3, 4, codec)))
+        assert last_epoch(answer, last, end) == CopiedTo(15, 5)
 
 
 def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
     one = batch(10, 3, 4)
-    assert last_epoch(bytearray(one), 0, 20) == NO
-    assert last_epoch(bytearray(), 0, 0) == NO
+    for answer in (bytearray(one)[:20], bytearray(), bytearray(64)):
+        last, _ = last_batches(answer, 0, len(answer))
+        assert last_epoch(answer, last, len(answer)) == NO
     old = bytearray(one)
     old[16] = 1
+    assert last_batches(old, 0, len(old)) == (0, -1)
     assert last_epoch(old, 0, len(old)) == NO
-    assert last_epoch(bytearray(64), 0, 64) == NO
 
 
 def test_only_what_is_at_the_target_is_told() -> None:

@@ -17,12 +17,13 @@ from heliostat.records.filling import (
     filler_of,
 )
 from heliostat.records.lane import PartitionSpec
+from heliostat.records.map_rows import RowKey, Stamp
 from heliostat.records.mirror_map import MirrorMap
 from heliostat.records.network import Tail
-from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(0))
-SPEC = PartitionSpec(MIRROR, MIRROR, None, None, Offset(0), 1_000_000, needs_keys=False)
+SPEC = PartitionSpec(MIRROR, MIRROR, None, None, Offset(0), 1_000_000, is_compacted=False)
 NOW_MS = 1_800_000_000_000
 PID = 9
 
@@ -93,6 +94,32 @@ def test_epochs_rise_with_each_attempt_and_leap_when_refused() -> None:
     filling.begin(0, NOW_MS)
     assert filling.coordinator_epoch - first > second - first > 100
     assert filling.coordinator_epoch < 2**31
+
+
+@pytest.mark.parametrize(("set_back_s", "refusals"), [(30, 1), (900, 2), (3600, 3), (172_800, 4)])
+def test_a_clock_that_was_set_back_is_made_up_for_in_a_few_tries(
+    set_back_s: int, refusals: int
+) -> None:
+    """A round of 5 s has time for four, whose pauses double; the next round begins anew."""
+    filling, _ = begun(OffsetMap(), 0)
+    used, later = filling.coordinator_epoch, NOW_MS - set_back_s * 1000
+    again, _ = begun(OffsetMap(), 0)
+    again.coordinator_epoch = 0
+    again.begin(0, later)
+    for _ in range(refusals):
+        assert again.coordinator_epoch <= used
+        again.refused()
+        again.begin(0, later)
+    assert used < again.coordinator_epoch < 2**31
+
+
+def test_there_is_a_highest_epoch() -> None:
+    filling, _ = begun(OffsetMap(), 0)
+    for _ in range(9):
+        filling.refused()
+    filling.begin(0, NOW_MS)
+    filling.begin(0, NOW_MS)
+    assert filling.coordinator_epoch == 2**31 - 1
 
 
 def test_a_map_of_numbers_says_what_stands_before_the_end() -> None:

@@ -9,15 +9,17 @@ from support.records import Sample, encode
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.map_rows import RowKey, Stamp
 from heliostat.records.network import LogRange, Tail
-from heliostat.records.offset_map import Break, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.offset_map import Break, OffsetMap, Row
 from heliostat.records.partition_copy import PartitionCopy
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 
 
 def copy_with(**fields: Any) -> PartitionCopy:
-    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False, **fields)
+    fields.setdefault("is_compacted", False)
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, **fields)
     return PartitionCopy(0, spec, CopySettings(), 7, 0)
 
 

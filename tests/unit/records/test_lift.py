@@ -13,7 +13,7 @@ P = TopicPartition(TopicName("t"), PartitionId(0))
 
 
 def spec(start: int) -> PartitionSpec:
-    return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, needs_keys=False)
+    return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, is_compacted=False)
 
 
 def test_throw_away_records_go_when_all_of_them_are_answered() -> None:

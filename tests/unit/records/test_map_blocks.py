@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records import map_blocks, offset_map
-from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row, RowKey, Stamp
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(3))
 SMALL = {"BLOCK_BREAKS": 4, "NEWEST_MIN": 6, "NEWEST_MAX": 10}

@@ -9,7 +9,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_writer import MapWriter
-from heliostat.records.network import LogRange, MapWrite, MapWritten
+from heliostat.records.network import LogRange, MapLost, MapWrite, MapWritten
 from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.records.partition_copy import PartitionCopy
 
@@ -21,20 +21,21 @@ class Line:
 
     def __init__(self) -> None:
         self.sent: list[MapWrite] = []
+        self.room = 9
 
     def can_write_map(self) -> bool:
         return True
 
     def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
-        self.sent += writes
-        return writes
+        self.sent += writes[: self.room]
+        return writes[: self.room]
 
 
 class Behind:
     """A partition with a batch that waits for its break."""
 
     def __init__(self, *, is_held: bool = False) -> None:
-        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False)
+        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
         self.item = PartitionCopy(0, spec, CopySettings(), 7, 0)
         self.line = Line()
         network: Any = self.line
@@ -81,3 +82,79 @@ def test_an_answer_counts_for_its_own_attempt_only() -> None:
     one.write()
     assert one.writer.take(MapWritten(one.line.sent[1:]), 0.0, 0) == [one.item]
     assert one.item.next_send(0) is not None
+
+
+def test_where_a_mirror_ends_is_not_read_while_a_row_of_it_is_under_way() -> None:
+    """Given a row without an answer / when all is looked at anew / then first that is durable (I4).
+
+    Else it might land behind what was read, and replace breaks of others that it does not know.
+    """
+    one = Behind()
+    one.write()
+    one.item.look_again(0)
+    assert not one.item.must_find_end
+    one.writer.take(MapWritten(one.line.sent), 0.0, 0)
+    assert one.item.must_find_end
+
+
+def test_rows_are_under_way_until_they_are_answered_or_given_up() -> None:
+    one = Behind()
+    for event in (MapLost, MapWritten):
+        assert not one.writer.is_under_way
+        one.write()
+        assert one.writer.is_under_way
+        one.writer.take(event(one.line.sent[-1:], *(["cut"] if event is MapLost else [])), 0.0, 0)
+    assert not one.writer.is_under_way
+
+
+def test_a_row_that_may_be_durable_or_not_is_written_again_as_it_was() -> None:
+    one = Behind()
+    one.write()
+    for times in (2, 3):
+        one.writer.take(MapLost(one.line.sent[-1:], "cut"), 0.0, 0)
+        assert not one.item.must_find_end
+        assert one.write() == times
+        assert one.line.sent[-1] == one.line.sent[0]
+    one.writer.take(MapWritten(one.line.sent[-1:]), 0.0, 0)
+    assert one.item.must_find_end
+    assert one.write() == 3
+
+
+def test_behind_a_lost_row_no_longer_one_of_its_stamp_is_written() -> None:
+    """Given a lost row and a further break / when written again / then the break has a later stamp.
+
+    What was lost may still land, and replace what bears its stamp. An append is under way, so that
+    the partition can't look anew at once.
+    """
+    one = Behind()
+    one.item.in_flight = 1
+    one.write()
+    one.item._queue(CarriedBatch(1, 1, (), 9, 0, source_ahead=6, breaks=(Break(1, 7),)))
+    one.writer.note(one.item)
+    one.writer.take(MapLost(one.line.sent, "cut"), 0.0, 0)
+    assert one.write() == 2
+    one.writer.take(MapWritten(one.line.sent[-1:]), 0.0, 0)
+    assert one.write() == 2
+    one.item.in_flight = 0
+    one.begin()
+    assert one.write() == 3
+    first, again, later = (each.row for each in one.line.sent)
+    assert first == again
+    assert later.key.stamp > again.key.stamp
+
+
+def test_what_does_not_fit_beside_it_waits() -> None:
+    """Given a lost row, and room for one / then that one goes first, and the other is not lost."""
+    one = Behind()
+    other = Behind().item
+    other.index = 1
+    one.writer._partitions = [one.item, other]
+    one.write()
+    one.writer.take(MapLost(one.line.sent, "cut"), 0.0, 0)
+    one.writer.note(other)
+    one.line.room = 1
+    one.write()
+    assert [each.index for each in one.line.sent] == [0, 0]
+    one.writer.take(MapWritten(one.line.sent[-1:]), 0.0, 0)
+    one.write()
+    assert [each.index for each in one.line.sent] == [0, 0, 1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import PartitionSpec
+from heliostat.records.map_rows import Stamp
 from heliostat.records.mirror_map import MirrorMap
-from heliostat.records.offset_map import Break, OffsetMap, Row, Stamp
+from heliostat.records.offset_map import Break, OffsetMap, Row
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
-SPEC = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False)
+SPEC = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
 
 
 def begun(known: OffsetMap, end: int) -> MirrorMap:

@@ -36,7 +36,7 @@ class Stopped:
     """A partition that is stopped at an offset of its source."""
 
     def __init__(self, position: int, *batches: list[int]) -> None:
-        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, needs_keys=False)
+        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
         self.copy = PartitionCopy(0, spec, CopySettings(), 7, NOW_MS)
         self.copy.position = position
         self.copy.stop(PartitionState.BLOCKED, "X", "why", NOW_MS)

@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import (
-    Break,
-    MapReader,
-    OffsetMap,
-    Row,
-    RowKey,
-    Stamp,
-)
+from heliostat.records.map_rows import RowKey, Stamp
+from heliostat.records.offset_map import Break, MapReader, OffsetMap, Row
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(3))
 

@@ -9,6 +9,7 @@ import cramjam
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from support import batches as ref
+from support.records import Sample, encode
 
 from heliostat.errors import BatchError
 from heliostat.records import old_format
@@ -197,6 +198,24 @@ def test_an_offset_that_is_damaged_hides_no_message(magic: int, claimed: int) ->
     outcome = carry(bytearray(moved), 0, len(moved), Place(BASE, BASE, 0), settings, ())
     assert outcome.stop is not None
     assert (outcome.batches, outcome.next_offset) == ([], BASE)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("claimed", [BASE + 3, 1 << 40])
+def test_the_batch_behind_them_contradicts_the_last_ones_offset(magic: int, claimed: int) -> None:
+    """Given a damaged offset before a batch of today / then told; all between would be lost."""
+    data = plain(magic, BASE)
+    last = places(data)[-1][0]
+    moved = bytearray(data)
+    struct.pack_into(">q", moved, last, claimed)
+    today = bytearray(encode([Sample(b"k", b"v", NOW)]))
+    struct.pack_into(">q", today, 0, BASE + len(CONTENTS))
+    answer = moved + today
+    settings = CarrySettings(producer_id=1, batch_bytes_max=1 << 20)
+    outcome = carry(bytearray(answer), 0, len(answer), Place.same(BASE), settings, ())
+    is_sound = claimed == BASE + len(CONTENTS) - 1
+    assert (outcome.stop is None) == is_sound
+    assert outcome.next_offset == (BASE + len(CONTENTS) + 1 if is_sound else BASE)
 
 
 def test_short_hashes_are_those_of_lz4() -> None:

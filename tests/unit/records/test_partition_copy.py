@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.records import Sample, encode
 
+from heliostat.errors import ConnectionLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.filling import filler_of
@@ -14,6 +15,7 @@ from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.network import LogRange, Tail, Want
 from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.records.partition_copy import PartitionCopy
+from heliostat.records.partition_standing import FIND_END_MAX_S
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 PRODUCER = 7
@@ -27,7 +29,8 @@ class OneMirror:
     """A copy from offset 10 on, with as many batches fetched as a test wants."""
 
     def __init__(self, *, holds_old: bool = False, end: int = 10, **fields: Any) -> None:
-        spec = PartitionSpec(P, P, None, None, Offset(10), 1 << 20, needs_keys=False, **fields)
+        fields.setdefault("is_compacted", False)
+        spec = PartitionSpec(P, P, None, None, Offset(10), 1 << 20, **fields)
         self.copy = PartitionCopy(0, spec, SETTINGS, PRODUCER, NOW_MS, holds_old=holds_old)
         self.now_s = 0.0
         self.begin(end)
@@ -77,6 +80,18 @@ class OneMirror:
         return self.copy.state, self.copy.code
 
 
+def test_what_a_lane_cannot_begin_without_is_asked_for_again_soon() -> None:
+    """Given a target's end that can't be read for long / then each pause is half a second at most.
+
+    One broker that hangs may lead the offset maps of partitions on all the others.
+    """
+    copy = OneMirror().copy
+    for _ in range(8):
+        copy.find_end_failed(ConnectionLost("a broker that hangs"), 100.0, NOW_MS)
+        assert 100.0 < copy.not_before_s <= 100.0 + FIND_END_MAX_S
+    assert copy.state is PartitionState.RETRYING
+
+
 @pytest.mark.parametrize("away", [-1, 1])
 def test_a_batch_that_landed_elsewhere_is_told(away: int) -> None:
     """Given an answer with another base offset than was named / then DIVERGED, not copied (I1)."""
@@ -86,6 +101,22 @@ def test_a_batch_that_landed_elsewhere_is_told(away: int) -> None:
     assert not one.copy.appended(batch, batch.base_offset + away, NOW_MS)
     assert one.standing == (PartitionState.DIVERGED, "APPENDED_ELSEWHERE")
     assert one.copy.position == 10
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
+    *, is_compacted: bool
+) -> None:
+    """Given an answer that calls our append a repeated one / then others may have been read."""
+    one = OneMirror(is_compacted=is_compacted)
+    one.fetch(0.0)
+    [batch] = one.send()
+    counts = one.copy.appended(batch, batch.base_offset, NOW_MS, is_repeated=True)
+    assert counts is not is_compacted
+    assert (one.copy.must_find_end, one.copy.repeated_to) == (
+        (True, 11) if is_compacted else (False, None)
+    )
+    assert one.copy.copied_end == (-1 if is_compacted else 11)
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,11 @@ def nothing() -> None:
 
 def test_the_first_report_is_whole_and_an_idle_lane_writes_a_thirtieth_a_second() -> None:
     """Given 5,000 idle partitions / over 35 s / then 1/30 a second, and each within 30 s."""
-    thinning = Thinning()
-    assert len(thinning.choose(rows(), 0.0, whole=True, pause=nothing)) == LANE_PARTITIONS
+    thinning, idle = Thinning(), rows()
+    assert len(thinning.choose(idle, 0.0, whole=True, pause=nothing)) == LANE_PARTITIONS
     seen: dict[TopicPartition, int] = {}
     for second in range(1, 62):
-        level = [replace(item, caught_up_ms=NOW_MS + second) for item in rows()]
+        level = [replace(item, caught_up_ms=NOW_MS + second) for item in idle]
         chosen = thinning.choose(level, float(second), whole=False, pause=nothing)
         assert len(chosen) <= LANE_PARTITIONS / REFRESH_S + 2
         for item in chosen:
@@ -86,10 +86,11 @@ def test_what_changed_is_written_at_once_and_once() -> None:
 def test_where_many_move_each_is_written_every_five_seconds_but_trouble_at_once() -> None:
     """Given 1,000 that move each second / then some 200 are written, none later than after 5 s."""
     thinning = Thinning(refresh_s=1e9)
-    thinning.choose(rows(1_000), 0.0, whole=True, pause=nothing)
-    written = dict.fromkeys((item.source for item in rows(1_000)), 0)
+    still = rows(1_000)
+    thinning.choose(still, 0.0, whole=True, pause=nothing)
+    written = dict.fromkeys((item.source for item in still), 0)
     for second in range(1, 31):
-        moved = [replace(item, position=100 + second) for item in rows(1_000)]
+        moved = [replace(item, position=100 + second) for item in still]
         moved[7] = replace(moved[7], reason=f"trouble {second}")
         chosen = thinning.choose(moved, float(second), whole=False, pause=nothing)
         assert moved[7] in chosen

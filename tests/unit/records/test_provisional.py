@@ -50,7 +50,7 @@ def asked(*fields: dict[str, Any]) -> tuple[ProvisionalPlaces, list[PartitionCop
     items = []
     for index, more in enumerate(fields):
         p = TopicPartition(TopicName("t"), PartitionId(index))
-        spec = PartitionSpec(p, p, None, None, Offset(0), 1 << 20, needs_keys=False, **more)
+        spec = PartitionSpec(p, p, None, None, Offset(0), 1 << 20, is_compacted=False, **more)
         items.append(PartitionCopy(index, spec, CopySettings(), 7, 0))
     places, side = ProvisionalPlaces(items, BEGIN_MS), Side()
     network: Any = side

@@ -1,23 +1,25 @@
-"""The compiled loop over records: never outside its arrays, whatever the bytes say."""
+"""The compiled loop over records: never outside its arrays, whatever the bytes say.
+
+All run twice, the second time compiled with each index checked.
+"""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
-from support.checked_indexes import IS_CHECKED, pass_with_checked_indexes
+from support import carried_twice
+from support.carried_twice import carry
 
-from heliostat.records import reencode
+from heliostat.records import compiled_bytes, reencode
 from heliostat.records.carried import CarrySettings, Place
-from heliostat.records.carry import carry
-from heliostat.records.compiled_bytes import crc32c_by_tables, crc32c_compiled
 from heliostat.records.crc import crc32c
 from heliostat.records.varints import varint
 
+BOTH_BYTES = (compiled_bytes, carried_twice.compiled_bytes)
+BOTH = (reencode, carried_twice.reencode)
 SETTINGS = CarrySettings(producer_id=7, batch_bytes_max=2**20)
 
 
@@ -29,24 +31,27 @@ def array(data: bytes) -> np.ndarray:
 def test_both_ways_of_the_crc_are_the_library_s(data, skip_front, skip_back):
     at, end = min(skip_front, len(data)), max(min(skip_front, len(data)), len(data) - skip_back)
     expected = crc32c(data[at:end])
-    assert crc32c_compiled(array(data), at, end) == expected
-    assert crc32c_by_tables(array(data), at, end) == expected
+    for each in BOTH_BYTES:
+        assert each.crc32c_compiled(array(data), at, end) == expected
+        assert each.crc32c_by_tables(array(data), at, end) == expected
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints_are_read_and_written_as_the_slow_ones(value):
-    out = np.full(12, 0xAA, np.uint8)
-    end = reencode.write_varint(out, 1, value)
-    assert bytes(out[1:end]) == varint(value)
-    assert end == 1 + reencode.varint_bytes(value)
-    assert reencode.read_varint_compiled(out, 1, end) == (value, end)
-    assert reencode.read_varint_compiled(out, 1, end - 1)[1] == -1
+    for each in BOTH:
+        out = np.full(12, 0xAA, np.uint8)
+        end = each.write_varint(out, 1, value)
+        assert bytes(out[1:end]) == varint(value)
+        assert end == 1 + each.varint_bytes(value)
+        assert each.read_varint_compiled(out, 1, end) == (value, end)
+        assert each.read_varint_compiled(out, 1, end - 1)[1] == -1
 
 
 @given(st.binary(min_size=10, max_size=12))
 def test_a_number_of_more_than_64_bits_is_none(data):
     long = array(bytes(byte | 0x80 for byte in data[:9]) + b"\x02" + data)
-    assert reencode.read_varint_compiled(long, 0, len(long))[1] == -1
+    for each in BOTH:
+        assert each.read_varint_compiled(long, 0, len(long))[1] == -1
 
 
 byte_soup = st.lists(
@@ -90,15 +95,6 @@ def test_records_that_are_anything_are_encoded_or_refused(  # noqa: PLR0917 - as
     assert taken == (1 if outcome.stop else 1 + count)
 
 
-if IS_CHECKED:
-
-    def test_the_checks_are_on():
-        with pytest.raises(IndexError):
-            reencode.write_varint(np.empty(1, np.uint8), 1, 5)
-
-else:
-
-    def test_no_index_is_ever_wrong(tmp_path):
-        """The tests of this file and of damaged batches again, with each index checked."""
-        folder = Path(__file__).parent
-        pass_with_checked_indexes(tmp_path, folder / "test_reencode.py", folder / "test_carry.py")
+def test_the_checks_are_on():
+    with pytest.raises(IndexError):
+        carried_twice.reencode.write_varint(np.empty(1, np.uint8), 1, 5)

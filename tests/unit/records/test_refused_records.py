@@ -21,7 +21,7 @@ class OnePartition:
     """A copy of a source with six records in one batch, at offset 10."""
 
     def __init__(self) -> None:
-        spec = PartitionSpec(P, P, None, None, Offset(10), 1 << 20, needs_keys=True)
+        spec = PartitionSpec(P, P, None, None, Offset(10), 1 << 20, is_compacted=True)
         self.copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
         self.now_s = 0.0
         self.begin(10)

@@ -115,7 +115,7 @@ def tails(target: Any, *, start: int = 0, end: int = 100) -> dict[int, Tail | No
     numbers = range(len(getattr(target, "logs", [None])))
     parts = {number: TopicPartition(TOPIC, PartitionId(number)) for number in numbers}
     specs = {
-        number: PartitionSpec(p, p, None, None, Offset(0), 1 << 20, needs_keys=False)
+        number: PartitionSpec(p, p, None, None, Offset(0), 1 << 20, is_compacted=False)
         for number, p in parts.items()
     }
     ranges = dict.fromkeys(parts, LogRange(Offset(start), Offset(end)))

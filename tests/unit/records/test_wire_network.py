@@ -36,7 +36,7 @@ from heliostat.records.wire_questions import WireQuestions
 
 BROKER = BrokerId(1)
 TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
-SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, needs_keys=False)
+SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, is_compacted=False)
 FETCH, PRODUCE = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM), 9
 PAUSE_MS = 1500
 
@@ -319,6 +319,16 @@ def test_a_broker_that_owes_an_answer_is_probed_and_told_of(lane: Lane) -> None:
     lane.now_s += AGAIN_S
     assert list(lane.network.wait(0.0)) == []
     assert len(lane.doubted) == 2
+
+
+def test_a_partition_that_nobody_leads_is_told_of_what_it_waits_for(lane: Lane) -> None:
+    """Given an append, and a cluster that has missed its broker / then the silence is told all the
+    same: the end of a round waits for answers of all others, 10 s."""
+    lane.network._leaders = Leaders({0: BROKER}, {}, {})
+    lane.append()
+    lane.now_s += SILENT_S + 0.1
+    lane.silent_s = TOLD_AFTER_S
+    assert list(lane.network.wait(0.0)) == [Unanswered([0], lane.silence, True)]
 
 
 def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:

@@ -14,6 +14,7 @@ from heliostat.verify.align import Difference
 from heliostat.verify.ranges import (
     ComparePlan,
     NotCompared,
+    NotMirrored,
     RangeSpec,
     SideView,
     Stretch,
@@ -177,3 +178,27 @@ def test_the_summary_reads_as_promised() -> None:
     assert (first["partition"], first["kind"]) == (0, "foreign")
     assert any("not compared: a:" in line for line in worse.lines())
     assert worse.to_json()["source_only"] == ["a"]
+
+
+@pytest.mark.parametrize("is_problem", [True, False])
+@pytest.mark.parametrize(
+    ("there", "held"), [(("b", (0, 9)), 7), (("b",), 7), (("other", (0, 9)), 7)]
+)
+def test_a_topic_that_the_link_does_not_copy_is_named_and_not_compared(
+    there: tuple[str, *tuple[tuple[int, int], ...]], held: int, *, is_problem: bool
+) -> None:
+    name, *bounds = there
+    left = {PAIR.source: NotMirrored("refused: made anew", is_problem)}
+    source = view("x", "a", (3, 10))
+    made = plan([PAIR], source, view("y", name, *bounds), RangeSpec(), not_copied=left)
+    assert made.not_compared == [
+        NotCompared("a", "b", None, "refused: made anew", held, is_problem=is_problem)
+    ]
+    assert (made.stretches, made.behind_records) == ([], 0)
+    assert VerifyReport([], made.not_compared).is_clean is not is_problem
+
+
+def test_a_topic_that_is_not_copied_and_gone_holds_nothing() -> None:
+    left = {PAIR.source: NotMirrored("refused", is_problem=True)}
+    made = plan([PAIR], view("x", "z"), view("y", "b"), RangeSpec(), not_copied=left)
+    assert [one.records for one in made.not_compared] == [0]

@@ -24,6 +24,7 @@ from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Rememb
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import enter, translated
+from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
 from heliostat.names import BrokerId
 
@@ -62,7 +63,7 @@ class Caller:
         try:
             self._client = opened(
                 KafkaAdminClient,
-                **client_settings(self.access),
+                **client_settings(with_seeds_that_answer(self.access)),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 bootstrap_timeout_ms=round(connect_timeout_s * 1000),

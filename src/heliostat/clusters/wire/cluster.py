@@ -15,16 +15,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_line import (
-    OTHERS_FACTOR,
-    OTHERS_S_MIN,
+    POLL_S,
     ControlLine,
     ask_side_by_side,
+    probe_side_by_side,
 )
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
@@ -48,12 +53,14 @@ DEBUG_REPLICA = -2
 `ReplicaManager.fetchOffset` treats it as neither a consumer nor a follower.
 """
 METADATA_VERSION_MAX = 12
+FIND_COORDINATOR_VERSION_MAX = 3
+TRANSACTION = 1
+"""FindCoordinator's key type."""
 DELETE_RECORDS_VERSION_MAX = 2
 Ranges = tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | BrokerError]]
 """Log starts and log ends."""
 SEED_AFTER_S = 0.3
 """A seed that has not answered within this time is not waited for alone: the next one is tried."""
-POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +108,11 @@ class WireCluster:
     def reach(self, brokers: Iterable[BrokerId]) -> None:
         """Connect to these side by side, and doubt those that are much slower than the others."""
         lines = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
-        for line in lines:
-            line.begin_probe()
-        began_s = time.monotonic()
-        left_s = self.settings.connect_timeout_s
-        for line in sorted(lines, key=lambda each: not each.is_answering()):
-            if line.is_answering(max(0.0, began_s + left_s - time.monotonic())):
-                took_s = time.monotonic() - began_s
-                left_s = max(OTHERS_S_MIN, OTHERS_FACTOR * took_s)
+        probe_side_by_side(lines, self.settings.connect_timeout_s)
+
+    def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
+        """Addresses of the bootstrap behind which somebody answers; one that refuses does, too."""
+        return [line.endpoint for line in probe_side_by_side(self._seeds, within_s)]
 
     def doubt(self, broker: BrokerId) -> None:
         """It is silent on another connection: ask it nothing before it has answered a probe."""
@@ -119,6 +123,21 @@ class WireCluster:
         """What to tell of a broker that has not answered a probe for `from_s`."""
         line = self._brokers.get(broker)
         return line.silence(from_s) if line is not None else None
+
+    def silent(self, within_s: float) -> list[Endpoint]:
+        """Brokers, those of the bootstrap among them, that do not say a word: asked side by side.
+
+        One that refuses connections is not among them: that is an answer, and told by who asks it.
+        """
+        lines = {line.endpoint: line for line in [*self._seeds, *self._brokers.values()]}
+        for line in lines.values():
+            line.begin_probe()
+        until_s = time.monotonic() + within_s
+        return [
+            endpoint
+            for endpoint, line in lines.items()
+            if not line.is_answering(max(0.0, until_s - time.monotonic()))
+        ]
 
     def _line(self, endpoint: Endpoint) -> ControlLine:
         return ControlLine(endpoint, self.settings, self._access.alias)
@@ -153,6 +172,21 @@ class WireCluster:
             )
             for topic in answer.topics
         }
+
+    def transaction_coordinator(self, transactional_id: str) -> tuple[int, BrokerId]:
+        """Kafka's code (0: it is known), and the broker; asked from any that answers.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker answered.
+        """
+        request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
+        answer = self._ask_any(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION_MAX)
+        broker = BrokerId(answer.node_id)
+        if not answer.error_code:
+            self._learn(broker, Endpoint(answer.host, answer.port))
+        return answer.error_code, broker
 
     def list_offsets(
         self,

@@ -12,7 +12,7 @@ import contextlib
 import select
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ QUICK_S = 0.5
 PROBE_EVERY_S = 1.0
 OTHERS_S_MIN, OTHERS_FACTOR = 0.4, 2.0
 """How long those are waited for that have not answered when some have: by how long these took."""
+POLL_S = 0.01
 
 
 class ControlLine:
@@ -210,6 +211,24 @@ class ControlLine:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def probe_side_by_side(lines: Iterable[ControlLine], within_s: float) -> list[ControlLine]:
+    """Probe all at once; those that answer, without those that are much slower than the others."""
+    waiting, found = list(lines), []
+    for line in waiting:
+        line.begin_probe()
+    began_s, left_s = time.monotonic(), within_s
+    while waiting and time.monotonic() < began_s + left_s:
+        came = [line for line in waiting if line.is_answering()]
+        if came:
+            found += came
+            waiting = [line for line in waiting if line not in came]
+            took_s = time.monotonic() - began_s
+            left_s = min(within_s, max(OTHERS_S_MIN, OTHERS_FACTOR * took_s))
+        else:
+            waiting[0].is_answering(POLL_S)
+    return found
 
 
 def ask_side_by_side(

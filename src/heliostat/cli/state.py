@@ -1,0 +1,88 @@
+"""`heliostat state`: what a link knows of its mirrors, where it was lost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from heliostat.cli.changes import show
+from heliostat.cli.options import config_option, json_option
+from heliostat.config import load_config
+from heliostat.link.operations import link_of
+from heliostat.link.state_rebuild import plan_rebuild, rebuild_state
+from heliostat.link.state_rebuild_plan import RebuildPlan
+
+EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
+
+
+@click.group("state")
+def state_group() -> None:
+    r"""Make anew what a link knows of its mirrors, where its state topic was lost.
+
+    \b
+    Examples:
+      heliostat state rebuild summit-to-usdf -c heliostat.yaml --dry-run
+    """
+
+
+@state_group.command("rebuild")
+@click.argument("link_name", metavar="[LINK]", required=False)
+@config_option
+@click.option("--topics", metavar="REGEX", help="Only source topics of which this matches all.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+@json_option
+@click.pass_context
+def rebuild_command(
+    context: click.Context,
+    *,
+    link_name: str | None,
+    config_file: Path,
+    topics: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    r"""Take mirrors back of which heliostat.LINK.state has no row, where contents prove them.
+
+    The link must be stopped. All records of both sides are compared, by the mirror's offset map
+    where there is one. Where everything that both sides still hold is equal and in order, the
+    mirror is the link's again and goes on where it ends; an offset map that is gone is made anew.
+    Any other stays refused, with the first offset that differs. Where the last driver did not end
+    by itself, what it may still send is waited for: a round and some seconds.
+
+    Exit code 0 when all of it was (or can be) done, 1 when something is refused.
+
+    \b
+    Examples:
+      heliostat state rebuild summit-to-usdf -c heliostat.yaml --dry-run
+      heliostat state rebuild summit-to-usdf -c heliostat.yaml --yes
+      heliostat state rebuild -c heliostat.yaml --topics 'lsst[.].*' --yes --json
+    """
+    config = load_config(config_file)
+    link = link_of(config, link_name)
+    if topics is not None:
+        try:
+            re.compile(topics)
+        except re.error as error:
+            raise click.BadParameter(f"{topics}: {error}", param_hint="--topics") from error
+
+    def agree(plan: RebuildPlan) -> bool:
+        if yes:
+            return True
+        _show(plan, as_json=False)
+        return click.confirm("Do it?", err=True)
+
+    if dry_run:
+        found = plan_rebuild(config, link, topics)
+    else:
+        found = rebuild_state(config, link, topics, agree)
+    if dry_run or yes or as_json or not found.taken:
+        _show(found, as_json=as_json)
+    context.exit(EXIT_DIFFERENCE if found.has_refusals else EXIT_IN_SYNC)
+
+
+def _show(plan: RebuildPlan, *, as_json: bool) -> None:
+    show(plan, f"link {plan.link}", as_json=as_json)

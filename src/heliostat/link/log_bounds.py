@@ -1,0 +1,33 @@
+"""Where logs begin and end, both asked of one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
+from heliostat.clusters.plain_records import Bounds
+from heliostat.errors import BrokerError
+from heliostat.names import TopicPartition
+
+
+def bounds_of(
+    admin: ClusterAdmin, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Bounds | BrokerError]:
+    """Of each partition, or why its broker does not tell.
+
+    Raises
+    ------
+    ConnectionLost
+        The cluster does not answer.
+    """
+    wanted = list(partitions)
+    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    found: dict[TopicPartition, Bounds | BrokerError] = {}
+    for one in wanted:
+        start, end = starts[one], ends[one]
+        if isinstance(start, BrokerError):
+            found[one] = start
+        else:
+            found[one] = end if isinstance(end, BrokerError) else Bounds(start.offset, end.offset)
+    return found

@@ -1,0 +1,62 @@
+"""Look at both clusters' topics as a turn does, and plan; reads only."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig
+from heliostat.link.neighbours import Neighbours
+from heliostat.link.rivals import Rivals, claims_on, plan_beside
+from heliostat.link.state import LinkState, Stored
+from heliostat.link.upstream import feeds_at
+from heliostat.topics.observe import observe
+from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.values import SourceTopics, TargetTopics
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Both clusters, what the link remembers, and the plan that follows; read once.
+
+    `odd` says what of other links' states at the source was set aside.
+    """
+
+    stored: Stored
+    source: SourceTopics
+    target: TargetTopics
+    plan: TopicPlan
+    odd: tuple[str, ...]
+
+
+def see(
+    config: Config, link: LinkConfig, source_admin: ClusterAdmin, target_admin: ClusterAdmin
+) -> Seen:
+    """Look at topics, and plan what the link would do about them; reads only.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        One of the clusters does not answer, or refuses.
+    """
+    with closing(LinkState(link, config.clusters[link.target])) as state:
+        stored = state.read()
+    source, target = observe(source_admin, target_admin, link, stored.mirrors)
+    feeds, odd = feeds_at(config.clusters[link.source], source)
+    source = replace(source, at_beginning=stored.at_beginning, feeds=feeds)
+    found = Seen(stored, source, target, TopicPlan(), odd)
+    return replace(found, plan=planned(config, link, target_admin, found))
+
+
+def planned(config: Config, link: LinkConfig, target_admin: ClusterAdmin, seen: Seen) -> TopicPlan:
+    """What follows from what was seen, and from what other links have; raises as `see`."""
+    neighbours = Neighbours(config, link).claims
+    return plan_beside(
+        link,
+        seen.source,
+        seen.target,
+        seen.stored,
+        claimed=claims_on(link, seen.source, seen.stored.mirrors, neighbours),
+        rivals=Rivals(link, config.clusters[link.target], target_admin).claims,
+    )

@@ -1,0 +1,49 @@
+"""Offsets that no checksum covers are damaged on the way, besides all other faults."""
+
+from __future__ import annotations
+
+import pytest
+from sim.sim_network import SimNetwork
+from sim.test_copy_simulation import (
+    ROUNDS_MAX,
+    SEEDS,
+    check_is_beginning,
+    fill,
+    lane,
+    make_world,
+    run_together,
+)
+
+from heliostat.records.copier import Copier
+
+
+@pytest.mark.parametrize("first", range(0, max(100, SEEDS // 2), 100))
+def test_no_record_is_lost_doubled_or_moved_by_them(first: int) -> None:
+    """Given flipped bits in base offsets / when rounds go on / then exact.
+
+    A partition that meets one at the same place three times stops; the next round goes on.
+    """
+    for seed in range(first, first + 100):
+        world = make_world(seed + 12_000_000)
+        rng, starts = world.random, [0, 0]
+        world.damage_rate = rng.choice([0.02, 0.1, 0.3])
+        for number in range(ROUNDS_MAX):
+            copier = Copier(
+                lane(world, number, rng.choice([0.05, 0.3, 2.0]), starts),
+                SimNetwork(world, rng.choice([1, 5])),
+                world.clock,
+            )
+            run_together(world, [copier], rng.randrange(1, 200))
+            check_is_beginning(world, starts, seed)
+            for item in copier.partitions:
+                is_going = not item.state.is_stopped or item.code == "CORRUPT"
+                assert is_going, f"seed {seed}: {item.code} {item.reason}"
+            if all(a.end == b.end for a, b in zip(world.source, world.target, strict=True)):
+                break
+            if rng.random() < 0.3:
+                for log in world.source:
+                    fill(log, rng, log.end + rng.randrange(3), world.clock.wall_ms())
+            world.fault_rate *= 0.97
+            world.damage_rate *= 0.97
+        else:
+            raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
