@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ class Run:
         began_s = time.monotonic()
         behind: object = "unknown"
         while time.monotonic() < began_s + LEVEL_WITHIN_S:
-            wanted = wanted or ends(site.source.bootstrap)
+            wanted = wanted or ends(site.source.bootstrap, site.topics)
             found = site.driver.positions() if wanted else None
             if found is not None:
                 left = {str(p): end - found[p] for p, end in wanted.items() if p in found}
@@ -142,20 +143,22 @@ class Run:
         }
 
 
-def ends(bootstrap: str) -> dict[TopicPartition, int]:
-    """Where the source's topics end; nothing where one does not tell now."""
-    partitions = [
+def ends(
+    bootstrap: str, topics: Iterable[str], partitions: int = soak_load.PARTITIONS
+) -> dict[TopicPartition, int]:
+    """Where these topics end; nothing where one does not tell now."""
+    asked = [
         TopicPartition(TopicName(topic), PartitionId(number))
-        for topic in soak_load.TOPICS
-        for number in range(soak_load.PARTITIONS)
+        for topic in topics
+        for number in range(partitions)
     ]
     try:
         with ClusterAdmin(bootstrap.split(",")) as admin:
-            answers = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+            answers = admin.list_offsets(dict.fromkeys(asked, LATEST))
     except HeliostatError:
         return {}
     found = {p: int(a.offset) for p, a in answers.items() if not isinstance(a, BrokerError)}
-    return found if len(found) == len(partitions) else {}
+    return found if len(found) == len(asked) else {}
 
 
 def table(report: dict[str, Any]) -> str:

@@ -5,16 +5,14 @@ Nothing of Heliostat reads here: kafka-python's consumer, committed records only
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
-from soak_load import COMPACTED, FILLED, PARTITIONS, PLAIN, TOPICS
+from soak_load import LOADS, PARTITIONS, Load
 
-EXACT = (PLAIN, FILLED)
-"""Offsets are equal there."""
 SILENT_S_MAX = 60.0
 """Without a record before a reader gives up."""
 SHOWN_MAX = 5
@@ -61,22 +59,24 @@ class Finding:
         return asdict(self)
 
 
-def audit(source: str, target: str) -> list[Finding]:
+def audit(
+    source: str, target: str, loads: Sequence[Load] = LOADS, partitions: int = PARTITIONS
+) -> list[Finding]:
     """Read both sides whole and compare them."""
     found = []
-    for topic in TOPICS:
-        for partition in range(PARTITIONS):
-            here, there = read(source, topic, partition), read(target, topic, partition)
-            found.append(compare(topic, partition, here, there))
+    for load in loads:
+        for partition in range(partitions):
+            here, there = read(source, load.topic, partition), read(target, load.topic, partition)
+            found.append(compare(load, partition, here, there))
     return found
 
 
-def compare(topic: str, partition: int, source: list[Seen], target: list[Seen]) -> Finding:
+def compare(load: Load, partition: int, source: list[Seen], target: list[Seen]) -> Finding:
     """Compare one partition's records.
 
     The source's cleaner may take records that were copied before: those are not foreign.
     """
-    finding = Finding(topic, partition, len(source), len(target))
+    finding = Finding(load.topic, partition, len(source), len(target))
     there: dict[int, Seen] = {}
     here = {seen.number: place for place, seen in enumerate(source)}
     before = -1
@@ -95,10 +95,10 @@ def compare(topic: str, partition: int, source: list[Seen], target: list[Seen]) 
         if copy is None:
             finding.lost += 1
             _show(finding, "not at the target", seen)
-        elif not _is_same(seen, copy, is_exact=topic in EXACT):
+        elif not _is_same(seen, copy, is_exact=load.is_exact):
             finding.different += 1
             _show(finding, f"other than target offset {copy.offset}", seen)
-    if topic != COMPACTED:
+    if not load.is_compacted:
         for number in there.keys() - here.keys():
             finding.foreign += 1
             _show(finding, "not at the source", there[number])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -18,7 +18,7 @@ from clusters import admin
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError
 from soak_link import Driver
-from soak_load import PARTITIONS, REPLICAS, TOPICS
+from soak_load import LOADS, PARTITIONS, REPLICAS
 
 from heliostat.sandbox import Broker, Cluster
 
@@ -33,6 +33,7 @@ class Site:
     target: Cluster
     driver: Driver
     chance: random.Random
+    topics: Sequence[str] = tuple(load.topic for load in LOADS)
 
     def cluster(self) -> Cluster:
         """One of both."""
@@ -83,7 +84,7 @@ def lose_majority(site: Site) -> None:
 def move_leaders(site: Site) -> None:
     """Other preferred replicas, then their election."""
     orders = {}
-    for topic in TOPICS:
+    for topic in site.topics:
         for partition in range(PARTITIONS):
             replicas = list(range(1, REPLICAS + 1))
             site.chance.shuffle(replicas)
@@ -94,7 +95,7 @@ def move_leaders(site: Site) -> None:
         while client.list_partition_reassignments() and time.monotonic() < until_s:
             time.sleep(0.5)
         with contextlib.suppress(KafkaError):  # a replica is not in sync: its leader stays
-            client.elect_leaders(0, {topic: list(range(PARTITIONS)) for topic in TOPICS})
+            client.elect_leaders(0, {topic: list(range(PARTITIONS)) for topic in site.topics})
 
 
 def kill_driver(site: Site) -> None:

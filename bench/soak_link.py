@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,19 @@ class Driver:
         Its file; logs go beside it.
     ended_badly
         Where it is noted that a process did not end as it should.
+    environment
+        Of its processes, beside our own.
     """
 
-    def __init__(self, config: Path, ended_badly: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        config: Path,
+        ended_badly: list[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.config = config
         self.ended_badly: list[str] = [] if ended_badly is None else ended_badly
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._log = config
 
@@ -80,12 +88,12 @@ class Driver:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
             )
 
     def another(self) -> Driver:
         """An instance on the same configuration, not started."""
-        return Driver(self.config, self.ended_badly)
+        return Driver(self.config, self.ended_badly, self._environment)
 
     def replace_by(self, other: Driver) -> None:
         """From now on this is the other's process."""

@@ -6,15 +6,14 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from clusters import admin
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 PLAIN, COMPACTED, TRANSACTIONS, FILLED = "soak.plain", "soak.compacted", "soak.tx", "soak.filled"
-TOPICS = (PLAIN, COMPACTED, TRANSACTIONS, FILLED)
 PARTITIONS = 3
 REPLICAS = 3
 KEYS = 500
@@ -25,7 +24,27 @@ CLEANED_SOON = {
     "min.cleanable.dirty.ratio": "0.01",
     "max.compaction.lag.ms": "20000",
 }
-CONFIGS = {COMPACTED: CLEANED_SOON}
+
+
+class Load(NamedTuple):
+    """A topic, and what is written to it."""
+
+    topic: str
+    is_transactional: bool = False
+    is_compacted: bool = False
+    is_exact: bool = False
+    """Whether its mirror has equal offsets."""
+    age_ms: int = 0
+    """How much older than now the records say they are."""
+
+
+LOADS = (
+    Load(PLAIN, is_exact=True),
+    Load(COMPACTED, is_compacted=True),
+    Load(TRANSACTIONS, is_transactional=True),
+    Load(FILLED, is_transactional=True, is_exact=True),
+)
+"""Of a soak."""
 VALUE_BYTES = 200
 AGAIN_S = 1.0
 """Between two tries of a source that takes nothing."""
@@ -36,17 +55,17 @@ STUCK_S = 90.0
 """Longer than any single wait of a producer that is well."""
 
 
-def create(bootstrap: str) -> None:
-    """Create the four topics."""
+def create(bootstrap: str, loads: Sequence[Load] = LOADS) -> None:
+    """Create the topics."""
     with admin(bootstrap) as client:
         client.create_topics(
             {
-                name: {
+                load.topic: {
                     "num_partitions": PARTITIONS,
                     "replication_factor": REPLICAS,
-                    "configs": CONFIGS.get(name, {}),
+                    "configs": CLEANED_SOON if load.is_compacted else {},
                 }
-                for name in TOPICS
+                for load in loads
             }
         )
 
@@ -63,24 +82,21 @@ class Writers:
         The source.
     seed
         Of keys, sizes and of which transactions are aborted.
+    loads
+        What to write.
     """
 
-    def __init__(self, bootstrap: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, seed: int, loads: Sequence[Load] = LOADS) -> None:
         self._bootstrap = bootstrap
         self._stop = threading.Event()
-        self.sent = dict.fromkeys(TOPICS, 0)
-        self.failed = dict.fromkeys(TOPICS, 0)
-        self._jobs: dict[str, Callable[[str, random.Random, Iterator[int]], None]] = {
-            PLAIN: self._write,
-            COMPACTED: self._write,
-            TRANSACTIONS: self._transact,
-            FILLED: self._transact,
-        }
+        self._loads = {load.topic: load for load in loads}
+        self.sent = dict.fromkeys(self._loads, 0)
+        self.failed = dict.fromkeys(self._loads, 0)
         self._chances = {
             topic: random.Random(f"{seed} {topic}")  # noqa: S311  # no secret
-            for topic in self._jobs
+            for topic in self._loads
         }
-        self._numbers = {topic: itertools.count() for topic in self._jobs}
+        self._numbers = {topic: itertools.count() for topic in self._loads}
         self._threads: dict[str, threading.Thread] = {}
         self._alive_s: dict[str, float] = {}
         """When each did something last."""
@@ -88,7 +104,7 @@ class Writers:
 
     def start(self) -> None:
         """Begin."""
-        for topic in self._jobs:
+        for topic in self._loads:
             self._begin(topic)
         self._watch.start()
 
@@ -121,10 +137,11 @@ class Writers:
         return is_its and not self._stop.is_set()
 
     def _run(self, topic: str) -> None:
-        job, chance, numbers = self._jobs[topic], self._chances[topic], self._numbers[topic]
+        load, chance, numbers = self._loads[topic], self._chances[topic], self._numbers[topic]
+        job = self._transact if load.is_transactional else self._write
         while self._goes_on(topic):
             try:
-                job(topic, chance, numbers)
+                job(load, chance, numbers)
             except KafkaError:
                 # What became of the last records is the source's to say; the audit reads it there.
                 self.failed[topic] += 1
@@ -139,21 +156,24 @@ class Writers:
             **settings,
         )
 
-    def _record(self, chance: random.Random, number: int) -> dict[str, Any]:
+    def _record(self, load: Load, chance: random.Random, number: int) -> dict[str, Any]:
         key = b"k%d" % chance.randrange(KEYS)
         value = b"%d %s" % (number, chance.randbytes(VALUE_BYTES // 2).hex().encode())
         headers = [("n", b"%d" % number)]
-        return {"key": key, "value": value, "headers": headers}
+        record: dict[str, Any] = {"key": key, "value": value, "headers": headers}
+        if load.age_ms:
+            record["timestamp_ms"] = time.time_ns() // 1_000_000 - load.age_ms
+        return record
 
-    def _write(self, topic: str, chance: random.Random, numbers: Iterator[int]) -> None:
+    def _write(self, load: Load, chance: random.Random, numbers: Iterator[int]) -> None:
         """Records one by one; a tenth of a second's at a time."""
-        producer = self._producer()
+        topic, producer = load.topic, self._producer()
         try:
             while self._goes_on(topic):
                 began_s = time.monotonic()
                 some = itertools.islice(numbers, RECORDS_S // 10)
                 sent = [
-                    producer.send(topic, partition=n % PARTITIONS, **self._record(chance, n))
+                    producer.send(topic, partition=n % PARTITIONS, **self._record(load, chance, n))
                     for n in some
                 ]
                 for each in sent:
@@ -163,8 +183,9 @@ class Writers:
         finally:
             producer.close(timeout=WAIT_S)
 
-    def _transact(self, topic: str, chance: random.Random, numbers: Iterator[int]) -> None:
+    def _transact(self, load: Load, chance: random.Random, numbers: Iterator[int]) -> None:
         """Transactions of one to twenty records over all partitions; a quarter is aborted."""
+        topic = load.topic
         producer = self._producer(transactional_id=f"writer of {topic}")
         try:
             producer.init_transactions()
@@ -174,7 +195,7 @@ class Writers:
                 some = list(itertools.islice(numbers, chance.randint(1, 20)))
                 for number in some:
                     partition = chance.randrange(PARTITIONS)
-                    producer.send(topic, partition=partition, **self._record(chance, number))
+                    producer.send(topic, partition=partition, **self._record(load, chance, number))
                 producer.flush(timeout=WAIT_S)
                 if chance.random() < 0.25:
                     producer.abort_transaction()

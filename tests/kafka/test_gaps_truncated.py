@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import TopicPartition as KafkaPartition
-from kafka.admin import KafkaAdminClient
-from support.clusters import HEAP_MB, create_topic, fresh_name
+from support.clusters import HEAP_MB
 from support.command import said
 from support.links import (
     LinkProcess,
     RunningLink,
     ends_or_errors,
-    looking_at,
     wait_for,
     write_config,
 )
 from support.provoked import Provoked
-from support.records import Sample, encode, values_at, write_batches
+from support.records import values_at
+from support.unclean import (
+    REPLICAS,
+    broker,
+    elect_uncleanly,
+    leader_alone,
+    replicated_topic,
+    wait_led,
+    write,
+)
 
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.link.gaps import COPIED_PREFIX, gaps_topic
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Broker, Cluster, ClusterSpec, start_many
-from heliostat.sandbox.load import wait_until_led
+from heliostat.names import LinkName, TopicName
+from heliostat.sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 ROUND_S, ROUNDS = 4, 3
-REPLICAS = [2, 3]
-"""Broker 1 is the controller and must stay."""
 
 
 @pytest.fixture(scope="module")
@@ -49,39 +51,6 @@ def clusters() -> Iterator[tuple[Cluster, Cluster]]:
     )
     with source, target:
         yield source, target
-
-
-def replicated_topic(cluster: Cluster) -> TopicName:
-    """On brokers 2 and 3; an old replica may lead."""
-    configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-    topic = create_topic(cluster, fresh_name("unclean"), replicas=2, configs=configs)
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-    try:
-        admin.alter_partition_reassignments({KafkaPartition(topic, 0): REPLICAS})
-        wait_for("the reassignment", lambda: not admin.list_partition_reassignments())
-    finally:
-        admin.close()
-    wait_for("both replicas", lambda: in_sync(cluster, topic) == set(REPLICAS))
-    return topic
-
-
-def partition_of(cluster: Cluster, topic: TopicName) -> Any:
-    found = looking_at(cluster.bootstrap, lambda admin: admin.describe_topics([topic]))
-    return found[topic].partitions[0]
-
-
-def in_sync(cluster: Cluster, topic: TopicName) -> set[int]:
-    return set(partition_of(cluster, topic).isr)
-
-
-def broker(cluster: Cluster, number: int) -> Broker:
-    return next(each for each in cluster.brokers if each.broker_id == number)
-
-
-def write(cluster: Cluster, topic: TopicName, values: range) -> None:
-    now_ms = int(time.time() * 1000)
-    samples = [Sample(b"k", b"%d" % value, now_ms) for value in values]
-    write_batches(cluster.bootstrap.split(","), topic, [encode(samples)])
 
 
 def config_of(folder: Path, source: Cluster, target: Cluster, *included: TopicName) -> Path:
@@ -111,29 +80,6 @@ def wait_rounds(config: Path) -> None:
 def stops_of(config: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = said(config, "gaps")[0]["stopped"]
     return found
-
-
-def leader_alone(cluster: Cluster, topic: TopicName) -> tuple[Broker, Broker]:
-    """The leader, and the other replica: down, and without what is written from now on."""
-    leader = broker(cluster, partition_of(cluster, topic).leader)
-    old = broker(cluster, sum(REPLICAS) - leader.broker_id)
-    old.kill()
-    wait_for("one replica", lambda: in_sync(cluster, topic) == {leader.broker_id})
-    return leader, old
-
-
-def wait_led(cluster: Cluster, topic: TopicName, by: Broker) -> None:
-    wait_for("the leader", lambda: partition_of(cluster, topic).leader == by.broker_id)
-    wait_until_led(cluster.bootstrap, [TopicPartition(topic, PartitionId(0))])
-
-
-def elect_uncleanly(cluster: Cluster, leader: Broker, old: Broker, *topics: TopicName) -> None:
-    """The old replica leads, and takes 80 records from offset 100 on: others than were copied."""
-    leader.kill()
-    old.start()
-    for topic in topics:
-        wait_led(cluster, topic, old)
-        write(cluster, topic, range(1000, 1080))
 
 
 def parted_at(config: Path, topic: TopicName) -> int | None:

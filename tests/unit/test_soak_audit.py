@@ -10,7 +10,9 @@ import pytest
 from soak import is_clean
 from soak_audit import Finding, Seen, compare
 from soak_faults import FAULTS, draw
-from soak_load import COMPACTED, PLAIN, TRANSACTIONS
+from soak_load import LOADS, PLAIN
+
+EXACT, CLEANED, MAPPED, _ = LOADS
 
 
 def log(*numbers: int, first: int = 0, step: int = 1) -> list[Seen]:
@@ -41,7 +43,7 @@ def counts(finding: Finding) -> dict[str, int]:
 @pytest.mark.parametrize("what", WRONG)
 def test_each_difference_of_an_exact_mirror_is_named(what: str) -> None:
     target, wanted = WRONG[what]
-    finding = compare(PLAIN, 0, SOURCE, target)
+    finding = compare(EXACT, 0, SOURCE, target)
     assert counts(finding) == wanted
     assert finding.is_clean == (not wanted)
     assert bool(finding.examples) == bool(wanted)
@@ -49,16 +51,16 @@ def test_each_difference_of_an_exact_mirror_is_named(what: str) -> None:
 
 def test_offsets_of_mapped_mirrors_may_differ_and_nothing_else() -> None:
     source = log(0, 1, 2, step=2)
-    assert compare(TRANSACTIONS, 0, source, log(0, 1, 2)).is_clean
-    assert counts(compare(TRANSACTIONS, 0, source, log(0, 2, 1))) == {"reordered": 1}
-    assert counts(compare(TRANSACTIONS, 0, source, log(0, 1))) == {"lost": 1}
+    assert compare(MAPPED, 0, source, log(0, 1, 2)).is_clean
+    assert counts(compare(MAPPED, 0, source, log(0, 2, 1))) == {"reordered": 1}
+    assert counts(compare(MAPPED, 0, source, log(0, 1))) == {"lost": 1}
 
 
 def test_what_the_sources_cleaner_took_later_is_not_foreign() -> None:
     source = log(3, 4)
-    assert compare(COMPACTED, 0, source, log(0, 1, 2, 3, 4)).is_clean
-    assert counts(compare(COMPACTED, 0, source, log(0, 3, 1, 3, 4))) == {"doubled": 1}
-    assert counts(compare(TRANSACTIONS, 0, source, log(2, 3, 4))) == {"foreign": 1}
+    assert compare(CLEANED, 0, source, log(0, 1, 2, 3, 4)).is_clean
+    assert counts(compare(CLEANED, 0, source, log(0, 3, 1, 3, 4))) == {"doubled": 1}
+    assert counts(compare(MAPPED, 0, source, log(2, 3, 4))) == {"foreign": 1}
 
 
 def report(**changed: Any) -> dict[str, Any]:

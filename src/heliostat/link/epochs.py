@@ -101,6 +101,8 @@ class EpochBook:
         """What reports have shown of it in rounds that have not ended: offsets `[first, end)`."""
         self._noted_lost: list[tuple[str, Lost]] = []
         """What rounds that ended have said, with the source topic's id."""
+        self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
+        """Where mirrors ended by the reports so far, with the source topic's id."""
         self._begun: dict[TopicPartition, str] = {}
         """What lanes of this driver have said that they copy, with the source topic's id."""
         self._moved: set[TopicName] = set()
@@ -132,15 +134,12 @@ class EpochBook:
                     self._begun[report.source] = source_id
             was = topic.partitions.get(partition)
             is_stopped = report.state.is_stopped
+            is_shorter = self._is_shorter(report, source_id)
             if was is not None and report.position < was.offset and not is_stopped:
-                lost.append(Lost(report.source, report.target, report.position, was.offset))
-                with self._lock:
-                    seen = self._seen_lost.get(report.source, (report.position, was.offset))
-                    first, end = min(seen[0], report.position), max(seen[1], was.offset)
-                    self._seen_lost[report.source] = first, end
-                del topic.partitions[partition]
+                if not is_shorter:
+                    continue  # it reads again what is not copied: markers, aborted transactions
+                lost.append(self._lose(report, was))
                 was = None
-                self._has_new_epoch.add(name)
             if report.copied_epoch < 0 or report.copied_to > report.position:
                 continue
             if was is not None and report.copied_to <= was.offset:
@@ -152,13 +151,38 @@ class EpochBook:
             self._put(report.source, fresh)
             if was is None or is_stopped:
                 self._has_new_epoch.add(name)
+        return lost + self._take_noted_lost(source_ids)
+
+    def _lose(self, report: PartitionReport, was: Copied) -> Lost:
+        """The target has lost what it had acknowledged, by a report."""
+        with self._lock:
+            seen = self._seen_lost.get(report.source, (report.position, was.offset))
+            first, end = min(seen[0], report.position), max(seen[1], was.offset)
+            self._seen_lost[report.source] = first, end
+        del self._topics[report.source.topic].partitions[report.source.partition]
+        self._has_new_epoch.add(report.source.topic)
+        return Lost(report.source, report.target, report.position, was.offset)
+
+    def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[Lost]:
+        """What rounds that ended have said, of topics that are known."""
         with self._lock:
             noted, self._noted_lost = self._noted_lost, []
-        for source_id, item in noted:
-            name = item.partition.topic
-            if name in source_ids and id_text(source_ids[name]) == source_id:
-                lost.append(item)
-        return lost
+        return [
+            item
+            for source_id, item in noted
+            if item.partition.topic in source_ids
+            and id_text(source_ids[item.partition.topic]) == source_id
+        ]
+
+    def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
+        """Whether the mirror ends earlier than was heard before; True where that is not known."""
+        known_id, before = self._target_ends.get(report.source, ("", -1))
+        if known_id != source_id:
+            before = -1
+        is_shorter = before < 0 or report.target_end < before
+        if report.target_end >= 0:
+            self._target_ends[report.source] = source_id, report.target_end
+        return is_shorter
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> None:
         """The source still holds what was copied of these: take what was copied since."""

@@ -225,6 +225,8 @@ class PartitionReport:
     """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
     missing_ms: int = -1
     """Timestamp of the first record that is missing, where nothing is copied (-1: not known)."""
+    target_end: int = -1
+    """Where the target's log ends (-1: not known)."""
 
 
 @dataclass(slots=True)

@@ -60,6 +60,7 @@ def begin(
     A report a second would not show it: what was lost is copied again within milliseconds.
     """
     item.begin_at(target, tail, known, now_ms)
+    item.found_end = target.end
     if item.phase is Phase.COPY and target.end < item.copied_end:
         before = item.lost or (item.position, item.copied_to)
         item.lost = min(before[0], item.position), max(before[1], item.copied_to)

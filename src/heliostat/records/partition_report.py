@@ -28,6 +28,7 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         0 if item.map.fills else item.map.breaks,
         *item.epochs.copied(item.position),
         item.missing_ms if item.phase is not Phase.COPY else -1,
+        item.target_end,
     )
 
 

@@ -96,6 +96,8 @@ class PartitionStanding:
         """Source offset below which the link knows that all is at the target (-1: not known)."""
         self.copied_end = -1
         """Where the target's log ended then (-1: not known)."""
+        self.found_end = -1
+        """Where the target's log ended when it was looked at last (-1: not in this round)."""
         self.source_end = -1
         self.repeated_to: Offset | None = None
         """Up to there an append was answered as one that the target had already, though it may be
@@ -121,6 +123,11 @@ class PartitionStanding:
         """Wall clock when the target last held all that the source had."""
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
         self._told: tuple[int, int, int, int, PartitionState, str] | None = None
+
+    @property
+    def target_end(self) -> int:
+        """Where the target's log ends, as far as this round knows (-1: it has not looked yet)."""
+        return -1 if self.found_end < 0 else max(self.found_end, self.copied_end)
 
     def has_news(self) -> bool:
         """Whether it stands elsewhere than at the last call."""

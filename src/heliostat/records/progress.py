@@ -218,12 +218,14 @@ def _row(item: PartitionReport) -> list[object]:
         _copied(item),
     ]
     is_mapped = bool(item.open_records or item.breaks)
-    has_age = item.missing_ms >= 0
+    is_elsewhere = item.target_end != item.position
+    has_age = item.missing_ms >= 0 or is_elsewhere
     if item.code or item.reason or is_mapped or has_age:
         row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
     if is_mapped or has_age:
         row += [item.open_records, item.breaks]
-    return [*row, item.missing_ms] if has_age else row
+    row += [item.missing_ms] if has_age else []
+    return [*row, item.target_end] if is_elsewhere else row
 
 
 def _numbers(item: PartitionReport) -> object:
@@ -258,6 +260,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
     code, reason = row[10:12] or ("", "")
     open_records, breaks = row[12:14] or (0, 0)
     missing_ms = row[14] if row[14:] else -1
+    target_end = row[15] if row[15:] else position
     one, other = number if isinstance(number, list) else (number, number)
     return PartitionReport(
         TopicPartition(source, PartitionId(one)),
@@ -277,6 +280,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         copied_to if epoch >= 0 else -1,
         epoch,
         missing_ms,
+        target_end,
     )
 
 

@@ -72,6 +72,8 @@ class ClusterSpec:
     parent: Path | None = None
     version: str = KAFKA_4_3
     security: SandboxSecurity | None = None
+    own_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Of single brokers, by their ids from 1 on; they win over `settings`."""
 
 
 class Cluster:
@@ -351,7 +353,8 @@ def _ports(spec: ClusterSpec, version: KafkaVersion) -> tuple[int | None, dict[B
 def _prepare(site: _Site, broker_id: BrokerId, java: Path, jars: Sequence[Path]) -> Broker:
     """Write one broker's files."""
     home, own = site.home(broker_id), site.ports[broker_id]
-    overrides, options = dict(site.spec.settings), java_options(home, site.spec.heap_mb)
+    overrides = {**site.spec.settings, **site.spec.own_settings.get(broker_id, {})}
+    options = java_options(home, site.spec.heap_mb)
     if site.credentials is not None:
         authorizer = site.version.authorizer
         secured = security_properties(site.credentials, own.secured, authorizer=authorizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -66,11 +67,14 @@ def test_where_it_parted_is_told_only_if_the_epoch_is_the_same() -> None:
 
 
 def report(
-    position: int, *, copied: tuple[int, int] = (-1, -1), state: Any = PartitionState.COPYING
+    position: int,
+    *,
+    copied: tuple[int, int] = (-1, -1),
+    state: Any = PartitionState.COPYING,
+    target_end: int = -1,
 ) -> PartitionReport:
-    return PartitionReport(
-        P, P, state, position, 1000, 0, 0, -1, -1, 5, copied_to=copied[0], copied_epoch=copied[1]
-    )
+    found = PartitionReport(P, P, state, position, 1000, 0, 0, -1, -1, 5, target_end=target_end)
+    return replace(found, copied_to=copied[0], copied_epoch=copied[1])
 
 
 def test_a_new_epoch_is_written_at_once_and_progress_in_time() -> None:
@@ -93,6 +97,28 @@ def test_what_the_target_lost_is_told_once() -> None:
     book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
     assert book.take([report(60)], {T: ID}) == [Lost(P, P, 60, 100)]
     assert book.take([report(60)], {T: ID}) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lost"), [(79, 79, False), (79, 78, True), (79, 80, False), (-1, 79, True)]
+)
+def test_a_mirror_that_ends_where_it_ended_has_lost_nothing(
+    before: int, now: int, *, lost: bool
+) -> None:
+    """Given markers behind a mirror's end / when the next round reads them again / then no loss."""
+    book = EpochBook({})
+    assert book.take([report(82, copied=(82, 3), target_end=before)], {T: ID}) == []
+    expected = [Lost(P, P, 79, 82)] if lost else []
+    assert book.take([report(79, copied=(79, 3), target_end=now)], {T: ID}) == expected
+    assert book.take([report(82, copied=(82, 3), target_end=now)], {T: ID}) == []
+
+
+def test_where_another_topic_of_that_name_ended_tells_nothing() -> None:
+    book = EpochBook({})
+    book.take([report(82, copied=(82, 3), target_end=70)], {T: ID})
+    other = {T: UUID(int=8)}
+    book.take([report(60, copied=(60, 3), target_end=80)], other)
+    assert book.take([report(50, target_end=79)], other) == [Lost(P, P, 50, 60)]
 
 
 def test_stopped_and_unknown_partitions_and_other_topics_tell_nothing() -> None:

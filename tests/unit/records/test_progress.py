@@ -41,6 +41,7 @@ def row(number: int, *, position: int = 5, reason: str = "") -> PartitionReport:
         since_ms=NOW_MS - 60_000,
         code="LOST" if reason else "",
         reason=reason,
+        target_end=position,
     )
 
 
@@ -135,6 +136,14 @@ def test_records_read_back_and_a_topic_is_named_once() -> None:
     assert sum(map(len, records)) < 130 * LANE_PARTITIONS
     topics = json.loads(records[0])["topics"]
     assert len(topics) < ROWS_PER_RECORD / 26 + ROWS_PER_RECORD / ROWS_PER_STEP + 2
+
+
+@pytest.mark.parametrize("target_end", [-1, 4, 5, 6])
+def test_where_the_target_ends_reads_back(target_end: int) -> None:
+    """Given holes, or an end that is not known / when encoded / then it reads back, and alone."""
+    told = replace(row(1, position=5), target_end=target_end)
+    [record] = encoded([told])
+    assert decode_progress(json.loads(record)).report.partitions == [told]
 
 
 def test_a_record_of_reasons_stays_below_the_brokers_limit() -> None:

@@ -1,0 +1,239 @@
+"""Two clusters of three brokers, two links, load on all kinds of mirrors: what faults are tried on.
+
+Exact, mapped and filled mirrors stand side by side, with records of now and of three days ago. The
+target looks once a second which producers it may forget: those of the old records it forgets at
+once. All clients come through proxies, which can cut their connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from soak import ends
+from soak_audit import audit
+from soak_faults import Site
+from soak_link import Driver
+from soak_load import Load, Writers, create
+from support.clusters import HEAP_MB, until
+from support.command import said
+from support.faults import SteppedClock
+from support.links import wait_for
+from support.proxy import FaultProxy
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import load_config
+from heliostat.link.operations import link_statuses
+from heliostat.names import TopicName
+from heliostat.sandbox import Cluster, ClusterSpec, start_many
+
+BROKERS = (1, 2, 3)
+MAPPED, FILLED = "mapped", "filled"
+"""The links; the first leaves holes out, the second fills them."""
+DAYS_MS = 3 * 86_400_000
+LOADS = (
+    Load("m.fresh", is_exact=True),
+    Load("m.old", is_exact=True, age_ms=DAYS_MS),
+    Load("m.transactions", is_transactional=True),
+    Load("m.old-transactions", is_transactional=True, age_ms=DAYS_MS),
+    Load("m.compacted", is_compacted=True),
+    Load("f.fresh", is_transactional=True, is_exact=True),
+    Load("f.old", is_transactional=True, is_exact=True, age_ms=DAYS_MS),
+)
+ROUND_S, ROUNDS = 4, 3
+TOLD_WITHIN_S = 5.0
+LEVEL_WITHIN_S = 180.0
+CALM_WITHIN_S = 60.0
+STARTED_WITHIN_S = 120.0
+SETTINGS = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "replica.lag.time.max.ms": "5000",
+    "log.cleaner.backoff.ms": "5000",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "offsets.topic.replication.factor": "3",
+}
+FORGETFUL = {"producer.id.expiration.check.interval.ms": "1000"}
+KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
+"""Nothing is cleaned at the target, so that all that was copied can be compared."""
+
+
+@dataclass
+class Matrix:
+    """All of it, running."""
+
+    source: Cluster
+    target: Cluster
+    config: Path
+    driver: Driver
+    clock: SteppedClock
+    writers: Writers
+    proxies: dict[str, list[FaultProxy]]
+    chance: random.Random = field(default_factory=lambda: random.Random(12))
+
+    def cluster(self, side: str) -> Cluster:
+        """`source` or `target`."""
+        return self.source if side == "source" else self.target
+
+    def site(self, side: str) -> Site:
+        """What the soak's faults break, at this side only."""
+        one = self.cluster(side)
+        return Site(one, one, self.driver, self.chance, tuple(load.topic for load in LOADS))
+
+    # -- what the links say ----------------------------------------------------------------------
+
+    def stops(self, *topics: str) -> dict[str, str]:
+        """Code of each that stands stopped, of these topics or of all, by the source topic."""
+        found: dict[str, str] = {}
+        for status in link_statuses(load_config(self.config)):
+            found |= {row.source: row.code for row in status.problems if row.state != "retrying"}
+        return {topic: code for topic, code in found.items() if not topics or topic in topics}
+
+    def wait_level(self, topics: Sequence[str] = (), partitions: int = 3) -> None:
+        """Until all that the source holds now of these topics, or of the load's, is there."""
+        names = topics or [load.topic for load in LOADS]
+        behind: object = "unknown"
+        until_s = time.monotonic() + LEVEL_WITHIN_S
+        wanted: dict[Any, int] = {}
+        while time.monotonic() < until_s:
+            wanted = wanted or ends(self.source.bootstrap, names, partitions)
+            found = self.driver.positions() if wanted else None
+            if found is not None:
+                left = {str(p): end - found[p] for p, end in wanted.items() if p in found}
+                behind = {name: count for name, count in left.items() if count > 0}
+                if len(left) == len(wanted) and not behind:
+                    return
+            time.sleep(0.5)
+        raise AssertionError(
+            f"not level within {LEVEL_WITHIN_S:.0f} s: behind by {behind}; "
+            f"{self.driver.problems()}\n{self.driver.text()[-4000:]}"
+        )
+
+    def wait_calm(self) -> None:
+        """Level, and no link complains of the load's topics."""
+        self.wait_level()
+        names = {load.topic for load in LOADS}
+
+        def complaints() -> list[str]:
+            return [text for text in self.driver.problems() if text.split()[1].rstrip(":") in names]
+
+        until(lambda: not complaints(), lambda: f"calm; {complaints()}", CALM_WITHIN_S)
+
+    def wait_told(self, expected: dict[str, set[str]], since_s: float) -> float:
+        """Until status and log name these stops, each with one of its codes; after how long.
+
+        Fails where that takes longer than `TOLD_WITHIN_S`, counted from `since_s`.
+        """
+        found: dict[str, str] = {}
+
+        def are_told() -> bool:
+            found.clear()
+            found.update(self.stops(*expected))
+            log = self.driver.text()
+            return found.keys() == expected.keys() and all(topic in log for topic in expected)
+
+        until(are_told, lambda: f"{expected}, it is {found}\n{self.driver.text()[-4000:]}", 60)
+        took_s = time.monotonic() - since_s
+        assert all(found[topic] in codes for topic, codes in expected.items()), (expected, found)
+        assert took_s <= TOLD_WITHIN_S, f"told after {took_s:.1f} s"
+        return took_s
+
+    def wait_rounds(self) -> None:
+        """Until each link has begun more than three rounds."""
+        seen: set[tuple[str, int, int]] = set()
+
+        def have_begun() -> bool:
+            for status in said(self.config, "status"):
+                lanes = status["lanes"]
+                seen.update((status["link"], lane["generation"], lane["round"]) for lane in lanes)
+            counts = [sum(name == link for name, *_ in seen) for link in (MAPPED, FILLED)]
+            return min(counts) > ROUNDS
+
+        wait_for("rounds", have_begun)
+
+    def start_driver(self) -> None:
+        """Begin a new process, and wait until it runs both links."""
+        self.driver.start()
+
+        def run() -> bool:
+            text = self.driver.text()
+            return all(f"INFO link {name}: east → west runs" in text for name in (MAPPED, FILLED))
+
+        until(run, lambda: f"links\n{self.driver.text()[-4000:]}", STARTED_WITHIN_S)
+
+    def delete(self, *topics: str) -> None:
+        """Delete topics of the target."""
+        with ClusterAdmin(self.target.bootstrap.split(",")) as admin:
+            answers = admin.delete_topics(map(TopicName, topics))
+        assert set(answers.values()) == {None}, answers
+
+    def audit(self, loads: Sequence[Load] = LOADS, partitions: int = 3) -> None:
+        """Read both sides whole with an ordinary consumer: every record is there once."""
+        found = audit(self.source.bootstrap, self.target.bootstrap, loads, partitions)
+        assert len(found) == len(loads) * partitions
+        assert all(each.source for each in found), found
+        assert [each for each in found if not each.is_clean] == []
+
+
+def write_config(folder: Path, source: str, target: str) -> Path:
+    """Two links; their names are those of their mirrors' kind."""
+    left_alone = [*("max.compaction.lag.ms", "segment.ms")]
+    left_alone += ["min.insync.replicas", "unclean.leader.election.enable"]
+    both = {"refresh_interval_s": 1, "replication_factor": 3, "config_exclude": left_alone}
+    lanes = {"source": "east", "target": "west", "lanes": {"round_s": ROUND_S}}
+    mapped = {**both, "include": [r"m\..*"], "config_set": KEPT}
+    filled = {**both, "include": [r"f\..*"], "offsets": "exact"}
+    config = {
+        "clusters": {
+            "east": {"bootstrap": source.split(",")},
+            "west": {"bootstrap": target.split(",")},
+        },
+        "spark": {"master": "local[3]"},
+        "links": [
+            {"name": MAPPED, **lanes, "topics": mapped},
+            {"name": FILLED, **lanes, "topics": filled},
+        ],
+    }
+    path = folder / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+@contextlib.contextmanager
+def running_matrix(folder: Path) -> Iterator[Matrix]:
+    """Start it all; ends it, whatever happens."""
+    proxies = {name: [FaultProxy() for _ in BROKERS] for name in ("source", "target")}
+    specs = [
+        ClusterSpec(
+            name,
+            brokers=len(BROKERS),
+            settings={**SETTINGS, **(FORGETFUL if name == "target" else {})},
+            heap_mb=HEAP_MB,
+            own_settings={n: each.settings for n, each in zip(BROKERS, proxies[name], strict=True)},
+        )
+        for name in proxies
+    ]
+    source, target = start_many(specs)
+    with contextlib.ExitStack() as stack:
+        for cluster in (source, target):
+            stack.enter_context(cluster)
+            for broker, proxy in zip(cluster.brokers, proxies[cluster.name], strict=True):
+                stack.enter_context(proxy.serving(broker.endpoint))
+        create(source.bootstrap, LOADS)
+        config = write_config(folder, source.bootstrap, target.bootstrap)
+        clock = SteppedClock(folder)
+        driver = Driver(config, environment=clock.environment)
+        stack.callback(driver.kill_all)
+        writers = Writers(source.bootstrap, 12, LOADS)
+        made = Matrix(source, target, config, driver, clock, writers, proxies)
+        writers.start()
+        stack.callback(writers.stop)
+        made.start_driver()
+        yield made

@@ -1,0 +1,101 @@
+"""Unclean elections: a replica that lacks records leads, and takes others in their place.
+
+Broker 1 is the controller and must stay: such topics are on the other two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import TopicPartition as KafkaPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from support.clusters import create_topic, fresh_name
+from support.links import looking_at, wait_for
+from support.records import Sample, encode, write_batches
+
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.sandbox import Broker, Cluster
+from heliostat.sandbox.load import wait_until_led
+
+REPLICAS = [2, 3]
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+"""Of a topic of which an old replica may lead."""
+
+
+def replicated_topic(cluster: Cluster, name: str | None = None) -> TopicName:
+    """On brokers 2 and 3; an old replica may lead."""
+    topic = create_topic(cluster, name or fresh_name("unclean"), replicas=2, configs=UNCLEAN)
+    put_on_replicas(cluster, topic)
+    return topic
+
+
+def put_on_replicas(cluster: Cluster, topic: TopicName) -> None:
+    """Let brokers 2 and 3 have its one partition."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    try:
+        admin.alter_partition_reassignments({KafkaPartition(topic, 0): REPLICAS})
+        wait_for("the reassignment", lambda: not admin.list_partition_reassignments())
+    finally:
+        admin.close()
+    wait_for("both replicas", lambda: in_sync(cluster, topic) == set(REPLICAS))
+
+
+def first_leads(cluster: Cluster, topics: Sequence[TopicName]) -> None:
+    """Let the first of both replicas lead all of these."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+
+    def leads_all() -> bool:
+        with contextlib.suppress(KafkaError):  # it leads some already, or is not in sync yet
+            admin.elect_leaders(0, {topic: [0] for topic in topics})
+        return {partition_of(cluster, topic).leader for topic in topics} == {REPLICAS[0]}
+
+    try:
+        wait_for("the first replica to lead", leads_all)
+    finally:
+        admin.close()
+
+
+def partition_of(cluster: Cluster, topic: TopicName) -> Any:
+    found = looking_at(cluster.bootstrap, lambda admin: admin.describe_topics([topic]))
+    return found[topic].partitions[0]
+
+
+def in_sync(cluster: Cluster, topic: TopicName) -> set[int]:
+    return set(partition_of(cluster, topic).isr)
+
+
+def broker(cluster: Cluster, number: int) -> Broker:
+    return next(each for each in cluster.brokers if each.broker_id == number)
+
+
+def write(cluster: Cluster, topic: TopicName, values: range) -> None:
+    now_ms = int(time.time() * 1000)
+    samples = [Sample(b"k", b"%d" % value, now_ms) for value in values]
+    write_batches(cluster.bootstrap.split(","), topic, [encode(samples)])
+
+
+def leader_alone(cluster: Cluster, topic: TopicName) -> tuple[Broker, Broker]:
+    """The leader, and the other replica: down, and without what is written from now on."""
+    leader = broker(cluster, partition_of(cluster, topic).leader)
+    old = broker(cluster, sum(REPLICAS) - leader.broker_id)
+    old.kill()
+    wait_for("one replica", lambda: in_sync(cluster, topic) == {leader.broker_id})
+    return leader, old
+
+
+def wait_led(cluster: Cluster, topic: TopicName, by: Broker) -> None:
+    wait_for("the leader", lambda: partition_of(cluster, topic).leader == by.broker_id)
+    wait_until_led(cluster.bootstrap, [TopicPartition(topic, PartitionId(0))])
+
+
+def elect_uncleanly(cluster: Cluster, leader: Broker, old: Broker, *topics: TopicName) -> None:
+    """The old replica leads, and takes 80 records from offset 100 on: others than were copied."""
+    leader.kill()
+    old.start()
+    for topic in topics:
+        wait_led(cluster, topic, old)
+        write(cluster, topic, range(1000, 1080))
