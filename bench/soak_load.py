@@ -84,11 +84,20 @@ class Writers:
         Of keys, sizes and of which transactions are aborted.
     loads
         What to write.
+    records_s
+        Of each of them.
     """
 
-    def __init__(self, bootstrap: str, seed: int, loads: Sequence[Load] = LOADS) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        seed: int,
+        loads: Sequence[Load] = LOADS,
+        records_s: int = RECORDS_S,
+    ) -> None:
         self._bootstrap = bootstrap
         self._stop = threading.Event()
+        self._records_s = records_s
         self._loads = {load.topic: load for load in loads}
         self.sent = dict.fromkeys(self._loads, 0)
         self.failed = dict.fromkeys(self._loads, 0)
@@ -171,7 +180,7 @@ class Writers:
         try:
             while self._goes_on(topic):
                 began_s = time.monotonic()
-                some = itertools.islice(numbers, RECORDS_S // 10)
+                some = itertools.islice(numbers, self._records_s // 10)
                 sent = [
                     producer.send(topic, partition=n % PARTITIONS, **self._record(load, chance, n))
                     for n in some
@@ -202,7 +211,7 @@ class Writers:
                 else:
                     producer.commit_transaction()
                     self.sent[topic] += len(some)
-                pause_s = len(some) / RECORDS_S - (time.monotonic() - began_s)
+                pause_s = len(some) / self._records_s - (time.monotonic() - began_s)
                 self._stop.wait(max(0.0, pause_s))
         finally:
             producer.close(timeout=WAIT_S)

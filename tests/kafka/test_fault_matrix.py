@@ -215,7 +215,7 @@ def test_strangers_stop_their_mirrors(matrix: Matrix, is_running: bool) -> None:
     since_s = some.write(5)
     if not is_running:
         matrix.start_driver()
-        since_s = time.monotonic()
+        since_s = matrix.wait_moving()
     expected = dict.fromkeys(some.topics, FOREIGN)
     matrix.wait_told(expected, since_s)
     some.last(expected)
@@ -233,10 +233,9 @@ def test_an_unclean_election_at_the_source(matrix: Matrix) -> None:
     some.write(5)
     matrix.wait_level(some.topics, partitions=1)
     elect_uncleanly(matrix.source, leader, old, *some.topics)
-    since_s = time.monotonic()
-    leader.start()
     expected = {topic: {"SOURCE_TRUNCATED"} for topic in some.topics}
-    matrix.wait_told(expected, since_s)
+    matrix.wait_told(expected, time.monotonic())
+    leader.start()
     some.last(expected)
     some.decide("restart")
     matrix.wait_level(some.topics, partitions=1)
@@ -270,7 +269,7 @@ def test_lost_offset_maps_stop_mapped_mirrors_alone(matrix: Matrix) -> None:
     """Given all kinds / when offset maps are deleted / then mapped mirrors stand until rebuilt."""
     mapped = [load.topic for load in LOADS if not load.is_exact]
     matrix.delete(offsets_topic(LinkName(MAPPED)))
-    since_s = time.monotonic()
+    since_s = matrix.wait_says("heliostat.mapped.offsets was gone at the target")
     expected = {topic: {"OFFSET_MAP_LOST"} for topic in mapped}
     matrix.wait_told(expected, since_s)
     matrix.wait_rounds()
@@ -288,5 +287,5 @@ def test_every_record_is_there_once(matrix: Matrix) -> None:
     matrix.wait_calm()
     matrix.driver.stop()
     assert matrix.driver.ended_badly == []
-    assert min(matrix.writers.sent.values()) > 1000
+    assert min(matrix.writers.sent.values()) > 500
     matrix.audit()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from soak_load import Load, Writers, create
 from support.clusters import HEAP_MB, until
 from support.command import said
 from support.faults import SteppedClock
+from support.links import ends as looked_at
 from support.links import wait_for
 from support.proxy import FaultProxy
 
@@ -51,6 +52,9 @@ TOLD_WITHIN_S = 5.0
 LEVEL_WITHIN_S = 180.0
 CALM_WITHIN_S = 60.0
 STARTED_WITHIN_S = 120.0
+LOOK_S = 2.0
+RECORDS_S = 20
+"""Of each load: two cores have six brokers, two links and both sides' clients to carry."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -110,7 +114,7 @@ class Matrix:
                 behind = {name: count for name, count in left.items() if count > 0}
                 if len(left) == len(wanted) and not behind:
                     return
-            time.sleep(0.5)
+            time.sleep(LOOK_S)
         raise AssertionError(
             f"not level within {LEVEL_WITHIN_S:.0f} s: behind by {behind}; "
             f"{self.driver.problems()}\n{self.driver.text()[-4000:]}"
@@ -136,14 +140,36 @@ class Matrix:
         def are_told() -> bool:
             found.clear()
             found.update(self.stops(*expected))
-            log = self.driver.text()
-            return found.keys() == expected.keys() and all(topic in log for topic in expected)
+            return found.keys() == expected.keys() and self._has_told(expected)
 
         until(are_told, lambda: f"{expected}, it is {found}\n{self.driver.text()[-4000:]}", 60)
         took_s = time.monotonic() - since_s
         assert all(found[topic] in codes for topic, codes in expected.items()), (expected, found)
         assert took_s <= TOLD_WITHIN_S, f"told after {took_s:.1f} s"
         return took_s
+
+    def _has_told(self, expected: Iterable[str]) -> bool:
+        """Whether the log names a stop of each of these."""
+        told = [line for line in self.driver.text().splitlines() if " WARN link " in line]
+        stops = [line for line in told if " is retrying " not in line]
+        return all(any(f" {topic}-" in line for line in stops) for topic in expected)
+
+    def wait_moving(self) -> float:
+        """Until both links copy; when that was seen."""
+        topics = {"m.fresh": 3, "f.fresh": 3}
+        before = looked_at(self.target.bootstrap, topics)
+
+        def move() -> bool:
+            now = looked_at(self.target.bootstrap, topics)
+            return all(now[topic] != before[topic] for topic in topics)
+
+        until(move, lambda: f"links that copy\n{self.driver.text()[-4000:]}", STARTED_WITHIN_S)
+        return time.monotonic()
+
+    def wait_says(self, words: str) -> float:
+        """Until the driver's log has these words; when that was seen."""
+        until(lambda: words in self.driver.text(), words, CALM_WITHIN_S)
+        return time.monotonic()
 
     def wait_rounds(self) -> None:
         """Until each link has begun more than three rounds."""
@@ -231,7 +257,7 @@ def running_matrix(folder: Path) -> Iterator[Matrix]:
         clock = SteppedClock(folder)
         driver = Driver(config, environment=clock.environment)
         stack.callback(driver.kill_all)
-        writers = Writers(source.bootstrap, 12, LOADS)
+        writers = Writers(source.bootstrap, 12, LOADS, records_s=RECORDS_S)
         made = Matrix(source, target, config, driver, clock, writers, proxies)
         writers.start()
         stack.callback(writers.stop)
