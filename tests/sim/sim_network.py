@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sim.log_answers import Answer, FetchOf, fetch, size_of_first
 from sim.partition_log import HEADER, NONE, PartitionLog
 
+from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
@@ -175,8 +176,9 @@ class SimNetwork:
     def __init__(self, world: World, in_flight_max: int) -> None:
         self.world = world
         self._in_flight_max = in_flight_max
-        self._due: list[tuple[float, int, Event, Channel | None]] = []
-        """Second, tie, event, and the channel that is free again with it."""
+        self._due: list[tuple[float, int, Sequence[Event], Channel]] = []
+        """Second, tie, what a fetch is answered, and the channel that is free again with it."""
+        self._held = HeldBytes()
         self._fetching: set[Channel] = set()
         self._heard: dict[int, int] = {}
         """High watermarks as groups were answered."""
@@ -294,15 +296,13 @@ class SimNetwork:
         self._fetching.add(channel)
         at_s = self.world.clock.now_s + self.world.random.random() * 0.02
         if self.world.happens():
-            self._push(at_s, FetchLost(list(wants), "cut"), channel)
+            self._push(at_s, [FetchLost(list(wants), "cut")], channel)
             return
         answers = self._answers(wants)
         events: list[Event] = [*answers]
         if channel.traffic is Traffic.SPARSE:
             events = [*filter(self._is_news, answers), Watched(broker, channel)]
-        for event in events[:-1]:
-            self._push(at_s, event, None)
-        self._push(at_s, events[-1], channel)
+        self._push(at_s, events, channel)
 
     def _is_news(self, event: Fetched) -> bool:
         index, end = event.want.index, event.high_watermark
@@ -327,10 +327,11 @@ class SimNetwork:
             got = Answer(error) if error else next(given)
             data = bytearray(got.data if want.bytes_max else b"")
             self._damage(want.index, data)
+            held = self._held.view(data) if data else data
             aborted = [Aborted(*each) for each in got.aborted]
             found.append(
                 Fetched(
-                    *(want, got.error, got.high_watermark, data, 0, len(data)),
+                    *(want, got.error, got.high_watermark, held, 0, len(data)),
                     *(got.stable_end, aborted, got.parted),
                 )
             )
@@ -380,10 +381,16 @@ class SimNetwork:
                 _, sends = line.pop()
                 self._given_up += [*self._cut(line), AppendLost(sends, "not taken in time")]
 
-    def wait(self, timeout_s: float) -> Iterable[Event]:
+    def held_bytes(self) -> int:
+        return self._held.bytes
+
+    def copy_unsent(self) -> None:
+        pass
+
+    def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
         clock = self.world.clock
         until_s = clock.now_s + timeout_s + 0.0001
-        pending = [due[0] for due in self._due[:1]]
+        pending = [due[0] for due in self._due[:1] if room_bytes > 0]
         pending += [line[0][0] for line in self._appends.values() if line]
         pending += [self._map_line[0]] if self._map_line is not None else []
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
@@ -398,10 +405,11 @@ class SimNetwork:
                     break
                 _, sends = line.pop(0)
                 events.extend(self._serve(send) for send in sends)
-        while self._due and self._due[0][0] <= clock.now_s:
-            _, _, event, channel = heapq.heappop(self._due)
+        while self._due and self._due[0][0] <= clock.now_s and room_bytes > 0:
+            _, _, answer, channel = heapq.heappop(self._due)
             self._fetching.discard(channel)
-            events.append(event)
+            events.extend(answer)
+            room_bytes -= sum(each.end for each in answer if isinstance(each, Fetched))
         return events
 
     def _silence(self) -> Unanswered:
@@ -447,5 +455,5 @@ class SimNetwork:
         self._cut_map()
         self._due.clear()
 
-    def _push(self, at_s: float, event: Event, channel: Channel | None) -> None:
-        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), event, channel))
+    def _push(self, at_s: float, answer: Sequence[Event], channel: Channel) -> None:
+        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), answer, channel))

@@ -14,10 +14,12 @@ from sim.sim_network import BROKER, SimClock, SimNetwork, World
 from sim.test_copy_simulation import WALL_MS, fill, lane
 
 from heliostat.records.copier import APPEND_REQUEST_BYTES_MAX, Copier
+from heliostat.records.lane import CopySettings
 from heliostat.records.network import Fetched, Want
 from heliostat.records.partition_standing import Phase
 
 BEFORE, OWN = "0/1/0", "0/1/1"
+ROOM = CopySettings().lane_queued_bytes_max
 
 
 class Round:
@@ -41,7 +43,7 @@ class Round:
         self.copier._find_positions(self.copier.partitions, clock.now_s)
         self.copier._send_fetches(clock.now_s)
         while not any(item.queue for item in self.copier.partitions):
-            self.copier._take(self.network.wait(0.05))
+            self.copier._take(self.network.wait(0.05, ROOM))
 
 
 def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
