@@ -170,6 +170,10 @@ def batches_of(logs: Mapping[int, PartitionLog]) -> Read:
     return read
 
 
+def _bytes_in(answer: Sequence[Event]) -> int:
+    return sum(each.end for each in answer if isinstance(each, Fetched))
+
+
 class SimNetwork:
     """See `heliostat.records.network.Network`; one broker a side."""
 
@@ -327,11 +331,10 @@ class SimNetwork:
             got = Answer(error) if error else next(given)
             data = bytearray(got.data if want.bytes_max else b"")
             self._damage(want.index, data)
-            held = self._held.view(data) if data else data
             aborted = [Aborted(*each) for each in got.aborted]
             found.append(
                 Fetched(
-                    *(want, got.error, got.high_watermark, held, 0, len(data)),
+                    *(want, got.error, got.high_watermark, data, 0, len(data)),
                     *(got.stable_end, aborted, got.parted),
                 )
             )
@@ -390,7 +393,8 @@ class SimNetwork:
     def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
         clock = self.world.clock
         until_s = clock.now_s + timeout_s + 0.0001
-        pending = [due[0] for due in self._due[:1] if room_bytes > 0]
+        coming = (due[0] for due in self._due if room_bytes > 0 or not _bytes_in(due[2]))
+        pending = sorted(coming)[:1]
         pending += [line[0][0] for line in self._appends.values() if line]
         pending += [self._map_line[0]] if self._map_line is not None else []
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
@@ -405,12 +409,30 @@ class SimNetwork:
                     break
                 _, sends = line.pop(0)
                 events.extend(self._serve(send) for send in sends)
-        while self._due and self._due[0][0] <= clock.now_s and room_bytes > 0:
-            _, _, answer, channel = heapq.heappop(self._due)
+        return events + self._taken(room_bytes)
+
+    def _taken(self, room_bytes: int) -> list[Event]:
+        """Answers to fetches that have come; what finds no room stays where it is."""
+        events: list[Event] = []
+        left = []
+        while self._due and self._due[0][0] <= self.world.clock.now_s:
+            due = heapq.heappop(self._due)
+            _, _, answer, channel = due
+            size = _bytes_in(answer)
+            if size and room_bytes <= 0:
+                left.append(due)
+                continue
+            room_bytes -= size
             self._fetching.discard(channel)
-            events.extend(answer)
-            room_bytes -= sum(each.end for each in answer if isinstance(each, Fetched))
+            events.extend(self._counted(each) for each in answer)
+        for due in left:
+            heapq.heappush(self._due, due)
         return events
+
+    def _counted(self, event: Event) -> Event:
+        if not isinstance(event, Fetched) or not event.end:
+            return event
+        return event._replace(buffer=self._held.view(bytearray(event.buffer)))
 
     def _silence(self) -> Unanswered:
         """A broker does not answer for a while: what is under way may be answered yet."""
