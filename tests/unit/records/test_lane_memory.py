@@ -23,7 +23,6 @@ from heliostat.records.lane_memory import (
     COPY_OUT_EVERY_S,
     PROCESS_BYTES,
     LaneMemory,
-    process_bytes_max,
 )
 from heliostat.records.network import LogRange
 from heliostat.records.offset_map import OffsetMap
@@ -210,13 +209,6 @@ def test_what_is_encoded_anew_keeps_what_it_says(case: str) -> None:
     kept = kept_by(outcome.batches)
     assert sizes_of - 61 * len(outcome.batches) <= kept <= 2.5 * sizes_of
     assert traced <= kept + 1000 * len(outcome.batches) + (1 << 20)
-
-
-def test_what_a_lane_needs_is_what_the_guide_says() -> None:
-    needed = process_bytes_max(CopySettings())
-    guide = (ROOT / "docs" / "spark.md").read_text()
-    assert f"{needed >> 20} MiB a lane" in guide
-    assert needed % (1 << 20) == 0
 
 
 def test_a_process_that_is_ready_to_copy_is_within_what_is_said_of_it() -> None:
