@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sim.log_answers import Answer, FetchOf, fetch, size_of_first
 from sim.partition_log import HEADER, NONE, PartitionLog
 
+from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.records.aborted import Aborted
@@ -169,14 +170,19 @@ def batches_of(logs: Mapping[int, PartitionLog]) -> Read:
     return read
 
 
+def _bytes_in(answer: Sequence[Event]) -> int:
+    return sum(each.end for each in answer if isinstance(each, Fetched))
+
+
 class SimNetwork:
     """See `heliostat.records.network.Network`; one broker a side."""
 
     def __init__(self, world: World, in_flight_max: int) -> None:
         self.world = world
         self._in_flight_max = in_flight_max
-        self._due: list[tuple[float, int, Event, Channel | None]] = []
-        """Second, tie, event, and the channel that is free again with it."""
+        self._due: list[tuple[float, int, Sequence[Event], Channel]] = []
+        """Second, tie, what a fetch is answered, and the channel that is free again with it."""
+        self._held = HeldBytes()
         self._fetching: set[Channel] = set()
         self._heard: dict[int, int] = {}
         """High watermarks as groups were answered."""
@@ -294,15 +300,13 @@ class SimNetwork:
         self._fetching.add(channel)
         at_s = self.world.clock.now_s + self.world.random.random() * 0.02
         if self.world.happens():
-            self._push(at_s, FetchLost(list(wants), "cut"), channel)
+            self._push(at_s, [FetchLost(list(wants), "cut")], channel)
             return
         answers = self._answers(wants)
         events: list[Event] = [*answers]
         if channel.traffic is Traffic.SPARSE:
             events = [*filter(self._is_news, answers), Watched(broker, channel)]
-        for event in events[:-1]:
-            self._push(at_s, event, None)
-        self._push(at_s, events[-1], channel)
+        self._push(at_s, events, channel)
 
     def _is_news(self, event: Fetched) -> bool:
         index, end = event.want.index, event.high_watermark
@@ -380,10 +384,17 @@ class SimNetwork:
                 _, sends = line.pop()
                 self._given_up += [*self._cut(line), AppendLost(sends, "not taken in time")]
 
-    def wait(self, timeout_s: float) -> Iterable[Event]:
+    def held_bytes(self) -> int:
+        return self._held.bytes
+
+    def copy_unsent(self) -> None:
+        pass
+
+    def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
         clock = self.world.clock
         until_s = clock.now_s + timeout_s + 0.0001
-        pending = [due[0] for due in self._due[:1]]
+        coming = (due[0] for due in self._due if room_bytes > 0 or not _bytes_in(due[2]))
+        pending = sorted(coming)[:1]
         pending += [line[0][0] for line in self._appends.values() if line]
         pending += [self._map_line[0]] if self._map_line is not None else []
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
@@ -398,11 +409,30 @@ class SimNetwork:
                     break
                 _, sends = line.pop(0)
                 events.extend(self._serve(send) for send in sends)
-        while self._due and self._due[0][0] <= clock.now_s:
-            _, _, event, channel = heapq.heappop(self._due)
+        return events + self._taken(room_bytes)
+
+    def _taken(self, room_bytes: int) -> list[Event]:
+        """Answers to fetches that have come; what finds no room stays where it is."""
+        events: list[Event] = []
+        left = []
+        while self._due and self._due[0][0] <= self.world.clock.now_s:
+            due = heapq.heappop(self._due)
+            _, _, answer, channel = due
+            size = _bytes_in(answer)
+            if size and room_bytes <= 0:
+                left.append(due)
+                continue
+            room_bytes -= size
             self._fetching.discard(channel)
-            events.append(event)
+            events.extend(self._counted(each) for each in answer)
+        for due in left:
+            heapq.heappush(self._due, due)
         return events
+
+    def _counted(self, event: Event) -> Event:
+        if not isinstance(event, Fetched) or not event.end:
+            return event
+        return event._replace(buffer=self._held.view(bytearray(event.buffer)))
 
     def _silence(self) -> Unanswered:
         """A broker does not answer for a while: what is under way may be answered yet."""
@@ -447,5 +477,5 @@ class SimNetwork:
         self._cut_map()
         self._due.clear()
 
-    def _push(self, at_s: float, event: Event, channel: Channel | None) -> None:
-        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), event, channel))
+    def _push(self, at_s: float, answer: Sequence[Event], channel: Channel) -> None:
+        heapq.heappush(self._due, (at_s, next(iter(self.world.ties)), answer, channel))

@@ -104,6 +104,8 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
     elections = 2
     while not is_level(ground):
         turn_some(world, copier, 1)
+        stops = [item.reason for item in copier.partitions if item.state.is_stopped]
+        assert not stops, stops  # nothing is lost yet
         if world.random.random() < 0.1:
             notes |= noted(copier)
         notes = noted(copier) | notes  # a first report is written at once

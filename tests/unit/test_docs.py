@@ -8,6 +8,8 @@ from support.tools import ROOT, load_tool
 
 from heliostat.cli.main import VERBS
 from heliostat.config import load_config
+from heliostat.records.lane import CopySettings
+from heliostat.records.lane_memory import process_bytes_max
 
 reference = load_tool("generate_reference")
 licences = load_tool("licences")
@@ -119,3 +121,9 @@ def test_licence_expression_is_held_against_the_list(expression: str, permitted:
 def test_lock_file_is_read_by_name_and_version() -> None:
     text = "Type_x==1.2 \\\n    --hash=sha256:00\nb.c==3 ; python_version > '3'\n"
     assert licences.locked(text) == {"type-x": "1.2", "b-c": "3"}
+
+
+def test_a_lane_needs_what_the_guide_says() -> None:
+    needed = process_bytes_max(CopySettings())
+    assert f"count {needed >> 20} MiB a lane" in (ROOT / "docs" / "spark.md").read_text()
+    assert needed % (1 << 20) == 0

@@ -30,8 +30,9 @@ REQUEST_TIMEOUT_MS = 5_000
 only once metadata are looked up anew. With kafka-python's 30 s all that was asked took as long."""
 METADATA_S = 10.0
 """Until another client is asked whether a topic is there; three times."""
-PATIENCE_MS = 30_000
-"""A question to whichever broker leads by then: longer than an election takes."""
+PATIENCE_MS = 10_000
+"""A question to whichever broker leads by then: longer than an election takes. A client that has
+met a change of leaders may ask in vain for as long as it is let, of a cluster that is well."""
 
 
 class OnePartitionTopic:

@@ -106,6 +106,7 @@ class MapKeeper:
 
     def restore(self) -> None:
         """Write all that is known into a state topic that was made anew."""
+        self._maps.look_anew()
         if self._marks.topic is not None:
             self._store.put_topic(self._marks.topic)
         self._store.put_mapped(self._marks.mapped)

@@ -145,6 +145,11 @@ class OffsetMaps:
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset)
 
+    def look_anew(self) -> None:
+        """The topic was made anew: a client of before asks for its end in vain (kafka-python)."""
+        with self._reading:
+            self._topic.look_anew()
+
     def _take(self, record: ByteRecord) -> None:
         odd = self._reader.take_record(record.key, record.value, record.offset)
         if odd is not None:

@@ -92,6 +92,8 @@ class AppendLine:
         frames = [self._produce(records)] if records else []
         if marking:
             frames.append(self._mark(marking))
+        for send in sends:
+            send.batch.let_go()  # an answer that is kept for it would count until the broker's
         self.connection.begin_send(*frames)
 
     def _produce(self, sends: Sequence[Send]) -> list[Buffer]:

@@ -55,6 +55,24 @@ class CarriedBatch:
     """Records, by their numbers, with which a run of source offsets begins: (number, offset)."""
     fills: range = range(0)
     """Not records but markers, for these target offsets, see `filling`."""
+    own_bytes: int = 0
+    """What it keeps in memory by itself. Its parts, where they are views of the answer that it came
+    in, are not of it: they keep the whole answer, which is counted as such (`lane_memory`)."""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its bytes stand in the answer that they came in."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], memoryview)
+
+    def copy_out(self) -> int:
+        """Copy its bytes out of the answer that they came in; how many these are."""
+        self.parts = (bytes(self.parts[0]),)
+        self.own_bytes += self.size
+        return self.size
+
+    def let_go(self) -> None:
+        """It was handed to a connection; if it is lost there, it is read again from the source."""
+        self.parts = ()
 
     @property
     def next_offset(self) -> int:

@@ -74,6 +74,8 @@ from heliostat.records.old_format import OLD_MAGICS, read_old
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
 """A broker's `socket.request.max.bytes`: no producer can have sent more, so it is damage."""
 _ATTRIBUTES_LOW_AT = 22
+PLACE_BYTES = 144
+"""In memory, of one of thousands of places where source offsets don't follow each other."""
 _MAY_BE_PASSED = CONTROL_BIT | TRANSACTIONAL_BIT
 _OFFSET = struct.Struct(">q")
 _COUNTS = struct.Struct(">23xi30xi")
@@ -326,6 +328,11 @@ class _Walk:
                 body = packed
             else:
                 codec = Codec.NONE
+        own_bytes = len(body)
+        if body is new.body and 2 * own_bytes < new.room_bytes:
+            body = bytes(body)  # each part of a split batch would keep room for the whole of it
+        elif body is new.body:
+            own_bytes = new.room_bytes
         header = pack_header(
             body,
             records=new.records,
@@ -337,6 +344,7 @@ class _Walk:
         )
         size = len(header) + len(body)
         batch = CarriedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
+        batch.own_bytes = own_bytes
         self._add(batch, places, next_offset)
 
     def _add(
@@ -355,6 +363,8 @@ class _Walk:
         batch.breaks = tuple(breaks)
         batch.source_ahead = self._ahead or 0
         batch.places = places
+        if len(places) > 1:
+            batch.own_bytes += PLACE_BYTES * (len(places) + len(breaks))
         self.outcome.batches.append(batch)
         self.outcome.next_offset = next_offset
         self.outcome.next_target_offset = batch.next_offset

@@ -23,7 +23,6 @@ from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import (
     Needy,
-    Queued,
     ask_source_ends,
     begin,
     copies_of,
@@ -32,6 +31,7 @@ from heliostat.records.lane_copies import (
     tails_of,
     went_wrong,
 )
+from heliostat.records.lane_memory import LaneMemory
 from heliostat.records.late_sends import NOT_WATCHED, LateSends
 from heliostat.records.map_writer import MapWriter
 from heliostat.records.network import (
@@ -117,7 +117,7 @@ class Copier:
         self._fetch_at_s: dict[Line, float] = {}
         self._sendable: dict[Line, dict[int, PartitionCopy]] = {}
         self._append_line: dict[int, Line] = {}
-        self._queued = Queued()
+        self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
         self._to_check: list[int] = []
         self._map_writer = MapWriter(self.partitions, network, is_held=bool(lane.waits_for))
         self._late_sends: LateSends = NOT_WATCHED
@@ -172,8 +172,10 @@ class Copier:
         self._map_writer.write(lambda: may_send(self._clock.monotonic_s(), self._deadline_s))
         appended = self._send_appends(now_s)
         self._late_sends.disarm()
-        fetched = self._send_fetches(now_s)
-        self._take(self._network.wait(0.0 if appended or fetched else self._pause_s(now_s)))
+        room_bytes = self._memory.room_bytes(now_s)
+        fetched = room_bytes > 0 and self._send_fetches(now_s)
+        pause_s = 0.0 if appended or fetched else self._pause_s(now_s)
+        self._take(self._network.wait(pause_s, room_bytes))
 
     def _pause_s(self, now_s: float) -> float:
         """How long to wait for answers: not past the next fetch that pacing holds back."""
@@ -356,17 +358,13 @@ class Copier:
 
     def _send_fetches(self, now_s: float) -> bool:
         sent_any = False
-        has_room: bool | None = None
         for broker, plan in self._plans.items():
             plan.regroup(now_s)
             for channel, items in plan.groups.items():
                 line = (broker, channel)
                 if now_s < self._fetch_at_s.get(line, 0.0) or not self._network.can_fetch(*line):
                     continue
-                if has_room is None:
-                    has_room = self._queued.bytes() < self._lane.settings.lane_queued_bytes_max
-                if has_room and self._fetch(broker, channel, items, now_s):
-                    sent_any = True
+                sent_any |= self._fetch(broker, channel, items, now_s)
         return sent_any
 
     def _fetch(
@@ -465,7 +463,7 @@ class Copier:
             lag = item.source_end - item.fetch_offset
             plan.judge(item.index, lag, event.end - event.start, want.bytes_max)
         if item.queue:
-            self._queued.add(item)
+            self._memory.note(item)
             self._mark_sendable(item)
 
     def _take_appended(self, event: Appended, now_s: float, now_ms: int) -> None:
@@ -497,4 +495,4 @@ class Copier:
             self._map_writer.is_under_way
             or any(item.in_flight and not item.is_unanswered for item in self.partitions)
         ):
-            self._take(self._network.wait(IDLE_WAIT_S))
+            self._take(self._network.wait(IDLE_WAIT_S, 0))  # nothing more is fetched

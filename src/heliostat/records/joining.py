@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from heliostat.clusters.wire.buffers import ReusedBuffers
+from heliostat.clusters.wire.buffers import BUFFERS
 from heliostat.errors import BatchError
 from heliostat.records.batch import (
     CODEC_BITS,
@@ -66,7 +66,6 @@ _WORDS = {
 _ATTRIBUTES_LOW_AT = 22
 _BASE_OFFSET = struct.Struct(">q")
 _NO_DELTAS = np.empty(0, np.int64)
-_buffers = ReusedBuffers()
 
 PassOver = Callable[[int, int], int | None]
 """Takes where a batch begins, and the source offset behind what stands before it; answers the one
@@ -116,6 +115,8 @@ class NewRecords:
     records: int
     base_timestamp: int
     max_timestamp: int
+    room_bytes: int
+    """Of the buffer that `body` is the beginning of, and keeps."""
     places: tuple[tuple[int, int], ...] = ()
     """Where source offsets do not follow one another: (number of the record, its source offset or,
     by `encode_anew`, its offset delta). The first record is always there if any is."""
@@ -193,7 +194,7 @@ class _Target:
     """A batch's records in the making, in at most `room_bytes`."""
 
     def __init__(self, room_bytes: int) -> None:
-        self._buffer = _buffers.take(room_bytes)
+        self._buffer = BUFFERS.take(room_bytes)
         self.room = np.frombuffer(self._buffer, np.uint8, room_bytes)
         self.fields = np.zeros(BATCH_FIELDS, np.int64)
         self.fields[MAX_TIMESTAMP] = INT64_MIN
@@ -260,7 +261,7 @@ class _Target:
     def new_records(self) -> NewRecords:
         filled, records, base, latest = self.fields[: MAX_TIMESTAMP + 1].tolist()
         body = memoryview(self._buffer)[:filled]
-        return NewRecords(body, records, base, latest, tuple(self.places))
+        return NewRecords(body, records, base, latest, len(self._buffer), tuple(self.places))
 
 
 class _OpenRun(_Target):

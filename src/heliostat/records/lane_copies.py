@@ -93,23 +93,6 @@ class Needy:
         return self._found
 
 
-class Queued:
-    """Partitions of a lane with batches that are not acknowledged yet."""
-
-    def __init__(self) -> None:
-        self._items: dict[int, PartitionCopy] = {}
-
-    def add(self, item: PartitionCopy) -> None:
-        """Something of it was put into its queue."""
-        self._items[item.index] = item
-
-    def bytes(self) -> int:
-        """Sum of what waits for its acknowledgement."""
-        for index in [index for index, item in self._items.items() if not item.queued_bytes]:
-            del self._items[index]
-        return sum(item.queued_bytes for item in self._items.values())
-
-
 def tails_of(
     network: Network, ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy]
 ) -> tuple[Mapping[int, Tail | None], set[int]]:

@@ -73,6 +73,8 @@ def _by_last_records(
     held: set[int] = set()
     """Whose mirrors have, or may have, a record that is doubted."""
     bare: dict[int, MirrorEnd] = {}
+    marked: set[int] = set()
+    """Whose mirrors end in markers, for which the source may have what is of a later epoch."""
     for _ in range(STEPS_MAX):
         over = {index for index in at if not _is_doubted(ends[index], at[index])}
         found |= dict.fromkeys(over, NOTHING_TO_TELL)
@@ -90,7 +92,12 @@ def _by_last_records(
         at |= _behind_markers(bare_at, ends, read_target)
         told = _compared_each(ends, records, read_source, passed)
         passed |= {index for index, some in records.items() if some}
-        found |= {index: says for index, says in told.items() if says is not None}
+        found |= {
+            index: says._replace(epoch=-1) if says.has_them and index in marked else says
+            for index, says in told.items()
+            if says is not None
+        }
+        marked |= bare_at.keys()
         at = {index: at[index] for index in told if index not in found}
     found |= dict.fromkeys(at, NOTHING_TO_TELL)
     by_records = {index: says for index, says in found.items() if index not in bare}
@@ -226,8 +233,9 @@ class _Hole:
 
 
 def _is_bare(end: MirrorEnd, offset: Offset) -> bool:
-    """Whether all behind this offset was there to be read, and is asked of the source."""
-    return offset >= end.target.start and not end.asks_map
+    """Whether all that is doubted was there to be read, and is asked of the source."""
+    is_whole = end.known.source_of(end.target.start) <= end.doubted_from
+    return (is_whole or offset >= end.target.start) and not end.asks_map
 
 
 def _has_none(batch: bytes | None) -> bool:

@@ -292,6 +292,17 @@ class Network(Protocol):
         """Begin to send one produce request; its answers come as events."""
         ...
 
+    def held_bytes(self) -> int:
+        """Of answers to fetches that anybody refers to, whole, and of those that are coming in.
+
+        Also of what `copy_unsent` has copied.
+        """
+        ...
+
+    def copy_unsent(self) -> None:
+        """Keep no answer for what brokers have not taken yet, but its own bytes."""
+        ...
+
     def send_on(self) -> None:
         """Go on to send what brokers have not taken yet; `wait` ends when one takes more."""
         ...
@@ -300,6 +311,9 @@ class Network(Protocol):
         """Give up appends that brokers have not taken as a whole; `AppendLost` comes."""
         ...
 
-    def wait(self, timeout_s: float) -> Iterable[Event]:
-        """Wait for answers, at most so long, and give what has come."""
+    def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
+        """Wait for answers, at most so long, and give what has come.
+
+        Answers to fetches are left where they are once those that are taken in fill the room.
+        """
         ...

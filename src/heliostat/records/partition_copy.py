@@ -242,8 +242,7 @@ class PartitionCopy(PartitionStanding):
         self._settle(now_ms)
 
     def _queue(self, batch: CarriedBatch) -> None:
-        self.queue.append(batch)
-        self.queued_bytes += batch.size
+        self._put(batch)
         self.map.queued(batch)
 
     def _fill_before(self, batch: CarriedBatch, now_ms: int) -> bool:
@@ -298,8 +297,7 @@ class PartitionCopy(PartitionStanding):
             batch = self._lift.next_batch() if self._lift is not None else None
             if batch is None:
                 return None
-            self.queue.append(batch)
-            self.queued_bytes += batch.size
+            self._put(batch)
         batch = self.queue[0]
         if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
@@ -494,7 +492,7 @@ class PartitionCopy(PartitionStanding):
         """Count an answer; whether it belongs to a partition that is still going on."""
         is_current = not self._resetting and self.phase is not Phase.STOPPED
         self.in_flight -= 1
-        self.queued_bytes -= batch.size
+        self._take_off(batch)
         if self._resetting:
             self._settle(self.since_ms)
         return is_current

@@ -19,6 +19,8 @@ RETRY_MAX_S = 5.0
 FIND_END_MAX_S = 0.5
 """What a lane can't begin without is asked for again so soon. Who is silent is not asked, so it
 costs little; and one broker that hangs may lead the maps of partitions on all the others."""
+BATCH_BYTES = 640
+"""In memory, of what stands for one batch: 560 measured, and what is sent of it."""
 
 TAIL_UNREAD = (
     "the last record at the target can't be read yet, so that it is not known whose it is: the "
@@ -111,6 +113,8 @@ class PartitionStanding:
         self.queue: deque[CarriedBatch] = deque()
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
+        self._own_bytes = 0
+        """What these keep in memory, see `CarriedBatch`."""
         self.in_flight = 0
         self.has_row_under_way = False
         """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
@@ -136,8 +140,27 @@ class PartitionStanding:
         before, self._told = self._told, now
         return now != before
 
+    @property
+    def kept_bytes(self) -> int:
+        """What is in memory of batches in the queue and in flight, beside the answers."""
+        return self._own_bytes + BATCH_BYTES * (len(self.queue) + self.in_flight)
+
+    def copy_out(self, batch: CarriedBatch) -> None:
+        """Let go of the answer that a batch in the queue came in."""
+        self._own_bytes += batch.copy_out()
+
+    def _put(self, batch: CarriedBatch) -> None:
+        self.queue.append(batch)
+        self.queued_bytes += batch.size
+        self._own_bytes += batch.own_bytes
+
+    def _take_off(self, batch: CarriedBatch) -> None:
+        self.queued_bytes -= batch.size
+        self._own_bytes -= batch.own_bytes
+
     def _drop_queue(self) -> None:
-        self.queued_bytes -= sum(batch.size for batch in self.queue)
+        for batch in self.queue:
+            self._take_off(batch)
         self.queue.clear()
 
     def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:

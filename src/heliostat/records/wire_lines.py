@@ -95,7 +95,12 @@ class FetchLine:
 
     def is_overdue(self, limit_s: float) -> bool:
         """Whether an answer is due for longer than `limit_s`."""
-        return bool(self._wants) and self._context.monotonic_s() > self._sent_at_s + limit_s
+        is_due = bool(self._wants) and not self.connection.waits_for_room
+        return is_due and self._context.monotonic_s() > self._sent_at_s + limit_s
+
+    def go_on(self) -> None:
+        """There is room for the answer: only now the rest of it is due."""
+        self._sent_at_s = self._context.monotonic_s()
 
     def is_silent(self, for_s: float) -> bool:
         """Whether nothing has come for so long of an answer that is due."""

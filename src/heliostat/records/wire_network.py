@@ -18,6 +18,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost, ProtocolError
 from heliostat.names import BrokerId
+from heliostat.records.answer_room import AnswerRoom
 from heliostat.records.append_line import AppendLine
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.map_channel import MapChannel
@@ -99,6 +100,9 @@ class WireNetwork(WireQuestions):
         self._context = LineContext(partitions, settings, monotonic_s, producer_id)
         self._fetching: dict[_Place, FetchLine] = {}
         self._appending: dict[_Place, AppendLine] = {}
+        self._room = AnswerRoom()
+        self._paused: dict[LineKey, FetchLine] = {}
+        """Whose answer waits for room: nothing is read from there, nor looked at."""
         self._lost: list[Event] = []
         self._overdue_at_s = 0.0
         self._source_lines: set[_Place] = set()
@@ -188,6 +192,15 @@ class WireNetwork(WireQuestions):
             else:
                 self._lost.append(AppendLost(list(sends), str(error)))
 
+    def held_bytes(self) -> int:
+        """See `Network`; the buffers as they are, an eighth larger at most."""
+        return self._room.held_bytes
+
+    def copy_unsent(self) -> None:
+        """See `Network`; also for brokers that hang."""
+        for line in self._unsent.values():
+            line.connection.copy_unsent(self._room.hold)
+
     def send_on(self) -> None:
         """Go on where a broker takes more; nothing waits for one that does not."""
         for key, line in list(self._unsent.items()):
@@ -271,6 +284,7 @@ class WireNetwork(WireQuestions):
             if channel.traffic is Traffic.BACKLOG:
                 bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
             line = FetchLine(connection, version, self._context, bytes_max)
+        connection.buffer_for = self._room.buffer_for
         self._fetching[key] = line
         self._watch((FETCH, broker, channel), line)
 
@@ -322,8 +336,10 @@ class WireNetwork(WireQuestions):
 
     # -- answers -------------------------------------------------------------------------------
 
-    def wait(self, timeout_s: float) -> Iterable[Event]:
+    def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
         """Answers that came within `timeout_s`, and requests that will not be answered."""
+        if self._room.give(room_bytes):
+            self._go_on()
         self._drop_overdue()
         events, self._lost = self._lost, []
         if not self._fetching and not self._appending and self._map_watched is None:
@@ -336,11 +352,25 @@ class WireNetwork(WireQuestions):
                 frame = line.connection.pump()
                 if frame is not None:
                     events.extend(line.take(frame))
+                elif isinstance(line, FetchLine) and line.connection.waits_for_room:
+                    self._pause(key, line)
             except (ConnectionLost, ProtocolError) as error:
                 self._drop(key, str(error))
         events.extend(self._lost)
         self._lost = []
         return events
+
+    def _pause(self, key: LineKey, line: FetchLine) -> None:
+        """Leave an answer with its broker, which stops sending: it is told no more of it."""
+        self._selector.unregister(line.connection)
+        self._secured.pop(key, None)
+        self._paused[key] = line
+
+    def _go_on(self) -> None:
+        for key, line in self._paused.items():
+            line.go_on()
+            self._watch(key, line)
+        self._paused.clear()
 
     def _readable(self, timeout_s: float) -> Iterable[LineKey]:
         """Whom to read from; secured connections may hold what no selector sees."""
@@ -419,7 +449,8 @@ class WireNetwork(WireQuestions):
         if side == MAP:
             self._unwatch_map()
         else:
-            self._selector.unregister(line.connection)
+            if self._paused.pop(key, None) is None:
+                self._selector.unregister(line.connection)
             line.connection.close()
         if side == FETCH:
             del self._fetching[broker, channel]

@@ -86,9 +86,32 @@ class WireQuestions:
         return self._leaders
 
     def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and log ends, uncommitted tail included, asked from the leaders."""
+        """Log starts and log ends, uncommitted tail included, asked from the leaders.
+
+        ListOffsets and markers know topics by name only. An empty mirror may be one that was made
+        anew since its leaders were asked for: a round of the old one was seen to begin it with a
+        marker, which the new one's rounds took for a stranger's. What has records is known by
+        them, as fetches name the id.
+        """
         partitions = {index: self._partitions[index].target for index in indexes}
-        return self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
+        found = self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
+        empty = [index for index, each in found.items() if each == LogRange(Offset(0), Offset(0))]
+        return found | self._made_anew(empty)
+
+    def _made_anew(self, indexes: Sequence[int]) -> dict[int, Problem]:
+        """Those of these whose topic is another one now, or of which that can't be told."""
+        targets = {index: self._partitions[index].target for index in indexes}
+        if not targets:
+            return {}
+        try:
+            topics = self._target.metadata(sorted({each.topic for each in targets.values()}))
+        except ConnectionLost as error:
+            return dict.fromkeys(targets, error)
+        answers = {
+            index: _leader(topics.get(each.topic), each, self._partitions[index].target_topic_id)
+            for index, each in targets.items()
+        }
+        return {index: each for index, each in answers.items() if isinstance(each, BrokerError)}
 
     def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
         """Who appended the last record of these logs, asked from the leaders."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heliostat.clusters.wire.buffers import KEPT_BYTES_MAX, LARGE_BYTES, ReusedBuffers
+from heliostat.clusters.wire.buffers import KEPT_BYTES_MAX, LARGE_BYTES, HeldBytes, ReusedBuffers
 
 LARGE = 3 * LARGE_BYTES
 
@@ -63,3 +63,28 @@ def test_what_is_kept_is_bounded_and_what_is_dropped_stays_its_holders() -> None
     del buffer
     mine = {id(buffer) for buffer in held}
     assert id(reused.take(size)) not in mine
+
+
+@pytest.mark.parametrize("size", [LARGE_BYTES, 1 << 20, (1 << 20) + 1, (8 << 20) + 300, 100 << 20])
+def test_little_is_taken_beyond_what_was_asked_for(size: int) -> None:
+    """Given an answer of 8 MiB and a head / when room is made for it / then not of 16 MiB."""
+    assert size <= len(ReusedBuffers().take(size)) <= size * 9 / 8
+
+
+def test_a_buffer_counts_as_long_as_a_byte_of_it_is_held() -> None:
+    """Given slices of a large and a small one / when they go / then each counts until its last."""
+    held, reused = HeldBytes(), ReusedBuffers()
+    large, small = held.view(reused.take(1 << 20)), held.view(reused.take(100))
+    assert held.bytes == (1 << 20) + 100
+    part = large[5:176]
+    of_part = np.frombuffer(part[3:9], np.uint8)
+    del large, part
+    assert held.bytes == (1 << 20) + 100
+    del small
+    assert held.bytes == 1 << 20
+    again = held.view(reused.take(1 << 20))
+    assert held.bytes == 2 << 20
+    del of_part
+    assert held.bytes == 1 << 20
+    del again
+    assert held.bytes == 0

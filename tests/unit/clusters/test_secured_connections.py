@@ -19,6 +19,7 @@ import pytest
 from support.scripted_broker import DIGEST_BYTES, ECHO, Script, ScriptedBroker, pattern
 
 from heliostat.access import PLAINTEXT, ClusterAccess, Sasl, SecretRef, Security
+from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.clusters.wire.connection import Connection, DialSettings, Frame
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import (
@@ -36,6 +37,8 @@ PASSWORD = "c4nary, of=words"  # noqa: S105  # a test's
 USER = "li,nk=1"
 SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 ANSWER_S = 10.0
+LEFT_BYTES = 32 << 20
+"""More than sockets hold."""
 
 
 @pytest.fixture(scope="module")
@@ -361,3 +364,54 @@ def test_a_lane_travels_to_its_task_without_any_secret(made: Path) -> None:
     assert again.source_access == again.target_access == access
     assert PASSWORD.encode() not in pickle.dumps(lane)
     assert PASSWORD not in repr(lane)
+
+
+@pytest.mark.parametrize("is_secured", [False, True])
+def test_an_answer_without_room_is_left_until_there_is_some(
+    made: Path, *, is_secured: bool
+) -> None:
+    """Given an answer for which there is no room / when there is / then it comes, as it was."""
+    script = Script(pair(made, "broker")) if is_secured else Script()
+    with connected(script, tls(made) if is_secured else PLAINTEXT) as (connection, _):
+        asked: list[int] = []
+        connection.buffer_for = asked.append
+        expected = ask(connection, LEFT_BYTES, [])
+        while not connection.waits_for_room:
+            assert connection.pump() is None
+        assert connection.pump() is None
+        assert connection.is_receiving
+        assert asked == [4 + DIGEST_BYTES + LEFT_BYTES] * 2
+        connection.buffer_for = lambda size: memoryview(bytearray(size))
+        check(connection.receive(ANSWER_S), expected)
+        assert not connection.waits_for_room
+
+
+def test_what_was_not_taken_can_be_let_go_of_and_comes_whole(made: Path) -> None:
+    """Given a request that a broker is slow to take / when copied / then it is what it was."""
+    held, copied = HeldBytes(), HeldBytes()
+    with connected(Script(), PLAINTEXT) as (connection, broker):
+        broker.script.hangs.set()
+        body = [pattern(size) for size in (7, LEFT_BYTES, 5)]
+        number = connection.next_correlation_id()
+        header = request_header(ECHO, 0, number, "test", flexible=False)
+        views = []
+        for part in (struct.pack(">i", 0), *body):
+            view = held.view(bytearray(part))
+            views.append(view)
+        connection.begin_send([header, *views])
+        expected = number, hashlib.sha256(b"".join(views)).digest()
+        del view, views
+        assert connection.has_unsent
+        assert held.bytes >= LEFT_BYTES
+        connection.copy_unsent(copied.view)
+        assert held.bytes == 0
+        kept = copied.bytes
+        assert LEFT_BYTES / 2 < kept <= LEFT_BYTES + 100
+        connection.copy_unsent(copied.view)
+        assert copied.bytes == kept
+        broker.script.hangs.clear()
+        until_s = time.monotonic() + ANSWER_S
+        while connection.has_unsent and time.monotonic() < until_s:
+            connection.send_on()
+        check(connection.receive(ANSWER_S), expected)
+        assert copied.bytes == 0

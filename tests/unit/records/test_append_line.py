@@ -9,10 +9,12 @@ import pytest
 from kafka.protocol.producer import ProduceResponse
 
 from heliostat.clusters.wire import produce
+from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.clusters.wire.connection import Frame
 from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.append_line import AppendLine
+from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import Appended, Send
 from heliostat.records.wire_lines import LineContext
@@ -55,8 +57,7 @@ def line() -> AppendLine:
 
 
 def sends(*indexes: int) -> list[Send]:
-    batch: Any = SimpleNamespace(parts=[b"batch"], size=5, fills=range(0))
-    return [Send(index, 1, batch) for index in indexes]
+    return [Send(index, 1, CarriedBatch(0, 1, (b"batch",), 5, 0)) for index in indexes]
 
 
 def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
@@ -137,10 +138,21 @@ def test_markers_are_a_request_of_their_own(line: AppendLine) -> None:
 
     In one frame the broker reads the first request, and never answers the second.
     """
-    filling: Any = SimpleNamespace(parts=[], size=0, fills=range(2))
+    filling = CarriedBatch(0, 0, (), 0, 0, fills=range(2))
     line.send([*sends(0), Send(1, 1, filling, 0)])
     assert line.connection.next_correlation_id() == 3
     [event] = line.take(answer(1, {0: 0}))
     assert isinstance(event, Appended)
     lost = line.give_up("closed")
     assert [each.index for each in lost.sends] == [1]
+
+
+def test_what_was_sent_keeps_nothing_of_the_answer_it_came_in(line: AppendLine) -> None:
+    """Given a batch that is a view of an answer / when it is under way / then that is let go."""
+    held = HeldBytes()
+    answer = held.view(bytearray(1000))
+    batch = CarriedBatch(0, 1, (answer[5:10],), 5, 0)
+    del answer
+    assert held.bytes == 1000
+    line.send([Send(0, 1, batch)])
+    assert (line.under_way, held.bytes) == ({0}, 0)

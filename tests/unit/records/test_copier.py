@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from sim.partition_log import PartitionLog
 from sim.sim_network import BROKER, SimClock, SimNetwork, World
-from sim.test_copy_simulation import WALL_MS, fill, lane
+from sim.test_copy_simulation import WALL_MS, fill, lane, make_world, run_to_the_end
 
 from heliostat.records.copier import APPEND_REQUEST_BYTES_MAX, Copier
+from heliostat.records.lane import CopySettings
 from heliostat.records.network import Fetched, Want
 from heliostat.records.partition_standing import Phase
 
 BEFORE, OWN = "0/1/0", "0/1/1"
+ROOM = CopySettings().lane_queued_bytes_max
 
 
 class Round:
@@ -41,7 +43,7 @@ class Round:
         self.copier._find_positions(self.copier.partitions, clock.now_s)
         self.copier._send_fetches(clock.now_s)
         while not any(item.queue for item in self.copier.partitions):
-            self.copier._take(self.network.wait(0.05))
+            self.copier._take(self.network.wait(0.05, ROOM))
 
 
 def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
@@ -140,3 +142,16 @@ def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
     first, second = one.copier.partitions
     assert (first.phase, first.code) == (Phase.FIND_END, "TAIL_UNREAD")
     assert second.phase is Phase.COPY  # its log is empty: nobody has written there
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_lane_whose_bound_is_reached_by_one_answer_copies_all(seed: int) -> None:
+    """Given room for less than an answer / when copied / then one after the other, and all."""
+    world = make_world(seed, fault_rate=0.0)
+    spec = lane(world, 0, 60.0, [0, 0])
+    settings = replace(spec.settings, lane_queued_bytes_max=500)
+    network = SimNetwork(world, 5)
+    copier = Copier(replace(spec, settings=settings), network, world.clock)
+    run_to_the_end(world, copier)
+    assert [log.end for log in world.target] == [log.end for log in world.source]
+    assert network.held_bytes() == 0

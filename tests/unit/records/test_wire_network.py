@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -18,6 +19,8 @@ from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Frame
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.answer_room import SMALL_BYTES
+from heliostat.records.carried import CarriedBatch
 from heliostat.records.lane import CopySettings, PartitionSpec
 from heliostat.records.network import (
     LIVE,
@@ -25,6 +28,7 @@ from heliostat.records.network import (
     AppendLost,
     Channel,
     Fetched,
+    FetchLost,
     Leaders,
     Send,
     Traffic,
@@ -39,6 +43,7 @@ TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
 SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, is_compacted=False)
 FETCH, PRODUCE = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM), 9
 PAUSE_MS = 1500
+ROOM = CopySettings().lane_queued_bytes_max
 
 
 class ScriptedConnection:
@@ -46,9 +51,12 @@ class ScriptedConnection:
 
     def __init__(self, security: Security) -> None:
         self.settings = SimpleNamespace(client_id="test", security=security)
+        self.buffer_for: Callable[[int], memoryview | None] = lambda size: memoryview(
+            bytearray(size)
+        )
         self.frames: deque[Frame] = deque()
         self.sent = 0
-        self.takes_nothing = self.has_unsent = self.is_receiving = False
+        self.takes_nothing = self.has_unsent = self.is_receiving = self.waits_for_room = False
         self._ours, self._theirs = socket.socketpair()
 
     def fileno(self) -> int:
@@ -71,7 +79,16 @@ class ScriptedConnection:
         return bool(self.frames)
 
     def pump(self) -> Frame | None:
-        return self.frames.popleft() if self.frames else None
+        """As `Connection`: an answer that no buffer is given for stays where it is."""
+        if not self.frames:
+            return None
+        came = self.frames[0].buffer
+        view = self.buffer_for(len(came))
+        self.waits_for_room = view is None
+        if view is None:
+            return None
+        view[:] = came
+        return Frame(self.frames.popleft().correlation_id, view)
 
     def answer(self, body: bytes, *, is_seen: bool) -> None:
         """Let an answer to the last request be there, seen by a selector or not."""
@@ -114,7 +131,7 @@ class Lane:
         self.network.fetch(BROKER, channel, [Want(0, 1, 0, 1000)])
 
     def append(self) -> None:
-        batch: Any = SimpleNamespace(parts=[b"batch"], size=5, fills=range(0))
+        batch = CarriedBatch(0, 1, (b"batch",), 5, 0)
         self.network.append(BROKER, LIVE, [Send(0, 1, batch)])
 
 
@@ -128,7 +145,7 @@ def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     made.target.close()
 
 
-def fetched(throttle_ms: int, parted: tuple[int, int] | None = None) -> bytes:
+def fetched(throttle_ms: int, parted: tuple[int, int] | None = None, records: bytes = b"") -> bytes:
     kind = FetchResponse.FetchableTopicResponse
     partition: Any = kind.PartitionData(
         partition_index=0,
@@ -138,7 +155,7 @@ def fetched(throttle_ms: int, parted: tuple[int, int] | None = None) -> bytes:
         log_start_offset=0,
         aborted_transactions=[],
         preferred_read_replica=-1,
-        records=b"",
+        records=records,
     )
     if parted is not None:
         epoch, end = parted
@@ -167,7 +184,7 @@ def test_a_pause_that_the_source_asks_for_is_kept(lane: Lane) -> None:
     lane.fetch()
     assert not lane.network.can_fetch(BROKER, LIVE)
     lane.source.answer(fetched(PAUSE_MS), is_seen=True)
-    [event] = lane.network.wait(1.0)
+    [event] = lane.network.wait(1.0, ROOM)
     assert isinstance(event, Fetched)
     assert not lane.network.can_fetch(BROKER, LIVE)
     lane.now_s += PAUSE_MS / 1000 - 0.01
@@ -182,7 +199,7 @@ def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
         lane.append()
         lane.target.answer(appended(pause_ms), is_seen=True)
     for _ in range(2):
-        [event] = lane.network.wait(1.0)
+        [event] = lane.network.wait(1.0, ROOM)
         assert isinstance(event, Appended)
     assert not lane.network.can_append(BROKER, LIVE)
     lane.now_s += PAUSE_MS / 1000 + 0.01
@@ -196,7 +213,7 @@ def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane
     lane.append()
     lane.source.answer(fetched(0), is_seen=False)
     lane.target.answer(appended(0), is_seen=False)
-    events = list(lane.network.wait(60.0))
+    events = list(lane.network.wait(60.0, ROOM))
     assert {type(event) for event in events} == {Fetched, Appended}
 
 
@@ -211,7 +228,7 @@ def test_where_a_source_parts_from_what_was_read_is_told(
     """
     lane.fetch(channel)
     lane.source.answer(fetched(0, parted), is_seen=True)
-    event = next(iter(lane.network.wait(1.0)))
+    event = next(iter(lane.network.wait(1.0, ROOM)))
     assert isinstance(event, Fetched)
     assert (event.parted, event.high_watermark) == (parted, 5)
 
@@ -303,21 +320,21 @@ def test_a_broker_that_owes_an_answer_is_probed_and_told_of(lane: Lane) -> None:
     lane.fetch()
     lane.append()
     lane.now_s += SILENT_S + 0.1
-    assert list(lane.network.wait(0.0)) == []
+    assert list(lane.network.wait(0.0, ROOM)) == []
     assert lane.doubted == [BROKER]  # the target: a fetch waits for records as long as that
     lane.now_s += CopySettings().fetch_wait_ms / 1000
-    assert list(lane.network.wait(0.0)) == []
+    assert list(lane.network.wait(0.0, ROOM)) == []
     assert lane.doubted == [BROKER, BROKER]
     lane.silent_s = TOLD_AFTER_S
     lane.now_s += 0.2
     told = [Unanswered([0], lane.silence, is_target) for is_target in (False, True)]
-    assert list(lane.network.wait(0.0)) == told
+    assert list(lane.network.wait(0.0, ROOM)) == told
     lane.now_s += 0.2
-    assert list(lane.network.wait(0.0)) == []
+    assert list(lane.network.wait(0.0, ROOM)) == []
     assert len(lane.doubted) == 2
     lane.target.is_receiving = lane.source.is_receiving = True  # an answer comes, slowly
     lane.now_s += AGAIN_S
-    assert list(lane.network.wait(0.0)) == []
+    assert list(lane.network.wait(0.0, ROOM)) == []
     assert len(lane.doubted) == 2
 
 
@@ -328,7 +345,7 @@ def test_a_partition_that_nobody_leads_is_told_of_what_it_waits_for(lane: Lane) 
     lane.append()
     lane.now_s += SILENT_S + 0.1
     lane.silent_s = TOLD_AFTER_S
-    assert list(lane.network.wait(0.0)) == [Unanswered([0], lane.silence, True)]
+    assert list(lane.network.wait(0.0, ROOM)) == [Unanswered([0], lane.silence, True)]
 
 
 def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:
@@ -338,14 +355,14 @@ def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:
     assert not lane.network.can_append(BROKER, LIVE)
     lane.fetch()
     lane.source.answer(fetched(0), is_seen=True)
-    assert [type(each) for each in lane.network.wait(1.0)] == [Fetched]
+    assert [type(each) for each in lane.network.wait(1.0, ROOM)] == [Fetched]
     lane.network.send_on()
     assert not lane.network.can_append(BROKER, LIVE)
     lane.target.takes_nothing = False
     lane.network.send_on()
     assert lane.network.can_append(BROKER, LIVE)
     lane.network.send_no_more()
-    assert list(lane.network.wait(0.0)) == []
+    assert list(lane.network.wait(0.0, ROOM)) == []
 
 
 def test_what_was_not_taken_by_a_rounds_end_is_given_up(lane: Lane) -> None:
@@ -353,7 +370,7 @@ def test_what_was_not_taken_by_a_rounds_end_is_given_up(lane: Lane) -> None:
     lane.target.takes_nothing = True
     lane.append()
     lane.network.send_no_more()
-    [lost] = lane.network.wait(0.0)
+    [lost] = lane.network.wait(0.0, ROOM)
     assert isinstance(lost, AppendLost)
     assert lane.target.fileno() == -1
 
@@ -370,4 +387,64 @@ def test_a_silent_broker_that_leads_no_more_is_not_waited_for(
     found = Leaders(*leads, {})
     monkeypatch.setattr(WireQuestions, "leaders", lambda _: found)
     assert lane.network.leaders() is found
-    assert [type(each) for each in lane.network.wait(0.0)] == [AppendLost] * is_silent
+    assert [type(each) for each in lane.network.wait(0.0, ROOM)] == [AppendLost] * is_silent
+
+
+@pytest.mark.parametrize("lane", [PLAINTEXT, Security("SSL")], indirect=True)
+def test_an_answer_without_room_stays_with_its_broker(lane: Lane) -> None:
+    """Given a lane without room / when a large answer is there / then it is not taken in, nobody
+    looks at it again and again, and it is not overdue; with room it comes."""
+    lane.fetch()
+    lane.source.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
+    assert list(lane.network.wait(0.0, 0)) == []
+    assert lane.source.waits_for_room
+    assert lane.network.held_bytes() == 0
+    began_s = time.monotonic()
+    assert list(lane.network.wait(0.05, 0)) == []
+    assert time.monotonic() - began_s >= 0.05
+    lane.now_s += 1000.0
+    assert list(lane.network.wait(0.0, 0)) == []
+    assert lane.doubted == []
+    [event] = lane.network.wait(1.0, 1)
+    assert isinstance(event, Fetched)
+    assert event.end - event.start == 2 * SMALL_BYTES
+    assert lane.network.held_bytes() >= 2 * SMALL_BYTES
+    del event
+    assert lane.network.held_bytes() == 0
+    assert lane.network.can_fetch(BROKER, LIVE)
+
+
+def test_a_small_answer_is_taken_without_room(lane: Lane) -> None:
+    """Given a lane without room / when an answer says next to nothing / then it is heard."""
+    lane.fetch()
+    lane.source.answer(fetched(0), is_seen=True)
+    assert [type(each) for each in lane.network.wait(0.0, 0)] == [Fetched]
+
+
+def test_answers_that_come_together_share_the_room(lane: Lane) -> None:
+    """Given two large answers / when there is room for less than one / then one is taken in."""
+    channels = [LIVE, Channel(Traffic.BACKLOG, 0)]
+    other = ScriptedConnection(PLAINTEXT)
+    made = iter([lane.source, other])
+    network: Any = lane.network
+    network._source.open_data = lambda _: next(made)
+    for channel, connection in zip(channels, (lane.source, other), strict=True):
+        lane.fetch(channel)
+        connection.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
+    events = list(lane.network.wait(0.0, 1))
+    assert [type(each) for each in events] == [Fetched]
+    assert list(lane.network.wait(0.0, 0)) == []
+    assert [type(each) for each in lane.network.wait(1.0, 1)] == [Fetched]
+
+
+def test_a_connection_whose_answer_waits_can_be_lost(lane: Lane) -> None:
+    """Given an answer that waits for room / when its broker leads no more / then it is fetched
+    elsewhere."""
+    lane.network._leaders = Leaders({0: BROKER}, {}, {})
+    lane.fetch()
+    lane.source.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
+    assert list(lane.network.wait(0.0, 0)) == []
+    lane.network._drop(("fetch", BROKER, LIVE), "gone")
+    [lost] = lane.network.wait(0.0, ROOM)
+    assert isinstance(lost, FetchLost)
+    assert lane.source.fileno() == -1

@@ -15,11 +15,12 @@ import ssl
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from heliostat.access import PLAINTEXT, Security
-from heliostat.clusters.wire.buffers import ReusedBuffers
+from heliostat.clusters.wire.buffers import BUFFERS
 from heliostat.clusters.wire.primitives import INT32, request_header
 from heliostat.clusters.wire.sasl import authenticate
 from heliostat.clusters.wire.tls import TlsStream, explained, is_alert, wrap
@@ -141,11 +142,13 @@ class Connection:
         self.endpoint = endpoint
         self.settings = settings
         self._socket = dial(endpoint, settings)
-        self._buffers = ReusedBuffers()
+        self.buffer_for: Callable[[int], memoryview | None] = _any_buffer
+        """Where an answer of so many bytes goes; None: nowhere now, it is left where it is."""
         self._size = bytearray(4)
         self._size_filled = 0
         self._frame: memoryview | None = None
         self._unsent: list[bytes | bytearray | memoryview] = []
+        self._is_copied = False
         self._view = memoryview(b"")
         self._filled = 0
         self._correlation_id = 0
@@ -206,6 +209,7 @@ class Connection:
         if self._renew_at_s and time.monotonic() >= self._renew_at_s:
             self._authenticate()
         self._unsent = [part for parts in frames for part in _framed(parts)]
+        self._is_copied = False
         self.send_on()
 
     @property
@@ -230,6 +234,20 @@ class Connection:
         except OSError as error:
             raise self._lost("sending failed", error) from error
 
+    def copy_unsent(self, hold: Callable[[bytearray], memoryview]) -> None:
+        """Let go of the buffers in which what the broker has not taken stands; once a request.
+
+        Its bytes are held by what `hold` makes of them.
+        """
+        if self._unsent and not self._is_copied:
+            self._unsent = [hold(bytearray().join(self._unsent))]
+            self._is_copied = True
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether an answer is there that `buffer_for` had no room for."""
+        return self._size_filled == len(self._size)
+
     @property
     def is_receiving(self) -> bool:
         """Whether a part of an answer has come."""
@@ -248,10 +266,11 @@ class Connection:
         if self._held:
             return self._held.popleft()
         if self._frame is None:
-            left = memoryview(self._size)[self._size_filled :]
-            got = self._receive_now(left) if self._never_blocks else self._receive_into(left)
-            self._size_filled += got
-            if self._size_filled < 4:
+            if not self.waits_for_room:
+                left = memoryview(self._size)[self._size_filled :]
+                got = self._receive_now(left) if self._never_blocks else self._receive_into(left)
+                self._size_filled += got
+            if not self.waits_for_room:
                 return None
             size = INT32.unpack(self._size)[0]
             if is_alert(self._size):
@@ -264,8 +283,10 @@ class Connection:
                 raise ProtocolError(
                     "a frame has an impossible size", broker=str(self.endpoint), size_bytes=size
                 )
-            self._view = memoryview(self._buffers.take(size))[:size]
-            self._frame = self._view
+            self._frame = self.buffer_for(size)
+            if self._frame is None:
+                return None
+            self._view = self._frame
             self._filled = 0
             self._size_filled = 0
         # A socket's buffer holds a fraction of a large answer: go on while more is there, since
@@ -378,6 +399,10 @@ class Connection:
             why = str(error) if error else ""
             return ConnectionLost(text, hint=hint, broker=str(self.endpoint), why=why)
         return ConnectionLost(text, broker=str(self.endpoint), why=str(error) if error else "")
+
+
+def _any_buffer(size_bytes: int) -> memoryview:
+    return memoryview(BUFFERS.take(size_bytes))[:size_bytes]
 
 
 def _framed(
