@@ -118,7 +118,8 @@ class Late:
 def late(cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster]) -> Iterator[Late]:
     hurry_cleaner(cluster_pair.source.bootstrap)
     proxy = FaultProxy()
-    target = start_cluster("target", settings=proxy.settings)
+    # The records are of long ago: a second after its start a broker looks which it may delete.
+    target = start_cluster("target", settings={**proxy.settings, "log.retention.ms": "-1"})
     with proxy.serving(target.brokers[0].endpoint):
         made = Late(cluster_pair.source, target, proxy)
         made.write("abc")

@@ -239,7 +239,8 @@ def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
     longer than the outage: one that is given out in it does not know what was acknowledged just
     before (docs/reliability.md).
     """
-    target = start_cluster("target")
+    # The records are of long ago: a second after its start a broker looks which it may delete.
+    target = start_cluster("target", settings={"log.retention.ms": "-1"})
     topic, name = create_topic(cluster_pair.source), fresh_name("link")
     config = write_config(
         tmp_path,
