@@ -34,19 +34,25 @@ def write_config(folder: Path, source: str, target: str) -> Path:
     """Two links: one keeps maps of offsets, one fills holes."""
     topics: dict[str, Any] = {"refresh_interval_s": 5}
     kept = {"config_set": KEPT, "config_exclude": ["max.compaction.lag.ms", "segment.ms"]}
-    mapped = {**topics, **kept, "include": [PLAIN, COMPACTED, TRANSACTIONS]}
-    filled = {**topics, "include": [FILLED], "offsets": "exact"}
-    both = {"source": "east", "target": "west", "lanes": {"round_s": 10}}
+    links = {
+        LINKS[0]: {**topics, **kept, "include": [PLAIN, COMPACTED, TRANSACTIONS]},
+        LINKS[1]: {**topics, "include": [FILLED], "offsets": "exact"},
+    }
+    return write_links(folder, source, target, links, round_s=10)
+
+
+def write_links(
+    folder: Path, source: str, target: str, links: Mapping[str, Mapping[str, Any]], round_s: int
+) -> Path:
+    """Links from one cluster to the other; by their names, what they say of topics."""
+    both = {"source": "east", "target": "west", "lanes": {"round_s": round_s}}
     config = {
         "clusters": {
             "east": {"bootstrap": source.split(",")},
             "west": {"bootstrap": target.split(",")},
         },
         "spark": {"master": "local[3]"},
-        "links": [
-            {"name": LINKS[0], **both, "topics": mapped},
-            {"name": LINKS[1], **both, "topics": filled},
-        ],
+        "links": [{"name": name, **both, "topics": dict(each)} for name, each in links.items()],
     }
     path = folder / "heliostat.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))

@@ -20,6 +20,7 @@ from support.command import said
 from support.matrix import DAYS_MS, FILLED, LOADS, MAPPED, Matrix, running_matrix
 from support.records import Sample, encode, write_batches
 from support.unclean import (
+    UNCLEAN,
     elect_uncleanly,
     first_leads,
     leader_alone,
@@ -251,9 +252,8 @@ def test_an_unclean_election_at_the_source(matrix: Matrix) -> None:
 def test_an_unclean_election_at_the_target(matrix: Matrix) -> None:
     """Given mirrors / when an old replica leads them / then what that lacks is copied again."""
     some = Some(matrix, plain_topic(matrix))
-    settings = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     with ClusterAdmin(matrix.target.bootstrap.split(",")) as admin:
-        answers = admin.alter_configs(dict.fromkeys(some.topics, settings))
+        answers = admin.alter_configs(dict.fromkeys(some.topics, UNCLEAN))
     assert set(answers.values()) == {None}
     for topic in some.topics:
         put_on_replicas(matrix.target, topic)

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from soak import ends
 from soak_audit import audit
 from soak_faults import Site
-from soak_link import Driver
+from soak_link import KEPT, Driver, write_links
 from soak_load import Load, Writers, create
 from support.clusters import HEAP_MB, until
 from support.command import said
@@ -27,6 +26,7 @@ from support.faults import SteppedClock
 from support.links import ends as looked_at
 from support.links import wait_for
 from support.proxy import FaultProxy
+from support.unclean import UNCLEAN
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
@@ -65,8 +65,6 @@ SETTINGS = {
     "offsets.topic.replication.factor": "3",
 }
 FORGETFUL = {"producer.id.expiration.check.interval.ms": "1000"}
-KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
-"""Nothing is cleaned at the target, so that all that was copied can be compared."""
 
 
 @dataclass
@@ -210,26 +208,13 @@ class Matrix:
 
 def write_config(folder: Path, source: str, target: str) -> Path:
     """Two links; their names are those of their mirrors' kind."""
-    left_alone = [*("max.compaction.lag.ms", "segment.ms")]
-    left_alone += ["min.insync.replicas", "unclean.leader.election.enable"]
+    left_alone = ["max.compaction.lag.ms", "segment.ms", *UNCLEAN]
     both = {"refresh_interval_s": 1, "replication_factor": 3, "config_exclude": left_alone}
-    lanes = {"source": "east", "target": "west", "lanes": {"round_s": ROUND_S}}
-    mapped = {**both, "include": [r"m\..*"], "config_set": KEPT}
-    filled = {**both, "include": [r"f\..*"], "offsets": "exact"}
-    config = {
-        "clusters": {
-            "east": {"bootstrap": source.split(",")},
-            "west": {"bootstrap": target.split(",")},
-        },
-        "spark": {"master": "local[3]"},
-        "links": [
-            {"name": MAPPED, **lanes, "topics": mapped},
-            {"name": FILLED, **lanes, "topics": filled},
-        ],
+    links = {
+        MAPPED: {**both, "include": [r"m\..*"], "config_set": KEPT},
+        FILLED: {**both, "include": [r"f\..*"], "offsets": "exact"},
     }
-    path = folder / "heliostat.yaml"
-    path.write_text(yaml.safe_dump(config, sort_keys=False))
-    return path
+    return write_links(folder, source, target, links, round_s=ROUND_S)
 
 
 @contextlib.contextmanager
