@@ -144,7 +144,7 @@ class EpochBook:
                 continue
             if was is not None and report.copied_to <= was.offset:
                 continue
-            fresh = Copied(report.copied_to, report.copied_epoch)
+            fresh = Copied(report.copied_to, report.copied_epoch, _end_of(report))
             if was is not None and was.epoch != fresh.epoch:
                 self._next[report.source] = fresh
                 continue
@@ -290,3 +290,13 @@ class EpochBook:
                 if is_led_anew or partition in self._next:
                     found[partition] = row
         return found
+
+
+def _end_of(report: PartitionReport) -> int:
+    """Where the mirror ended when it was copied so far; -1: not known.
+
+    A round that begins with less has lost the rest (I2), and says so at its end: what it copied
+    again before its first report, no report shows.
+    """
+    is_level = report.copied_to == report.position and report.state is PartitionState.COPYING
+    return report.target_end if is_level and report.records else -1

@@ -212,3 +212,22 @@ def test_what_a_round_left_of_a_settled_gap_is_forgotten() -> None:
     book.note(copied_spec(), Copied(50, 3))
     book.forget(P)
     assert book.row_of(copied_spec()) is None
+
+
+@pytest.mark.parametrize(
+    ("position", "records", "state", "end"),
+    [
+        (60, 5, PartitionState.COPYING, 58),
+        (61, 5, PartitionState.COPYING, -1),  # behind a marker: where the mirror ended is elsewhere
+        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it heard of the end
+        (60, 5, PartitionState.GAP, -1),
+    ],
+)
+def test_rounds_hear_where_the_mirror_ended_by_reports_alone(
+    position: int, records: int, state: PartitionState, end: int
+) -> None:
+    """Given no round that ended / then the next knows what it must find, and can tell a loss."""
+    book = EpochBook({})
+    heard = report(position, copied=(60, 3), state=state, target_end=58)
+    book.take([replace(heard, records=records)], {T: ID})
+    assert book.row_of(copied_spec()) == Copied(60, 3, end)
