@@ -135,6 +135,10 @@ class Facts:
     """Source offset below which the link noted that it copied all; None: no note."""
     is_shared: bool = False
     """Other links write into the target topic as well: it can't be deleted."""
+    fills: bool = False
+    """Its holes are filled, offsets are to stay equal: it can't go on at an earlier offset."""
+    is_made_anew: bool = False
+    """`restart` makes the target topic anew for the sake of another of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +196,18 @@ def still_holds(facts: Facts) -> bool:
 
 def why_not(facts: Facts, choice: Choice) -> str:
     """Why a choice is not possible; empty if it is."""
-    if effect_of(facts, choice) is not None:
-        return ""
-    if choice is Choice.RESTART and facts.is_shared and facts.cause in OF_WHOLE_TOPICS:
+    return "" if effect_of(facts, choice) is not None else _obstacle(facts, choice)
+
+
+def _obstacle(facts: Facts, choice: Choice) -> str:
+    if choice is Choice.RESTART and facts.is_shared and _recreates(facts):
         return "the target topic would be deleted, and other links write into it as well (fan-in)"
     if facts.is_gone:
         return "the source has fewer partitions than before, and Kafka takes none away"
     if facts.cause in OF_ONE_RECORD:
         return "the mirror would meet the same record again"
+    if choice is Choice.CONTINUE and _goes_on(facts) is not None:
+        return "offsets are to stay equal, and would go back"
     if facts.cause is Cause.SOURCE_TRUNCATED:
         return "from which offset on the source has other records is not known"
     return "the target would not take our batches behind records of others"
@@ -226,19 +234,9 @@ def effect_of(facts: Facts, choice: Choice) -> Effect | None:
 
 def _continue(facts: Facts) -> Effect | None:
     """Behind the gap; None where nothing can be appended there, or we would have to guess."""
-    match facts.cause:
-        case Cause.SOURCE_OVERTOOK:
-            goes_on = facts.source_start
-        case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
-            goes_on = max(facts.diverged_at, facts.source_start)
-        case Cause.SOURCE_RECREATED if not facts.is_gone:
-            goes_on = facts.source_start
-        case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
-            goes_on = max(facts.position, facts.source_start)
-        case cause if cause in OF_ONE_RECORD:
-            goes_on = Offset(facts.position + 1)
-        case _:
-            return None
+    goes_on = _goes_on(facts)
+    if goes_on is None or (facts.fills and goes_on < facts.target_end):
+        return None
     is_unknown = facts.cause is Cause.TARGET_UNKNOWN
     first, last, count, records = _unknown(facts) if is_unknown else _lost(facts)
     target_end = facts.target_end
@@ -259,12 +257,29 @@ def _continue(facts: Facts) -> Effect | None:
     )
 
 
+def _goes_on(facts: Facts) -> Offset | None:
+    """Source offset behind the gap; None where there is none, or it is not known."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK:
+            return facts.source_start
+        case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
+            return max(facts.diverged_at, facts.source_start)
+        case Cause.SOURCE_RECREATED if not facts.is_gone:
+            return facts.source_start
+        case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
+            return max(facts.position, facts.source_start)
+        case cause if cause in OF_ONE_RECORD:
+            return Offset(facts.position + 1)
+        case _:
+            return None
+
+
 def _restart(facts: Facts) -> Effect | None:
     if facts.cause in OF_ONE_RECORD:
         return None
     first, last, count, records = _lost(facts)
     held = facts.target_end - facts.target_start
-    if facts.cause in OF_WHOLE_TOPICS:
+    if _recreates(facts):
         if facts.is_shared:
             return None
         return Effect(
@@ -299,12 +314,21 @@ def _restart(facts: Facts) -> Effect | None:
     )
 
 
+def _recreates(facts: Facts) -> bool:
+    """Whether `restart` deletes the target topic: its log could not take what the source has now.
+
+    A log whose offsets are the source's can't take them again, emptied or not.
+    """
+    goes_back = facts.fills and facts.source_start < facts.target_end
+    return facts.cause in OF_WHOLE_TOPICS or facts.is_made_anew or goes_back
+
+
 def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
     """First, last, count of source records that the mirror will never have, and that in words."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
             return _range(facts, facts.position, facts.source_start)
-        case Cause.SOURCE_TRUNCATED:
+        case Cause.SOURCE_TRUNCATED if still_holds(facts) or not facts.is_made_anew:
             return _truncated(facts)
         case cause if cause in OF_ONE_RECORD:
             at = facts.position

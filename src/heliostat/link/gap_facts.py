@@ -39,6 +39,7 @@ def gather(
     code: str,
     maps: Callable[[], MapReader],
     copied: CopiedTopic | None,
+    fills: bool = False,
 ) -> list[Facts]:
     """Facts of partitions of one mirror; those are missing of which a leader does not answer.
 
@@ -50,6 +51,8 @@ def gather(
         Reads the link's offset maps; asked after the target's ends, so that it holds all of them.
     copied
         How far and from which leader epoch each was copied, for finding where a source diverged.
+    fills
+        Whether the link fills holes (`topics.offsets: exact`); a mapped mirror stays so.
 
     Raises
     ------
@@ -59,25 +62,14 @@ def gather(
     at_source, at_target = _partitions(source, record.source), _partitions(target, record.target)
     if at_source is None or at_target is None:
         return []
-    sources = [ask.source for ask in asks if ask.source.partition < at_source]
-    targets = [ask.target for ask in asks if ask.target.partition < at_target]
-    source_starts = source.list_offsets(dict.fromkeys(sources, EARLIEST))
-    source_ends = source.list_offsets(dict.fromkeys(sources, LATEST))
-    target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST))
-    target_ends = target.list_log_ends(targets)
+    bounds = _bounds(source, target, asks, at_source, at_target)
     known, cause, target_id = maps(), CAUSE_OF_CODE[code], id_text(record.target_id)
+    sources = [ask.source for ask in asks if ask.source.partition < at_source]
     diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
     found: list[Facts] = []
-    for ask in (each for each in asks if not known.is_lost(each.target, target_id)):
-        answers = (
-            source_starts.get(ask.source, NOT_THERE),
-            source_ends.get(ask.source, NOT_THERE),
-            target_starts.get(ask.target, NOT_THERE),
-            target_ends.get(ask.target, NOT_THERE),
-        )
-        if None in (offsets := [_offset(answer) for answer in answers]):
+    for ask, (start, end, there, target_end) in bounds.items():
+        if known.is_lost(ask.target, target_id):
             continue
-        start, end, there, target_end = (Offset(offset or 0) for offset in offsets)
         offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
         found.append(
             Facts(
@@ -93,12 +85,42 @@ def gather(
                 is_dense=ask.is_dense and offset_map.is_identity,
                 diverged_at=None if parted is None else parted.at,
                 begin=ask.begin,
-                is_gone=ask.source not in source_starts,
+                is_gone=ask.source.partition >= at_source,
                 is_known_truncated=parted is not None,
                 is_shared=record.slot.is_shared,
                 copied_to=_copied_to(copied, ask.source, record),
+                fills=offset_map.is_filled or (fills and offset_map.is_identity),
             )
         )
+    return found
+
+
+def _bounds(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    asks: Sequence[Ask],
+    at_source: int,
+    at_target: int,
+) -> dict[Ask, tuple[Offset, Offset, Offset, Offset]]:
+    """Start and end at the source, start and end at the target, where all leaders answer.
+
+    What a topic has no partition for is empty.
+    """
+    sources = [ask.source for ask in asks if ask.source.partition < at_source]
+    targets = [ask.target for ask in asks if ask.target.partition < at_target]
+    source_starts = source.list_offsets(dict.fromkeys(sources, EARLIEST))
+    source_ends = source.list_offsets(dict.fromkeys(sources, LATEST))
+    target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST))
+    target_ends = target.list_log_ends(targets)
+    found: dict[Ask, tuple[Offset, Offset, Offset, Offset]] = {}
+    for ask in asks:
+        start = _offset(source_starts.get(ask.source, NOT_THERE))
+        end = _offset(source_ends.get(ask.source, NOT_THERE))
+        there = _offset(target_starts.get(ask.target, NOT_THERE))
+        target_end = _offset(target_ends.get(ask.target, NOT_THERE))
+        if start is None or end is None or there is None or target_end is None:
+            continue
+        found[ask] = start, end, there, target_end
     return found
 
 
@@ -110,11 +132,11 @@ def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
     return len(info.partitions)
 
 
-def _offset(answer: ListedOffset | Offset | BrokerError) -> int | None:
+def _offset(answer: ListedOffset | Offset | BrokerError) -> Offset | None:
     """What was answered, if it was."""
     if isinstance(answer, BrokerError):
         return None
-    return answer.offset if isinstance(answer, ListedOffset) else answer
+    return Offset(answer.offset) if isinstance(answer, ListedOffset) else answer
 
 
 def _may_tell(cause: Cause) -> bool:

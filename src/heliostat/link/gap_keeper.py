@@ -247,22 +247,24 @@ class GapKeeper:
         for name, code in whole_topics(plan, stopped):
             record = memory.mirrors.get(name)
             if record is not None and name not in settled:
-                self._settle_topic(name, code, record, memory, settled)
+                self._settle_topic(code, record, memory, settled, self._choice(name, None, code))
         self._settle_partitions(
-            [r for r in stopped if CAUSE_OF_CODE.get(r.code) not in OF_WHOLE_TOPICS], memory
+            [r for r in stopped if CAUSE_OF_CODE.get(r.code) not in OF_WHOLE_TOPICS],
+            memory,
+            settled,
         )
         self._empty_targets(memory)
         return settled
 
     def _settle_topic(
         self,
-        name: TopicName,
         code: str,
         record: MirrorRecord,
         memory: Memory,
         settled: dict[TopicName, MirrorRecord | None],
+        chosen: tuple[Choice | None, str],
     ) -> None:
-        choice, decided_by = self._choice(name, None, code)
+        name, (choice, decided_by) = record.source, chosen
         was_deleted = self._deleted.get(record.target) == id_text(record.target_id)
         if choice is None or choice is Choice.WAIT or was_deleted:
             return
@@ -273,7 +275,7 @@ class GapKeeper:
         now_ms = self._clock.wall_ms()
         rows: list[GapRow] = []
         for item in facts:
-            effect = effect_of(item, choice)
+            effect = effect_of(replace(item, is_made_anew=True), choice)
             if effect is None:
                 self._say_once(name, f"{choice.value} is not possible: {why_not(item, choice)}")
                 return
@@ -281,6 +283,7 @@ class GapKeeper:
         self._ledger.record(rows)  # I6: before anything is passed
         for row in rows:
             self._book.forget(row.source)
+            self._parted.pop(row.source, None)
         if choice is Choice.RESTART and not self._delete(record, rows):
             return
         topic = memory.topics.get(name)
@@ -308,7 +311,12 @@ class GapKeeper:
 
     # -- single partitions ---------------------------------------------------------------------
 
-    def _settle_partitions(self, stopped: Iterable[PartitionReport], memory: Memory) -> None:
+    def _settle_partitions(
+        self,
+        stopped: Iterable[PartitionReport],
+        memory: Memory,
+        settled: dict[TopicName, MirrorRecord | None],
+    ) -> None:
         wanted: dict[tuple[TopicName, str], dict[PartitionId, PartitionReport]] = {}
         for report in stopped:
             name, partition = report.source.topic, report.source.partition
@@ -323,7 +331,13 @@ class GapKeeper:
                 passed = Offset(max(facts.position, report.position))
                 is_passed = facts.cause in AT_THE_LANES_POSITION
                 at = replace(facts, position=passed) if is_passed else facts
-                if self._is_settled(facts, report) and still_holds(at):
+                if name in settled or not (self._is_settled(facts, report) and still_holds(at)):
+                    continue
+                chosen = self._choice(name, facts.source.partition, code)
+                effect = None if chosen[0] is None else effect_of(at, chosen[0])
+                if effect is not None and effect.recreates:
+                    self._settle_topic(code, record, memory, settled, chosen)
+                else:
                     self._settle_partition(at, record, report.since_ms)
 
     def _settle_partition(self, facts: Facts, record: MirrorRecord, since_ms: int) -> None:
@@ -444,6 +458,7 @@ class GapKeeper:
             code=code,
             maps=self._maps,
             copied=self._book.topics().get(record.source),
+            fills=self._link.topics.offsets == "exact",
         )
         return [self._behind_jump(facts, record) for facts in found]
 

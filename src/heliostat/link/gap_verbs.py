@@ -213,6 +213,7 @@ def explain(
                         code=item.code,
                         maps=lambda: read_maps(access, LinkName(link.name)),
                         copied=ledger.copied.get(topic),
+                        fills=link.topics.offsets == "exact",
                     ),
                 )
             ]
@@ -276,7 +277,9 @@ def decide(
         why = why_not(item.facts, choice)
         if why:
             raise Refused(f"{item.facts.source}: {choice.value} is not possible: {why}")
-        is_whole = CAUSE_OF_CODE[item.stopped.code] in OF_WHOLE_TOPICS
+        effect = effect_of(item.facts, choice)
+        recreates = effect is not None and effect.recreates
+        is_whole = CAUSE_OF_CODE[item.stopped.code] in OF_WHOLE_TOPICS or recreates
         decision = Decision(
             item.stopped.topic,
             None if is_whole else item.facts.source.partition,

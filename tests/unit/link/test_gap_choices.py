@@ -180,3 +180,62 @@ def test_a_record_too_large_is_passed_alone_and_never_met_again() -> None:
     assert gap_is_recorded(100, effect.jump.source, [(effect.first, effect.last)])
     assert effect_of(stopped, Choice.RESTART) is None
     assert "same record" in why_not(stopped, Choice.RESTART)
+
+
+TRUNCATED = facts(
+    Cause.SOURCE_TRUNCATED,
+    source_start=Offset(0),
+    source_end=Offset(95),
+    diverged_at=Offset(90),
+    fills=True,
+)
+
+
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        TRUNCATED,
+        facts(Cause.SOURCE_RECREATED, source_start=Offset(0), fills=True),
+        facts(Cause.SOURCE_TRUNCATED, diverged_at=Offset(99), source_start=Offset(0), fills=True),
+    ],
+)
+def test_where_offsets_stay_equal_none_goes_back(stuck: Facts) -> None:
+    """Given a filled mirror / when its source goes back / then only a new mirror can take it."""
+    assert choices_of(stuck) == (Choice.RESTART, Choice.WAIT)
+    assert "offsets are to stay equal" in why_not(stuck, Choice.CONTINUE)
+    restart = effect_of(stuck, Choice.RESTART)
+    assert restart is not None
+    assert (restart.recreates, restart.empties, restart.jump) == (True, False, None)
+    shared = replace(stuck, is_shared=True)
+    assert choices_of(shared) == (Choice.WAIT,)
+    assert "fan-in" in why_not(shared, Choice.RESTART)
+
+
+def test_a_filled_mirror_that_does_not_go_back_is_left_where_it_is() -> None:
+    """Given one whose source begins at its end or later / then as any other."""
+    for start in (Offset(100), Offset(150)):
+        gap = facts(Cause.SOURCE_OVERTOOK, source_start=start, fills=True)
+        effects = effect_of(gap, Choice.CONTINUE), effect_of(gap, Choice.RESTART)
+        jump = Break(100, start)
+        assert [effect and (effect.jump, effect.recreates) for effect in effects] == [
+            (jump, False)
+        ] * 2
+    unknown = facts(Cause.TARGET_UNKNOWN, source_start=Offset(0), fills=True)
+    effects = effect_of(unknown, Choice.CONTINUE), effect_of(unknown, Choice.RESTART)
+    assert [effect and effect.recreates for effect in effects] == [False, True]
+
+
+def test_partitions_beside_a_truncated_one_lose_what_the_source_has_no_more() -> None:
+    """Given a topic made anew for one of its partitions / then of the others only what is gone."""
+    sound = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(30), fills=True, is_made_anew=True)
+    both = (
+        effect_of(sound, Choice.RESTART),
+        effect_of(replace(TRUNCATED, is_made_anew=True), Choice.RESTART),
+    )
+    assert [effect and (effect.first, effect.last, effect.count) for effect in both] == [
+        (0, 29, 30),
+        (90, 99, 0),
+    ]
+    alone = effect_of(replace(sound, fills=False, source_start=Offset(150)), Choice.RESTART)
+    assert alone is not None
+    assert alone.recreates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -62,16 +63,19 @@ class World:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.has_holes = True
         self.source, self.target = Side(150, 200, self.asked), Side(0, 100, self.asked)
 
     def maps(self) -> MapReader:
         self.asked.append("maps")
         reader = MapReader()
+        if not self.has_holes:
+            return reader
         key = RowKey(P, id_text(TARGET_ID), 80, Stamp(1, 1))
         reader.take(Row(key, (Break(80, 100),)))
         return reader
 
-    def facts(self) -> list[Facts]:
+    def facts(self, *, fills: bool = False) -> list[Facts]:
         source: Any = self.source
         target: Any = self.target
         return gather(
@@ -82,6 +86,7 @@ class World:
             code="SOURCE_OVERTOOK",
             maps=self.maps,
             copied=None,
+            fills=fills,
         )
 
 
@@ -120,3 +125,11 @@ def test_a_source_topic_that_is_not_there_is_gone() -> None:
     world.source.topic_error = BrokerError("no", kafka_code=UNKNOWN_TOPIC)
     [facts] = world.facts()
     assert (facts.is_gone, facts.source_start, facts.source_end) == (True, 0, 0)
+
+
+@pytest.mark.parametrize(("fills", "has_holes"), [*itertools.product([True, False], repeat=2)])
+def test_a_mapped_mirror_stays_mapped_though_the_link_fills(fills: bool, has_holes: bool) -> None:
+    world = World()
+    world.has_holes = has_holes
+    [facts] = world.facts(fills=fills)
+    assert facts.fills is (fills and not has_holes)

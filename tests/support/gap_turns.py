@@ -1,0 +1,155 @@
+"""A driver's gap keeper in a simulated world: what it hears, decides and does, turn by turn."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Literal
+from unittest.mock import Mock
+from uuid import UUID
+
+from sim.partition_log import PartitionLog
+from support.ledger import KeptTopic, ledger_on
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import Call, SimulatedCluster
+
+from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
+from heliostat.config import GapsConfig, LinkConfig, TopicsConfig
+from heliostat.link.gap_choices import Choice
+from heliostat.link.gap_keeper import GapKeeper
+from heliostat.link.gap_rows import Memory
+from heliostat.link.gaps import Decision, GapRow
+from heliostat.link.state import Starts
+from heliostat.names import (
+    Alias,
+    ClusterId,
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
+from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.offset_map import MapReader
+from heliostat.topics.topic_plan import Refusal, TopicPlan
+from heliostat.topics.values import MirrorRecord, SourceTopic
+
+T = TopicName("t")
+P = TopicPartition(T, PartitionId(0))
+OLD_ID, NEW_ID, TARGET_ID = UUID(int=1), UUID(int=2), UUID(int=3)
+RECORD = MirrorRecord(T, T, OLD_ID, TARGET_ID, ClusterId("c"), "earliest", 1)
+NOW_MS = 1000
+NOT_LEADER = 6
+
+
+def side(topic_id: TopicId, start: int, end: int, *epochs: int) -> SimulatedCluster:
+    """One partition whose log is [start, end), of batches of ten; its leaders' epochs so far."""
+    made = SimulatedCluster()
+    made.create(T).topic_id = topic_id
+    for epoch in epochs:
+        log_of(made).lead(epoch)
+    write(made, end)
+    log_of(made).delete_before(start)
+    return made
+
+
+def log_of(cluster: SimulatedCluster) -> PartitionLog:
+    return cluster.topics[T].logs[0]
+
+
+def write(cluster: SimulatedCluster, end: int) -> None:
+    while log_of(cluster).end < end:
+        cluster.append(T, min(10, end - log_of(cluster).end))
+
+
+class Turns:
+    """A keeper in a world: source [150, 200), target [0, 100)."""
+
+    def __init__(
+        self,
+        policy: Literal["stop", "continue", "restart"] = "stop",
+        source: SimulatedCluster | None = None,
+        offsets: Literal["auto", "exact"] = "auto",
+    ) -> None:
+        self.done: list[str] = []
+        self.source = source or side(OLD_ID, 150, 200)
+        self.target = side(TARGET_ID, 0, 100)
+        self.target.heard = self._note
+        self.kept = KeptTopic()
+        self.target.create(self.kept.topic)
+        self.ledger = ledger_on(self.kept)
+        write_many = self.kept.write_many
+
+        def noted(values: dict[str, Any]) -> None:
+            self.done.extend(f"write {key.split('/')[0]}" for key in values)
+            write_many(values)
+
+        self.kept.write_many = noted  # type: ignore[method-assign]  # to see the order
+        self.events = Mock()
+        self.clock = SimpleNamespace(wall_ms=lambda: NOW_MS, monotonic_s=lambda: 1.0)
+        gaps, topics = GapsConfig(policy=policy), TopicsConfig(offsets=offsets)
+        link = LinkConfig(
+            name=LinkName("l"), source=Alias("a"), target=Alias("b"), gaps=gaps, topics=topics
+        )
+        self.keeper = GapKeeper(
+            link,
+            SimulatedAdmin(self.source),
+            SimulatedAdmin(self.target),
+            self.ledger,
+            maps=MapReader,
+            clock=self.clock,
+            events=self.events,
+        )
+        self.keeper.begin()
+        delete = ConfigEntry("delete", ConfigSource.DEFAULT, True, False, False)
+        self.topic = SourceTopic(T, OLD_ID, 1, 1, {"cleanup.policy": delete})
+        self.starts = {T: Starts(TARGET_ID, {PartitionId(0): Offset(0)})}
+        self.refuse: dict[TopicName, Refusal] = {}
+
+    def _note(self, call: Call) -> None:
+        if call.method == "delete_records":
+            rows = zip(call.items, call.values, strict=True)
+            self.done += [f"empty {partition} to {offset}" for partition, offset in rows]
+        if call.method == "delete_topics":
+            self.done += [f"delete {name}" for name in call.items]
+
+    def turn(self, *reports: PartitionReport) -> dict[TopicName, MirrorRecord | None]:
+        memory = Memory({T: RECORD}, self.starts, {T: self.topic})
+        self.keeper.hear(reports, memory)
+        return self.keeper.settle(TopicPlan(refuse=self.refuse), reports, memory)
+
+    def rows(self) -> list[GapRow]:
+        return list(self.ledger.rows.values())
+
+    def spec(self) -> PartitionSpec:
+        spec = PartitionSpec(P, P, OLD_ID, TARGET_ID, Offset(0), 1 << 20, is_compacted=False)
+        return self.keeper.with_gaps({P: spec})[P]
+
+    def decide(self, choice: Choice, code: str = "SOURCE_OVERTOOK", *, whole: bool = False) -> None:
+        which = None if whole else PartitionId(0)
+        self.ledger.decide(Decision(T, which, code, choice, "ops", 7))
+        self.done.clear()
+
+
+def stopped(
+    position: int = 100, code: str = "SOURCE_OVERTOOK", since_ms: int = 5
+) -> PartitionReport:
+    state = PartitionState.DIVERGED if code == "FOREIGN_TAIL" else PartitionState.GAP
+    return PartitionReport(P, P, state, position, 200, 0, 0, -1, -1, since_ms, code, "gone")
+
+
+def copying(position: int, copied_to: int, epoch: int) -> PartitionReport:
+    return PartitionReport(
+        P,
+        P,
+        PartitionState.COPYING,
+        position,
+        200,
+        0,
+        0,
+        -1,
+        -1,
+        5,
+        copied_to=copied_to,
+        copied_epoch=epoch,
+    )
