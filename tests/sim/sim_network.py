@@ -101,9 +101,10 @@ class World:
     """The bit that was flipped last, by partition."""
     late_s: float = 0.05
     """How much later than the one before a request of a lost connection is served, at most."""
+    replicas_s: float = 0.0
+    """How long each waits for replicas, at most; those behind it on its connection wait as well."""
     forgets_ms: int | None = None
-    """The target's `producer.id.expiration.ms`, where it sweeps in the middle of a round, too; not
-    while an append of a lost connection may still be served, which takes far less than a sweep."""
+    """The target's `producer.id.expiration.ms`, where it sweeps at any time."""
 
     def settle_late(self) -> None:
         """Serve what is due of the appends nobody waits for any more."""
@@ -117,7 +118,7 @@ class World:
         """Append at the target; error code and base offset."""
         log = self.target[send.index]
         if not send.batch.fills:
-            if self.forgets_ms is not None and not self.late:
+            if self.forgets_ms is not None:
                 log.expire_producers(self.clock.wall_ms(), self.forgets_ms)
             return log.append(data)
         told = NONE
@@ -296,6 +297,9 @@ class SimNetwork:
     def can_append(self, broker: BrokerId, channel: Channel) -> bool:
         return len(self._appends.get(channel, ())) < self._in_flight_max
 
+    def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
+        return bool(self._appends.get(channel))
+
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         self._fetching.add(channel)
         at_s = self.world.clock.now_s + self.world.random.random() * 0.02
@@ -455,9 +459,11 @@ class SimNetwork:
     def _cut(self, line: list[tuple[float, Sequence[Send]]]) -> list[Event]:
         """The connection breaks: each request was served, is served later, or never arrives."""
         lost: list[Event] = []
-        late_s = self.world.clock.now_s
+        late_s, waits_s = self.world.clock.now_s, 0.0
         is_arriving = True
         for _, sends in line:
+            late_s += waits_s
+            waits_s = self.world.random.random() * self.world.replicas_s
             is_arriving = is_arriving and self.world.random.random() < 0.7
             for send in sends if is_arriving else ():
                 data = b"".join(send.batch.parts)

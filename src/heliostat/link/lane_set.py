@@ -23,14 +23,14 @@ from heliostat.ops.spark_session import essence
 from heliostat.records.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.late_sends import LATE_S
 from heliostat.records.offset_map import MapTail
+from heliostat.records.partition_standing import LANDS_WITHIN_S
 
 PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
 """A round is given out so long before it begins: its job starts and its connections open. Longer,
 up to the other, for lanes with many partitions or whose rounds were ready late, as on a machine
 that is full: with 2,400 partitions 2.8 s were needed (2026-11-22, 2 cores that were all used)."""
 PREPARE_S_PER_PARTITION = 1e-3
-PREPARE_SLACK = 1.5
-"""So many times what it took before."""
+PREPARE_SLACK = 1.5  # so many times what it took before
 COLD_PREPARE_S = 12.0
 """As long for a lane's second round: the process that runs it has everything to load first, 2 s on
 a quiet machine, which later rounds find loaded."""
@@ -50,11 +50,9 @@ AHEAD_SLACK_S = 0.1
 """What is announced ahead lasts so much longer than is known then: it is counted anew."""
 START_SLACK_S = 15.0
 """A round without one before it, which has to wait for its task to start, lasts so much longer."""
-END_WITHIN_S = 30.0
-"""A round ends within a second of its time; after this its job is cancelled."""
-CANCEL_WITHIN_S = 10.0
-RETRY_FIRST_S = 0.2
-RETRY_MAX_S = 5.0
+END_WITHIN_S, CANCEL_WITHIN_S = 30.0, 10.0
+"""A round ends within some seconds of its time; after this its job is cancelled."""
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
 ROUNDS_AT_ONCE = 2
 """Of one lane: the one at work, and the next one that is prepared."""
 
@@ -180,6 +178,8 @@ class LaneSet:
         self._rates = rates
         self._tell_ended = ended
         self._switch_at_s: float | None = None
+        self._failed_s = -LANDS_WITHIN_S
+        """When a round failed last: what it had sent may land for a while."""
         self._stopping = False
 
     @property
@@ -374,6 +374,8 @@ class LaneSet:
             lane.staggered = lane.generation
             lasts_s *= 1.0 - STAGGER * (lane.health.lane % STAGGERED_LANES)
         lasts_s += 0.0 if before else START_SLACK_S
+        failed_s = self._failed_s if before else begins_s
+        lands_s = max(0.0, failed_s + LANDS_WITHIN_S - begins_s)
         begins_ms = now_ms + round((begins_s - now_s) * 1000)
         copied = self._copied(lane.partitions)
         maps, maps_from, maps_topic_id = self._maps(lane.partitions, copied)
@@ -392,6 +394,7 @@ class LaneSet:
             begin_at_ms=begins_ms,
             expires_at_ms=begins_ms + int(lasts_s * 1000),
             waits_for=tuple(item.spec.round_id for item in before),
+            may_land_s=lands_s,
         )
         lane.numbers += 1
         item = _Round(spec, begins_s + lasts_s, begins_s - now_s)
@@ -421,6 +424,7 @@ class LaneSet:
                 pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
                 health.not_before_s = now_s + min(RETRY_MAX_S, pause_s)
             if error is not None and item.has_begun:
+                self._failed_s = now_s
                 # A failed job does not prove that its task has ended, on a machine cut off from
                 # this one: where it still reaches the target it hears that it is not wanted.
                 self._next_generation += 1

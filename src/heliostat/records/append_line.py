@@ -54,6 +54,11 @@ class AppendLine:
         return is_room and self._context.monotonic_s() >= self._throttled_until_s
 
     @property
+    def is_busy(self) -> bool:
+        """Whether an append is under way."""
+        return bool(self._requests)
+
+    @property
     def under_way(self) -> set[int]:
         """Partitions with something that is not answered."""
         return {send.index for _, _, request in self._requests for send in request}

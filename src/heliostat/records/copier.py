@@ -23,6 +23,7 @@ from heliostat.records.hooks import Hooks
 from heliostat.records.lane import LaneSpec, RoundReport
 from heliostat.records.lane_copies import (
     Needy,
+    any_old,
     ask_source_ends,
     begin,
     copies_of,
@@ -72,21 +73,12 @@ PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the cloc
 SOURCE_ENDS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
 FIRST_REPORT_S = 0.2  # it names all partitions: not while what waited for the change is copied
 Line = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
+Sendable = dict[int, PartitionCopy]
 DRAIN_S = 10.0  # how long the end of a round waits for answers that are under way
 
 
 class Copier:
-    """Copies one lane for one round.
-
-    Parameters
-    ----------
-    lane
-        What to copy and how.
-    network
-        Both clusters.
-    clock
-        Monotonic seconds for deadlines, wall clock for what people read.
-    """
+    """Copies one lane for one round, by the clock's monotonic seconds."""
 
     def __init__(self, lane: LaneSpec, network: Network, clock: Clock) -> None:
         self._lane = lane
@@ -100,7 +92,7 @@ class Copier:
         self._begin_at_s = now_s + to_wait_s
         self._deadline_s = now_s + min(to_wait_s + lane.round_s, left_s)
         self._report_from_s = self._begin_at_s + (FIRST_REPORT_S if lane.waits_for else 0.0)
-        self.partitions = copies_of(lane, now_ms)
+        self.partitions = copies_of(lane, self._begin_at_s, now_ms)
         self.latency = LiveLatency(now_ms)
         self._source_leader: dict[int, BrokerId] = {}
         self._target_leader: dict[int, BrokerId] = {}
@@ -115,7 +107,7 @@ class Copier:
         self._fetch_turn: dict[Line, int] = {}
         self._group_wants = GroupWants()
         self._fetch_at_s: dict[Line, float] = {}
-        self._sendable: dict[Line, dict[int, PartitionCopy]] = {}
+        self._sendable: dict[Line, Sendable] = {}
         self._append_line: dict[int, Line] = {}
         self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
         self._to_check: list[int] = []
@@ -283,7 +275,7 @@ class Copier:
                 elif index in unread:
                     item.tail_unread(now_s, now_ms)
                 elif isinstance(target, LogRange):
-                    begin(item, target, tails.get(index), problem[index], now_ms)
+                    begin(item, target, tails.get(index), problem[index], now_ms, now_s=now_s)
                     self._mark_sendable(item)
         for item in delete_throw_away(needy, self._network, now_s, now_ms):
             self._mark_sendable(item)
@@ -329,7 +321,9 @@ class Copier:
         now_ms = self._clock.wall_ms()
         for (broker, channel), items in self._sendable.items():
             while items and self._network.can_append(broker, channel):
-                sends = self._one_batch_of_each(items, now_ms)
+                if self._network.is_appending(broker, channel) and any_old(items, now_ms):
+                    break
+                sends = self._one_batch_of_each(items, now_s, now_ms)
                 if not sends or not may_send(self._clock.monotonic_s(), self._deadline_s):
                     # It passed while a request was put together: nothing of it was sent.
                     reason = "the round's deadline passed"
@@ -339,14 +333,15 @@ class Copier:
                 sent_any = True
         return sent_any
 
-    def _one_batch_of_each(self, items: dict[int, PartitionCopy], now_ms: int) -> list[Send]:
+    def _one_batch_of_each(self, items: Sendable, now_s: float, now_ms: int) -> list[Send]:
         """One batch of every ready partition: a broker takes one a partition and request."""
         sends: list[Send] = []
         size = 0
         for item in list(items.values()):
-            send = item.next_send(now_ms)
+            send = item.next_send(now_s, now_ms)
             if send is None:
-                del items[item.index]  # comes back when an answer or a fetch changes it
+                if now_s >= item.may_land_until_s:
+                    del items[item.index]  # comes back when an answer or a fetch changes it
                 continue
             # To the end of the line, so that a full request does not starve the others.
             items[item.index] = items.pop(item.index)
@@ -493,6 +488,6 @@ class Copier:
         until_s = self._clock.monotonic_s() + DRAIN_S
         while self._clock.monotonic_s() < until_s and (
             self._map_writer.is_under_way
-            or any(item.in_flight and not item.is_unanswered for item in self.partitions)
+            or any(item.is_awaited(self._clock.monotonic_s()) for item in self.partitions)
         ):
             self._take(self._network.wait(IDLE_WAIT_S, 0))  # nothing more is fetched

@@ -170,6 +170,9 @@ class LaneSpec:
     """By index of the partition: records a second, of those that are not nearly silent."""
     begin_at_ms: int = 0
     """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
+    may_land_s: float = 0.0
+    """So long from its beginning on what rounds before it sent may still land: one has failed, or
+    another driver gave them out. For records as in `waits_for`."""
     waits_for: tuple[str, ...] = ()
     """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
     duplicate check may not hold (I10)."""

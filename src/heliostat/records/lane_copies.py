@@ -31,8 +31,8 @@ SEEK_S_PER_PARTITION = 100e-6
 """A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
 
 
-def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
-    """One for each partition, in the lane's order."""
+def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCopy]:
+    """One for each partition, in the lane's order, of a round that begins at a monotonic second."""
     found = [
         PartitionCopy(
             index,
@@ -45,6 +45,8 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
         )
         for index, spec in enumerate(lane.partitions)
     ]
+    for item in found if lane.may_land_s else ():
+        item.may_land_until_s = begins_s + lane.may_land_s
     for index, offset, epoch, end in lane.copied:
         found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
         found[index].copied_to, found[index].copied_end = offset, end
@@ -53,18 +55,32 @@ def copies_of(lane: LaneSpec, now_ms: int) -> list[PartitionCopy]:
 
 
 def begin(
-    item: PartitionCopy, target: LogRange, tail: Tail | None, known: OffsetMap, now_ms: int
+    item: PartitionCopy,
+    target: LogRange,
+    tail: Tail | None,
+    known: OffsetMap,
+    now_ms: int,
+    *,
+    now_s: float,
 ) -> None:
     """Go on where the target ends; note what it has lost of what it had acknowledged (I2).
+
+    `now_s` is from before the target was asked.
 
     A report a second would not show it: what was lost is copied again within milliseconds.
     """
     item.begin_at(target, tail, known, now_ms)
+    item.looked_early = item.looked_early or now_s < item.may_land_until_s
     item.found_end = target.end
     if item.phase is Phase.COPY and target.end < item.copied_end:
         before = item.lost or (item.position, item.copied_to)
         item.lost = min(before[0], item.position), max(before[1], item.copied_to)
         item.copied_to, item.copied_end = item.position, target.end
+
+
+def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
+    """Whether any has next what must go with nothing before it on its connection (I4)."""
+    return any(item.is_next_old(now_ms) for item in items.values())
 
 
 class Needy:

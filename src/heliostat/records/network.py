@@ -280,6 +280,10 @@ class Network(Protocol):
         """Whether a further append may be in flight to this target broker now."""
         ...
 
+    def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
+        """Whether an append is in flight there, before which a further one is not served."""
+        ...
+
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; its answers come as events, a `Fetched` for each want.
 

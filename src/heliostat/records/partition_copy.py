@@ -65,7 +65,7 @@ class PartitionCopy(PartitionStanding):
         stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
     ) -> None:
-        super().__init__(now_ms, holds_old=holds_old)
+        super().__init__(now_ms, settings.producer_expiration_s, holds_old=holds_old)
         self.index = index
         self.spec = spec
         self.settings = settings
@@ -289,7 +289,7 @@ class PartitionCopy(PartitionStanding):
 
     # -- appending -----------------------------------------------------------------------------
 
-    def next_send(self, now_ms: int) -> Send | None:
+    def next_send(self, now_s: float, now_ms: int) -> Send | None:
         """The next batch to append now, if any; it then counts as in flight."""
         if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
             return None
@@ -301,9 +301,9 @@ class PartitionCopy(PartitionStanding):
         batch = self.queue[0]
         if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
-        is_old = batch.max_timestamp < now_ms - self.settings.producer_expiration_s * 500
+        is_old = self.is_old(batch, now_ms)
         must_wait = self.looked_early and bool(is_old or batch.fills)
-        if must_wait and not self.holds_old:
+        if must_wait and not self.holds_old and now_s >= self.may_land_until_s:
             self.look_again(now_ms)
         if must_wait or (not batch.fills and self.in_flight >= self._depth(is_old=is_old)):
             return None
@@ -442,6 +442,7 @@ class PartitionCopy(PartitionStanding):
 
     def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""
+        self._may_land(now_s)
         if self._answered(batch):
             self._reset(PartitionCode.CONNECTION_LOST, f"append: {reason}", now_s, now_ms)
 

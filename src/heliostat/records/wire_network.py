@@ -168,6 +168,11 @@ class WireNetwork(WireQuestions):
         line = self._appending.get((broker, channel))
         return line is None or line.is_free
 
+    def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
+        """Something is in flight on that connection."""
+        line = self._appending.get((broker, channel))
+        return line is not None and line.is_busy
+
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; where it can't be sent, `FetchLost` comes as an event."""
         try:

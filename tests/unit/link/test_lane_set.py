@@ -27,6 +27,7 @@ from heliostat.ops.events import Events
 from heliostat.records.copier import PREPARED_S_MAX
 from heliostat.records.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.late_sends import LATE_S
+from heliostat.records.partition_standing import LANDS_WITHIN_S
 
 WAIT_S = 10.0
 ROUND_S = 3.0
@@ -210,6 +211,17 @@ def test_a_failed_round_is_told_and_tried_again(lanes: LaneSet, rounds: Rounds) 
     assert "[X] planted" in lanes.health[LaneId(0)].last_error
     assert rounds.started_at_s[newest] >= rounds.failed_at_s + RETRY_FIRST_S
     assert rounds.told.generations == {LaneId(0): newest}
+    # What the one that failed had sent may still land, and for the first rounds of a driver that of
+    # the driver before.
+    (again,) = [n for n in rounds.started if (n.generation, n.round_number) >= (newest, 1)][:1]
+    assert 0 < again.may_land_s <= LANDS_WITHIN_S
+    assert rounds.failed[0].may_land_s == LANDS_WITHIN_S
+
+
+def test_rounds_behind_one_that_ended_well_wait_for_nothing_to_land(lanes, rounds) -> None:
+    lanes.assign({LaneId(0): (spec(0),)})
+    wait(lambda: len(rounds.started) > 2)
+    assert [lane.may_land_s for lane in rounds.started[:3]] == [LANDS_WITHIN_S, 0.0, 0.0]
 
 
 def test_each_rounds_deadline_is_announced_before_it_runs(lanes: LaneSet, rounds: Rounds) -> None:

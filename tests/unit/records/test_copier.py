@@ -105,9 +105,9 @@ def test_a_request_ends_with_the_batch_that_fills_it() -> None:
     size = APPEND_REQUEST_BYTES_MAX // 2
     send = SimpleNamespace(batch=SimpleNamespace(size=size))
     items: dict[int, Any] = {
-        index: SimpleNamespace(index=index, next_send=lambda _: send) for index in range(5)
+        index: SimpleNamespace(index=index, next_send=lambda *_: send) for index in range(5)
     }
-    assert len(one.copier._one_batch_of_each(items, 0)) == 2
+    assert len(one.copier._one_batch_of_each(items, 0.0, 0)) == 2
     assert list(items) == [2, 3, 4, 0, 1]  # who was left out is first the next time
 
 

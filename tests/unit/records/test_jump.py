@@ -38,7 +38,7 @@ def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
     answer[:8] = source.to_bytes(8, "big")
     copy.fetched(answer, 0, len(answer), high_watermark=source + 1, now_s=0.0, now_ms=0)
     assert copy.queue[0].breaks == (Break(100, source),)
-    assert copy.next_send(0) is None  # not before the break is durable (I3)
+    assert copy.next_send(0.0, 0) is None  # not before the break is durable (I3)
 
 
 @pytest.mark.parametrize("end", [99, 101])

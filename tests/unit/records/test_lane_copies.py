@@ -54,7 +54,7 @@ def test_each_round_doubts_what_is_not_noted_and_has_not_begun(waits_for: tuple[
         for each in partitions
     )
     lane = replace(lane_spec(access_of("s:1"), access_of("t:1"), *specs), waits_for=waits_for)
-    copies = copies_of(replace(lane, copied=((0, 40, 3, 40), (1, -1, -1, -1))), 0)
+    copies = copies_of(replace(lane, copied=((0, 40, 3, 40), (1, -1, -1, -1))), 0.0, 0)
     assert [each.is_unnoted for each in copies] == [False, False, True]
     assert [each.epochs.named for each in copies] == [3, -1, -1]
     assert (copies[1].copied_to, copies[1].copied_end) == (
@@ -69,7 +69,7 @@ def test_what_the_target_has_lost_is_noted_wherever_it_was_copied_again() -> Non
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
 
     def begins(end: int) -> None:
-        begin(copy, LogRange(Offset(0), Offset(end)), Tail(7, end - 1), OffsetMap(), 0)
+        begin(copy, LogRange(Offset(0), Offset(end)), Tail(7, end - 1), OffsetMap(), 0, now_s=0.0)
 
     copy.copied_to, copy.copied_end = 100, 100
     begins(100)
@@ -98,5 +98,5 @@ def test_what_stands_stopped_is_not_copied_again() -> None:
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
     copy.copied_to, copy.copied_end = 100, 100
-    begin(copy, LogRange(Offset(0), Offset(70)), Tail(-1, -1), OffsetMap(), 0)
+    begin(copy, LogRange(Offset(0), Offset(70)), Tail(-1, -1), OffsetMap(), 0, now_s=0.0)
     assert (copy.code, copy.lost) == ("FOREIGN_TAIL", None)

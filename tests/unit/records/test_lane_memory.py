@@ -83,7 +83,7 @@ class Lane:
     def acknowledge(self) -> None:
         """All that may be sent is sent, and answered."""
         for item in self.items:
-            while (send := item.next_send(NOW_MS)) is not None:
+            while (send := item.next_send(0.0, NOW_MS)) is not None:
                 send.batch.let_go()
                 assert item.appended(send.batch, send.batch.base_offset, NOW_MS)
 

@@ -78,10 +78,10 @@ def test_an_answer_counts_for_its_own_attempt_only() -> None:
     one.item.map_lost("cut", 0.0, 0)
     one.begin()
     assert one.writer.take(MapWritten(one.line.sent), 0.0, 0) == []
-    assert one.item.next_send(0) is None
+    assert one.item.next_send(0.0, 0) is None
     one.write()
     assert one.writer.take(MapWritten(one.line.sent[1:]), 0.0, 0) == [one.item]
-    assert one.item.next_send(0) is not None
+    assert one.item.next_send(0.0, 0) is not None
 
 
 def test_where_a_mirror_ends_is_not_read_while_a_row_of_it_is_under_way() -> None:

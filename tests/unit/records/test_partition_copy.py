@@ -12,10 +12,11 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.carried import CarriedBatch
 from heliostat.records.filling import filler_of
 from heliostat.records.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.lane_copies import begin
 from heliostat.records.network import LogRange, Tail, Want
 from heliostat.records.offset_map import Break, OffsetMap
 from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.partition_standing import FIND_END_MAX_S
+from heliostat.records.partition_standing import FIND_END_MAX_S, LANDS_WITHIN_S
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 PRODUCER = 7
@@ -38,7 +39,7 @@ class OneMirror:
     def begin(self, end: int, tail: Tail | None = None, known: OffsetMap | None = None) -> None:
         target = LogRange(Offset(10), Offset(end))
         tail = tail or Tail(PRODUCER, end - 1)
-        self.copy.begin_at(target, tail, known or OffsetMap(), NOW_MS)
+        begin(self.copy, target, tail, known or OffsetMap(), NOW_MS, now_s=self.now_s)
 
     def want(self) -> Want:
         want = self.copy.want(self.now_s)
@@ -64,7 +65,7 @@ class OneMirror:
     def send(self) -> list[CarriedBatch]:
         """All that may be sent now."""
         found: list[CarriedBatch] = []
-        while (send := self.copy.next_send(NOW_MS)) is not None:
+        while (send := self.copy.next_send(self.now_s, NOW_MS)) is not None:
             found.append(send.batch)
         return found
 
@@ -189,6 +190,46 @@ def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
     assert one.copy.position == 12
     one.fetch(EXPIRATION_S)
     assert [batch.base_offset for batch in one.send()] == [12]
+
+
+@pytest.mark.parametrize("how", ["lost", "silent", "no answer"])
+def test_old_records_wait_for_what_may_still_land(how: str) -> None:
+    """Given old records that were sent / when a broker may not have got to them / then they wait.
+
+    It may forget the producer by then. The end is read again behind that.
+    """
+    one = OneMirror()
+    one.fetch(EXPIRATION_S)
+    (batch,) = one.send()
+    problem = ConnectionLost("the broker does not answer")
+    if how == "lost":
+        one.copy.append_lost(batch, "cut", one.now_s, NOW_MS)
+    else:
+        one.copy.append_failed(batch, OUT_OF_ORDER, "", one.now_s, NOW_MS)
+        if how == "silent":
+            one.copy.unanswered(problem, one.now_s, NOW_MS, is_target=True)
+        else:
+            one.copy.find_end_failed(problem, one.now_s, NOW_MS)
+    assert one.copy.is_awaited(LANDS_WITHIN_S / 2) is (how != "silent")
+    one.now_s = LANDS_WITHIN_S / 2
+    one.begin(10)
+    one.fetch(0.0, EXPIRATION_S)
+    one.acknowledge(*one.send())  # fresh ones go: brokers check them
+    assert one.send() == []
+    assert not one.copy.must_find_end
+    one.now_s = LANDS_WITHIN_S
+    assert one.send() == []
+    assert one.copy.must_find_end
+    one.begin(12)
+    one.fetch(EXPIRATION_S)
+    assert [batch.base_offset for batch in one.send()] == [12]
+
+
+def test_a_source_that_is_silent_holds_no_append_back() -> None:
+    one = OneMirror()
+    one.copy.unanswered(ConnectionLost("silent"), 0.0, NOW_MS, is_target=False)
+    assert not one.copy.looked_early
+    assert one.copy.may_land_until_s < 0.0
 
 
 def test_fresh_records_wait_for_nobody() -> None:

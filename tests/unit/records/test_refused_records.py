@@ -37,7 +37,7 @@ class OnePartition:
         self.copy.fetched(answer, 0, len(answer), high_watermark=16, now_s=self.now_s, now_ms=0)
 
     def send(self) -> Send:
-        send = self.copy.next_send(0)
+        send = self.copy.next_send(0.0, 0)
         assert send is not None
         return send
 
