@@ -53,7 +53,9 @@ class Changes:
         ]
         over = [key for key in self._problems if key not in still]
         for item in worse:
-            self._problems[item.source, item.partition] = (_what(item), item.since_ms)
+            # Of one that nobody has looked at since a start it is not known since when it is so.
+            since_ms = item.since_ms if item.since_ms > 0 else now_ms
+            self._problems[item.source, item.partition] = (_what(item), since_ms)
         for item in worse[:TOLD_MAX]:
             name = f"{item.source}-{item.partition}"
             self._warn(f"{name} is {item.state} [{item.code}]: {item.reason}")

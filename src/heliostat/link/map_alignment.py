@@ -6,7 +6,8 @@ several: then nothing is guessed, and it is said where.
 
 Where the source is compacted it may have cleaned away records that the target still has. Contents
 that both have just once are laid over each other; what lies between is put as far back at the
-source as can be: a reader that is sent there reads records again, and misses none.
+source as can be: a reader that is sent there reads records again, and misses none. Where the
+mirror's last record has been cleaned away, too, only a note of the link tells where it goes on.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Contents:
         return len(self.offsets)
 
 
-def align(source: Contents, target: Contents, *, is_compacted: bool) -> list[Break]:
+def align(
+    source: Contents, target: Contents, *, is_compacted: bool, goes_on_at: int | None = None
+) -> list[Break]:
     """The breaks of the only map that both logs allow.
 
     Parameters
@@ -61,6 +64,8 @@ def align(source: Contents, target: Contents, *, is_compacted: bool) -> list[Bre
         All of the mirror.
     is_compacted
         Whether the source compacts.
+    goes_on_at
+        Source offset of what comes behind the mirror's end, where the link has noted it.
 
     Raises
     ------
@@ -69,19 +74,37 @@ def align(source: Contents, target: Contents, *, is_compacted: bool) -> list[Bre
     """
     if not len(target):
         raise NotAligned("the mirror holds no record any more: nothing shows where it ended")
-    pairs = _by_anchors(source, target) if is_compacted else _by_order(source, target)
-    return list(_breaks(source, target, pairs))
+    if not is_compacted:
+        return list(_breaks(_places(source, target, _by_order(source, target)), target))
+    places = _places(source, target, _by_anchors(source, target))
+    end = target.offsets[-1] + 1
+    if not places or places[-1].target != end - 1:
+        if goes_on_at is None:
+            raise NotAligned(
+                f"which source record the mirror's last is, target offset {end - 1}, is not shown: "
+                "the source has none like it, or several are alike"
+            )
+        places.append(Break(end, goes_on_at))
+    return list(_breaks(places, target))
 
 
-def _breaks(source: Contents, target: Contents, pairs: list[tuple[int, int]]) -> Iterator[Break]:
+def _places(source: Contents, target: Contents, pairs: list[tuple[int, int]]) -> list[Break]:
+    return [Break(target.offsets[two], source.offsets[one]) for one, two in pairs]
+
+
+def _breaks(places: Iterable[Break], target: Contents) -> Iterator[Break]:
     """Breaks as early as can be: right behind the last record whose place is known.
 
-    Before the first one the distance is taken to be the same: it may only be smaller.
+    Before the first one the distance is taken to be the same: it may only be smaller. Where the
+    mirror has nothing before it, it may go back: it was emptied, and the source copied again.
     """
     before = Break(-1, -1)
-    for at_source, at_target in pairs:
-        place = Break(target.offsets[at_target], source.offsets[at_source])
+    for place in places:
         moved = place.source - before.source - (place.target - before.target)
+        if moved < 0 and before.target < 0 and place.target == target.offsets[0]:
+            yield place
+            before = place
+            continue
         if moved < 0:
             raise NotAligned(
                 f"target offset {place.target} is source offset {place.source}, though target "
@@ -139,7 +162,7 @@ def _lacks(source: Contents, target: Contents, index: int, last: list[int]) -> N
 
 
 def _by_anchors(source: Contents, target: Contents) -> list[tuple[int, int]]:
-    """Records that each side has once, in the same order on both; the target's last is one."""
+    """Records that each side has once, in the same order on both."""
     ours, theirs = (np.frombuffer(side.digests, np.uint64) for side in (source, target))
     unique_ours, at_ours = _once(ours)
     unique_theirs, at_theirs = _once(theirs)
@@ -148,11 +171,6 @@ def _by_anchors(source: Contents, target: Contents) -> list[tuple[int, int]]:
     )
     order = np.argsort(at_theirs[two])
     at_source, at_target = at_ours[one][order], at_theirs[two][order]
-    if not len(at_target) or at_target[-1] != len(target) - 1:
-        raise NotAligned(
-            f"which source record the mirror's last is, target offset {target.offsets[-1]}, is not "
-            "shown: the source has none like it, or several are alike"
-        )
     back = np.flatnonzero(np.diff(at_source) < 0)
     if len(back):
         where = target.offsets[int(at_target[back[0] + 1])]

@@ -18,11 +18,12 @@ from typing import Any
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BatchError, BrokerError, Refused
+from heliostat.link.gaps import GapLedger, copied_of
 from heliostat.link.map_alignment import Contents, NotAligned, align
 from heliostat.link.map_marks import MirrorId
 from heliostat.link.offset_maps import OffsetMaps
 from heliostat.link.state import LinkState
-from heliostat.names import PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.records.map_rows import RowKey, Stamp
 from heliostat.records.offset_map import Break, OffsetMap, Row
 from heliostat.topics.values import MirrorRecord
@@ -98,6 +99,10 @@ def rebuild_maps(
     with ExitStack() as stack:
         state = stack.enter_context(closing(LinkState(link, config.clusters[link.target])))
         lost = _lost(state, link, topic, partition)
+        ledger = stack.enter_context(
+            closing(GapLedger(LinkName(link.name), config.clusters[link.target]))
+        )
+        ledger.read()
         source = stack.enter_context(LogReader(source_access, Isolation.READ_COMMITTED))
         target = stack.enter_context(LogReader(target_access, Isolation.READ_UNCOMMITTED))
         at_source = stack.enter_context(ClusterAdmin(source_access))
@@ -110,7 +115,8 @@ def rebuild_maps(
                 theirs = _mirror_of(target, one.target, end)
                 bounds = source.bounds([one.source])[one.source]
                 ours = Contents.of(rows_of(source, one.source, bounds.start, bounds.end))
-                breaks = align(ours, theirs, is_compacted=is_compacted)
+                noted = _noted_end(ledger, one, end)
+                breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
                 _refuse_moved(at_target, one.target, end)
                 _write(state, one.name, breaks)
             except (_Why, NotAligned, BatchError) as error:
@@ -167,6 +173,13 @@ def _end(target: ClusterAdmin, partition: TopicPartition) -> int:
     if isinstance(end, BrokerError):
         raise _Why(f"where {partition} ends can't be read: {end.text}")
     return end
+
+
+def _noted_end(ledger: GapLedger, one: _Lost, end: int) -> int | None:
+    """Source offset below which all was copied when the mirror last ended here, if it is noted."""
+    copied = copied_of(ledger.copied.get(one.record.source), id_text(one.record.source_id))
+    row = copied.get(one.source.partition)
+    return row.offset if row is not None and row.end == end else None
 
 
 def _refuse_moved(target: ClusterAdmin, partition: TopicPartition, end: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from heliostat.link.changes import SETTLES_WITHIN_MS, TOLD_MAX, Changes
 from heliostat.link.status_values import Problem
@@ -92,3 +93,10 @@ def test_alarms_are_told_once_and_when_they_are_over() -> None:
     assert told.hear(lane="lane 0 is silent for 11 s") == ["WARN link l: lane 0 is silent for 11 s"]
     assert told.hear(lane="lane 0 is silent for 12 s") == []
     assert told.hear() == ["INFO link l: over: lane 0 is silent for 12 s"]
+
+
+def test_a_stop_of_unknown_age_lasts_from_when_it_was_told() -> None:
+    """Given one that is known from the state alone / when it is over / then as long as seen."""
+    told = Told()
+    told.look(replace(problem(), since_ms=0))
+    assert told.look(after_ms=5_000)[0].endswith("after 5 s")

@@ -84,9 +84,13 @@ def test_what_the_targets_retention_took_keeps_the_distance_of_what_follows() ->
     assert aligned({0: "a", 2: "b", 4: "c", 8: "d"}, letters("cd", 2)) == [Break(0, 2), Break(3, 8)]
 
 
-def test_a_map_that_goes_back_is_refused() -> None:
-    """As where the source was made anew and the mirror went on behind what it held."""
-    assert "truncated" in why_not(letters("ab"), letters("ab", 5))
+def test_a_mirror_that_was_emptied_and_copied_again_goes_back_once() -> None:
+    """As by a decision to restart; not where it holds anything of before."""
+    assert aligned(letters("ab"), letters("ab", 5)) == [Break(5, 0)]
+    assert aligned(letters("ab"), letters("ab", 5), is_compacted=True) == [Break(5, 0)]
+    assert aligned(letters("abc", step=2), letters("ab", 5)) == [Break(5, 0), Break(6, 2)]
+    assert "truncated" in why_not(letters("xab"), {0: "x", 5: "a", 6: "b"})
+    assert "so few" in why_not(letters("ab"), {3: "z", 5: "a", 6: "b"})
 
 
 @pytest.mark.parametrize(
@@ -107,6 +111,18 @@ def test_what_a_compacted_source_has_cleaned_away_lies_between_what_is_known(
 def test_of_a_compacted_source_the_mirrors_last_record_must_be_known() -> None:
     for source in ({0: "a"}, {0: "a", 2: "b", 4: "b"}):
         assert "target offset 1" in why_not(source, letters("ab"), is_compacted=True)
+    # Unless the link has noted where it goes on.
+    for source, at, expected in (
+        ({0: "a"}, 7, [Break(1, 6)]),
+        ({0: "a", 2: "b", 4: "b"}, 5, [Break(1, 4)]),
+        ({0: "a"}, 2, []),
+        ({9: "c"}, 5, [Break(0, 3)]),
+    ):
+        found = align(contents(source), contents(letters("ab")), is_compacted=True, goes_on_at=at)
+        assert found == expected
+        assert OffsetMap.of(found).source_of(2) == at
+    with pytest.raises(NotAligned, match="so few"):
+        align(contents({0: "a"}), contents(letters("ab")), is_compacted=True, goes_on_at=1)
     swapped = why_not({0: "b", 2: "a", 4: "c"}, letters("abc"), is_compacted=True)
     assert "target offset 1 stands behind" in swapped
 

@@ -9,8 +9,9 @@ import pytest
 
 from heliostat.config import LinkConfig
 from heliostat.errors import Refused
+from heliostat.link.gaps import Copied, CopiedTopic
 from heliostat.link.map_marks import Marks, MirrorId
-from heliostat.link.map_rebuild import ROW_BREAKS, _lost, map_rows
+from heliostat.link.map_rebuild import ROW_BREAKS, _Lost, _lost, _noted_end, map_rows
 from heliostat.names import ClusterId, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.records.map_rows import RowKey, Stamp
 from heliostat.records.offset_map import Break, MapReader, Row
@@ -31,6 +32,22 @@ def test_rows_replace_whatever_was_left_of_a_map(breaks: list[Break]) -> None:
     rows = list(map_rows(MIRROR, "", breaks, STAMP))
     assert [reader.take(row) for row in rows] == [True] * len(rows)
     assert list(reader.of(MIRROR, "").breaks()) == breaks
+
+
+@pytest.mark.parametrize(
+    ("source_id", "end", "expected"), [(ID, 12, 40), (ID, 13, None), (TopicId(int=8), 12, None)]
+)
+def test_what_the_link_noted_counts_where_the_mirror_still_ends_there(
+    source_id: TopicId, end: int, expected: int | None
+) -> None:
+    """Given a note of how far was copied / then of that very topic, and at that very end."""
+    source = TopicPartition(TopicName("s"), PartitionId(0))
+    record = MirrorRecord(
+        source.topic, MIRROR.topic, source_id, ID, ClusterId("c"), "earliest", 2, (), Slot(0, 1)
+    )
+    noted = {PartitionId(0): Copied(40, 3, 12), PartitionId(1): Copied(50, 3, 13)}
+    ledger: Any = SimpleNamespace(copied={source.topic: CopiedTopic(str(ID), noted)})
+    assert _noted_end(ledger, _Lost(source, (MIRROR, str(ID)), record), end) == expected
 
 
 def test_many_breaks_are_several_rows() -> None:
