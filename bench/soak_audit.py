@@ -5,7 +5,8 @@ Nothing of Heliostat reads here: kafka-python's consumer, committed records only
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -74,24 +75,26 @@ def audit(
 def compare(load: Load, partition: int, source: list[Seen], target: list[Seen]) -> Finding:
     """Compare one partition's records.
 
-    The source's cleaner may take records that were copied before: those are not foreign.
+    The source's cleaner may take records that were copied before: those are not foreign. And what
+    a writer has sent twice the source may have twice, as behind a broker that began anew and forgot
+    a producer of old records: then so must the target.
     """
     finding = Finding(load.topic, partition, len(source), len(target))
-    there: dict[int, Seen] = {}
-    here = {seen.number: place for place, seen in enumerate(source)}
+    there: dict[tuple[int, int], Seen] = {}
+    here = {one: place for place, (one, _) in enumerate(_each(source))}
     before = -1
-    for seen in target:
-        place = here.get(seen.number, before)
-        if seen.number in there:
+    for one, seen in _each(target):
+        place = here.get(one, before)
+        if one not in here and one[1]:
             finding.doubled += 1
             _show(finding, "twice at the target", seen)
         elif place < before:
             finding.reordered += 1
             _show(finding, "behind what comes later at the source", seen)
         before = max(before, place)
-        there.setdefault(seen.number, seen)
-    for seen in source:
-        copy = there.get(seen.number)
+        there[one] = seen
+    for one, seen in _each(source):
+        copy = there.get(one)
         if copy is None:
             finding.lost += 1
             _show(finding, "not at the target", seen)
@@ -99,10 +102,19 @@ def compare(load: Load, partition: int, source: list[Seen], target: list[Seen]) 
             finding.different += 1
             _show(finding, f"other than target offset {copy.offset}", seen)
     if not load.is_compacted:
-        for number in there.keys() - here.keys():
-            finding.foreign += 1
-            _show(finding, "not at the source", there[number])
+        for one in sorted(there.keys() - here.keys()):
+            if one[1] == 0:  # else it is doubled
+                finding.foreign += 1
+                _show(finding, "not at the source", there[one])
     return finding
+
+
+def _each(records: Iterable[Seen]) -> Iterator[tuple[tuple[int, int], Seen]]:
+    """Records, each with its number and how often that was there before."""
+    times: Counter[int] = Counter()
+    for seen in records:
+        yield (seen.number, times[seen.number]), seen
+        times[seen.number] += 1
 
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:

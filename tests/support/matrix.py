@@ -203,7 +203,8 @@ class Matrix:
         found = audit(self.source.bootstrap, self.target.bootstrap, loads, partitions)
         assert len(found) == len(loads) * partitions
         assert all(each.source for each in found), found
-        assert [each for each in found if not each.is_clean] == []
+        unclean = [each for each in found if not each.is_clean]
+        assert not unclean, unclean
 
 
 def write_config(folder: Path, source: str, target: str) -> Path:

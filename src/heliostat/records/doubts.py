@@ -99,6 +99,8 @@ def settle_doubts(
         # The target has nothing from there on: what was read is dropped, and what was a hole for
         # us may be records now. Or it was decided where to go on.
         item.copied_to = min(item.copied_to, item.doubted_from)
+        if end.source <= item.doubted_from:
+            item.map.read_again(target.end, item.doubted_from)
         item.epochs.distrust()
         item.doubted_from, item.is_unnoted = None, False
     answers = network.compare_ends(ends) if ends else {}
@@ -106,7 +108,7 @@ def settle_doubts(
         if ends[index].asks_map:
             _settle_placed(items[index], answer)
         else:
-            _settle(items[index], ends[index].source, answer)
+            _settle(items[index], ends[index], answer)
     return ends.keys() - answers.keys()
 
 
@@ -138,8 +140,10 @@ def _settle_placed(item: PartitionCopy, answer: SourceSays) -> None:
         item.spec = replace(item.spec, map_lost=OTHER_MAP_TEXT)
 
 
-def _settle(item: PartitionCopy, position: Offset, answer: SourceSays) -> None:
+def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
+    position = end.source
     if answer.has_them:
+        item.map.read_again(end.target.end, position)
         item.epochs.learn(CopiedTo(position, answer.epoch))
     elif item.is_unnoted:
         _settle_unnoted(item, position, answer)

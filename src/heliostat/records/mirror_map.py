@@ -44,6 +44,7 @@ class MirrorMap:
         self.fills = False
         """Holes are filled at the target: its offsets are the source's, and "target" here is the
         number of our record."""
+        self._again: tuple[int, Offset] | None = None
         self._row: list[Break] = []
         self._written_ahead: deque[Break] = deque()
         """Durable breaks behind the target's end, of an earlier round."""
@@ -63,8 +64,22 @@ class MirrorMap:
         self.next_target = at
         self.ahead = known.source_of(at) - at
         self.breaks = len(known)
+        if self._again is not None and self._again[0] == end:
+            self._read_again(self._again[1])
         self._row = []
         self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
+
+    def read_again(self, end: int, source: Offset) -> None:
+        """While the target ends there, trust no hole of the source's at `source` or behind it.
+
+        It was written ahead by a round that read a log which the source has lost since.
+        """
+        self._again = (end, source)
+
+    def _read_again(self, source: Offset) -> None:
+        if source < self.source_offset:
+            self.source_offset, self.ahead = source, None
+            self._written_ahead.clear()
 
     def lands_at(self, batch: CarriedBatch) -> int:
         """Target offset of a batch's first record, where it is appended behind what is before."""

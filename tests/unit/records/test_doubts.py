@@ -108,6 +108,8 @@ def test_a_mirror_with_filled_holes_has_the_source_s_offsets() -> None:
     item = doubted(end=120, fills=True)
     _, (asked,) = settled(item, SourceSays(True, 6), OffsetMap(is_filled=True))
     assert asked.source == 150
+    item.map.begin(OffsetMap.of([Break(150, 180)]), 150, fills=True)
+    assert item.map.source_offset == 150
 
 
 @pytest.mark.parametrize("end", [119, 120])
@@ -118,6 +120,9 @@ def test_a_target_that_ends_before_has_nothing_that_was_lost(end: int) -> None:
     assert settled(item, SourceSays(False, 6), end=end) == (set(), [])
     assert (item.doubted_from, item.copied_to, item.spec.truncated) == (None, 120, "")
     assert item.epochs.before(120) == -1  # named again, it would be answered the same
+    ahead = OffsetMap.of([Break(end, 150)])
+    item.map.begin(ahead, end)
+    assert item.map.source_offset == 120
 
 
 def test_what_was_decided_is_not_doubted_again() -> None:

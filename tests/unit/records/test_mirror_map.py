@@ -66,6 +66,25 @@ def test_a_break_of_theirs_where_we_have_none_is_taken_back() -> None:
     assert known.source_of(7) == 7
 
 
+def test_a_hole_that_was_noted_in_a_log_that_is_lost_is_read_again() -> None:
+    """Given a hole written ahead of a filled mirror's end / when the source lost it / then read.
+
+    Where the mirror has come further since, what was written then says it.
+    """
+    known = OffsetMap.of([Break(33, 37)])
+    made = begun(known, 0)
+    made.begin(known, 33, fills=True)
+    assert (made.source_offset, made.ahead) == (37, 4)
+    made.read_again(33, Offset(36))
+    made.begin(known, 33, fills=True)
+    assert (made.source_offset, made.ahead) == (36, None)
+    made.begin(known, 34, fills=True)
+    assert made.source_offset == 37
+    made.read_again(33, Offset(40))
+    made.begin(known, 33, fills=True)
+    assert (made.source_offset, made.ahead) == (37, 4)
+
+
 def test_each_attempt_of_a_round_outranks_the_one_before() -> None:
     """Given a row that was lost / when it is written again / then the first may arrive late."""
     made = begun(OffsetMap(), 0)
