@@ -57,7 +57,7 @@ def test_offsets_of_mapped_mirrors_may_differ_and_nothing_else() -> None:
 
 
 def test_what_the_source_has_twice_the_mirror_must_have_twice() -> None:
-    """Given a writer that sent again what was there, unseen / then each is compared with its own."""
+    """Given a writer that sent again what was there / then each is compared with its own."""
     source = log(0, 1, 1, 2)
     assert compare(EXACT, 0, source, log(0, 1, 1, 2)).is_clean
     assert counts(compare(MAPPED, 0, source, log(0, 1, 2))) == {"lost": 1}
