@@ -16,9 +16,9 @@ import time
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from heliostat.records.batch import Codec
-from heliostat.records.carried import CarryOutcome, CarrySettings, Place
-from heliostat.records.carry import carry
+from heliostat.records.batches.batch import Codec
+from heliostat.records.batches.convert import carry
+from heliostat.records.batches.converted import CarryOutcome, CarrySettings, Place
 
 PASSES = 20
 NOW_MS = 1_790_000_000_000

@@ -14,8 +14,8 @@ from measure import Brokers
 from reach import Way, offered, way
 from wire import Connection
 
-from heliostat.sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
-from heliostat.sandbox.settings import SMALL_HEAP_MB
+from heliostat_sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
+from heliostat_sandbox.settings import SMALL_HEAP_MB
 
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
@@ -83,7 +83,7 @@ def pair_of_clusters(
 ) -> Iterator[Pair]:
     """Start both, stop both; `secure` adds listeners for the replicators.
 
-    Those of a `small` run begin quickly and are slow, see `heliostat.sandbox.settings`.
+    Those of a `small` run begin quickly and are slow, see `heliostat_sandbox.settings`.
     """
     heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
     names = ("bench-a", "bench-b")

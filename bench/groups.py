@@ -32,7 +32,7 @@ from rich.table import Table
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.errors import BrokerError
 from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import find_java
+from heliostat_sandbox import find_java
 
 NAME = "groups"
 DENSE, TRANSACTIONAL = "moved-dense", "moved-transactional"

@@ -30,7 +30,7 @@ from live_scenarios import (
 )
 from measure import Part
 
-from heliostat.sandbox import find_java
+from heliostat_sandbox import find_java
 
 PARTS = ("mm2_default", "mm2_tuned", "ours")
 EXIT_UNFINISHED = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stamped import Stream
 
-from heliostat.sandbox import Storage, efd_topics
+from heliostat_sandbox import Storage, efd_topics
 
 EFD_PREFIX = "lsst."
 EFD_SINGLE_TOPICS = 3_000

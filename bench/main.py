@@ -27,7 +27,7 @@ from clusters import KAFKA_VERSION, pair_of_clusters
 from live_scenarios import LIVE
 from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, Scenario
 
-from heliostat.sandbox import find_java
+from heliostat_sandbox import find_java
 
 EXIT_UNFINISHED = 1
 Results = dict[str, dict[str, dict[str, Any]]]

@@ -23,12 +23,12 @@ import report
 from rich.console import Console
 from rich.table import Table
 
-from heliostat.link.offset_maps import LANE_BREAKS, TAIL_BREAKS
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionSpec
-from heliostat.records.map_rows import KEPT_VALUE, RowKey, Stamp
-from heliostat.records.mirror_map import MirrorMap
-from heliostat.records.offset_map import ROW_BREAKS_MAX, Break, MapReader, Row
+from heliostat.offsets.map_rows import KEPT_VALUE, RowKey, Stamp
+from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, MapReader, Row
+from heliostat.offsets.store import LANE_BREAKS, TAIL_BREAKS
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.mirror_map import MirrorMap
 
 NAME = "maps"
 NO_PEER = "no other replicator keeps exact offset maps: there is nothing to compare these with"

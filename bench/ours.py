@@ -11,8 +11,8 @@ import yaml
 from reach import Way
 
 from heliostat.clusters.byte_topic import ByteTopic
-from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, TopicName
+from heliostat.state_topics import offsets_topic
 
 PREFIX = "ours."
 LINK = "bench"

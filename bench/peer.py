@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 from reach import Way
 
-from heliostat.sandbox.jars import MIRROR, ensure_jars
+from heliostat_sandbox.jars import MIRROR, ensure_jars
 
 MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 JVM = (

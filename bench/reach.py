@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 USER = "link"
 MECHANISM = "SCRAM-SHA-512"
@@ -36,7 +36,7 @@ class Way:
 
 def offered() -> Any:
     """Secured listeners for a cluster to be started."""
-    from heliostat.sandbox.security import Mechanism, SandboxSecurity
+    from heliostat_sandbox.security import Mechanism, SandboxSecurity
 
     return SandboxSecurity(mechanisms=(Mechanism.SCRAM_SHA_512,))
 
@@ -45,7 +45,7 @@ def way(cluster: Cluster, *, secure: bool) -> Way:
     """How to reach a cluster, by SASL_SSL with SCRAM-SHA-512 if `secure`."""
     if not secure:
         return Way(cluster.bootstrap)
-    from heliostat.sandbox.security import Listener
+    from heliostat_sandbox.security import Listener
 
     own = cluster.credentials
     bootstrap, password = own.bootstraps[Listener.SASL_SSL], own.security.passwords[USER]

@@ -207,7 +207,7 @@ class Bench:
 
     def on_workers(self, name: str, codec: str) -> dict[str, Any]:
         """Heliostat on a standalone cluster of Spark, whose executors and workers are counted."""
-        from heliostat.sandbox.spark_cluster import SparkCluster
+        from heliostat_sandbox.spark_cluster import SparkCluster
 
         topic = self.scenario.topic(codec)
         folder = self.folder / f"{name}-{codec}"

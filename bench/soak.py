@@ -30,7 +30,7 @@ from soak_link import Driver, write_config
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import BrokerError, HeliostatError
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import ClusterSpec, find_java, start_many
+from heliostat_sandbox import ClusterSpec, find_java, start_many
 
 HEAP_MB = 384
 SETTINGS = {

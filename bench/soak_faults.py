@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from soak_link import Driver
 from soak_load import LOADS, PARTITIONS, REPLICAS
 
-from heliostat.sandbox import Broker, Cluster
+from heliostat_sandbox import Broker, Cluster
 
 MOVED_WITHIN_S = 60.0
 

@@ -18,9 +18,9 @@ from soak_load import COMPACTED, FILLED, PLAIN, TRANSACTIONS
 
 from heliostat.config import load_config
 from heliostat.errors import HeliostatError
-from heliostat.link.offset_look import look
-from heliostat.link.operations import link_statuses
 from heliostat.names import TopicPartition
+from heliostat.offsets.look import look
+from heliostat.operate.operations import link_statuses
 
 LINKS = ("soak", "filled")
 OWNED_WITHIN_S = 180.0

@@ -18,7 +18,7 @@ from support.runs import (  # noqa: F401  # as above
 )
 from support.spark import spark  # noqa: F401  # as above
 
-from heliostat.sandbox import Cluster, ClusterSpec, start_many
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 settings.register_profile("steady", deadline=None)  # a busy machine is no failure
 settings.load_profile("steady")

@@ -23,9 +23,9 @@ from heliostat import errors, invariants
 from heliostat.cli.main import root as command_line
 from heliostat.config import Config
 from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
-from heliostat.link.gap_choices import Cause
-from heliostat.records.carried import StopReason
-from heliostat.records.lane import PartitionCode, PartitionState
+from heliostat.gaps.choices import Cause
+from heliostat.records.batches.converted import StopReason
+from heliostat.records.copier.lane import PartitionCode, PartitionState
 from heliostat.topics.topic_plan import RefusalCode
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"

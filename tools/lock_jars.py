@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from heliostat.sandbox.jars import KAFKA, LOCK_FILE, MIRROR, checksums, retrieve
+from heliostat_sandbox.jars import KAFKA, LOCK_FILE, MIRROR, checksums, retrieve
 
 LOGGING = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
@@ -43,7 +43,7 @@ def main() -> None:
             retrieve(modules, folder, work=Path(work) / "ivy")
             lock[name] = {"modules": list(modules), "sha256": checksums(folder)}
             print(f"{name}: {len(lock[name]['sha256'])} jars")
-    path = Path(__file__).resolve().parents[1] / "src" / "heliostat" / "sandbox" / LOCK_FILE
+    path = Path(__file__).resolve().parents[1] / "sandbox" / "heliostat_sandbox" / LOCK_FILE
     path.write_text(json.dumps(lock, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

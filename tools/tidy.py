@@ -24,7 +24,7 @@ LINE_COLUMNS_MAX = 100  # two files beside each other
 REASON_CHARS_MIN = 4  # shorter is no reason
 FILE_BYTES_MAX = 2 << 20  # larger files are data, not text that someone wrote
 
-SCANNED_FOLDERS = (".ci", "bench", "docs", "scripts", "src", "tests", "tools")
+SCANNED_FOLDERS = (".ci", "bench", "docs", "sandbox", "scripts", "src", "tests", "tools")
 SCANNED_SUFFIXES = ("", ".py", ".md", ".toml", ".yaml", ".yml", ".lock", ".txt", ".json", ".sh")
 BANNED_MODULES = frozenset({"utils", "util", "common", "helpers", "helper", "misc"})
 BANNED_WORDS = {"src": "say source", "dst": "say target", "remote": "say source or target"}
@@ -56,7 +56,7 @@ SUPPRESSION = re.compile(
     r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*)?|type:\s*ignore(?:\[[^\]]*\])?)"
 )
 IDENTIFIER_IN_DOCS = re.compile(r"\b(?:(?:src|dst)_\w+|\w+_(?:src|dst)|dst)\b")
-DOTTED_MODULE = re.compile(r"\bheliostat(?:\.\w+)+")
+DOTTED_MODULE = re.compile(r"\bheliostat(?:_sandbox)?(?:\.\w+)+")
 WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 Breach = tuple[int, str]
@@ -129,10 +129,10 @@ class Source:
 
     @cached_property
     def module(self) -> str:
-        """Dotted name of a module below src, else the empty string."""
-        if not (self.path.startswith("src/") and self.path.endswith(".py")):
+        """Dotted name of a module of the product or the sandbox, else the empty string."""
+        if not (self.within("src", "sandbox") and self.path.endswith(".py")):
             return ""
-        return self.path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        return self.path.partition("/")[2].removesuffix(".py").replace("/", ".")
 
     def within(self, *folders: str) -> bool:
         """Whether the file lies in one of these folders."""
@@ -234,7 +234,7 @@ def silent_suppressions(source: Source) -> Iterator[Breach]:
 
 def endless_loops(source: Source) -> Iterator[Breach]:
     """`while True` in the product with neither a way out nor a comment why."""
-    if not source.within("src"):
+    if not source.within("src", "sandbox"):
         return
     for node in source.nodes:
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value:
@@ -332,7 +332,7 @@ def dead_modules(sources: Sequence[Source]) -> Iterator[Finding]:
     for source in sources:
         if not source.module or source.module.endswith(".__init__"):
             continue
-        used = used_anywhere if source.within("src/heliostat/sandbox") else used_by_product
+        used = used_anywhere if source.within("sandbox/heliostat_sandbox") else used_by_product
         if source.module not in used:
             yield Finding(source.path, 1, "dead-module", "imported by nothing, no entry point")
 

@@ -33,17 +33,10 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.config import load_config
 from heliostat.errors import BrokerError
-from heliostat.link.acls import ClusterGrants, link_grants
-from heliostat.link.adoption_plan import peer_of
+from heliostat.mm2.adopt_plan import peer_of
 from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import (
-    Cluster,
-    ClusterSpec,
-    Listener,
-    Mechanism,
-    SandboxSecurity,
-    start_many,
-)
+from heliostat.operate.acls import ClusterGrants, link_grants
+from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -20,7 +20,7 @@ from heliostat.clusters.admin import (
 from heliostat.clusters.keyed_topic import Change, KeyedTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

@@ -16,8 +16,8 @@ from support.records import GZIP, LZ4, SNAPPY, ZSTD
 from heliostat.cli.main import run
 from heliostat.config import load_config
 from heliostat.errors import Refused
-from heliostat.link.adoption import adopt
-from heliostat.link.adoption_plan import peer_of
+from heliostat.mm2.adopt import adopt
+from heliostat.mm2.adopt_plan import peer_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
@@ -124,7 +124,7 @@ def test_a_link_that_runs_is_not_taken_over_under_its_feet(
     left.commit(5)
     with RunningLink(left.config) as link, pytest.MonkeyPatch.context() as patched:
         wait_for("the link to run", lambda: "no row of it as a mirror" in link.text())
-        patched.setattr("heliostat.link.adoption_sides.OWNER_GONE_WITHIN_S", 1.0)
+        patched.setattr("heliostat.mm2.adopt_clusters.OWNER_GONE_WITHIN_S", 1.0)
         assert left.adopt("--yes") == 1
         assert "driven by another instance" in capsys.readouterr().err
     assert left.at_target() == values(range(10))

@@ -13,10 +13,10 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId
-from heliostat.records.batch import Codec, read_header
-from heliostat.records.carried import CarriedBatch, CarrySettings, Place
-from heliostat.records.carry import carry
-from heliostat.records.padding import PADDING_RECORDS_MAX, padding_batches
+from heliostat.records.batches.batch import Codec, read_header
+from heliostat.records.batches.convert import carry
+from heliostat.records.batches.converted import CarriedBatch, CarrySettings, Place
+from heliostat.records.batches.padding import PADDING_RECORDS_MAX, padding_batches
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

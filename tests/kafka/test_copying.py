@@ -28,7 +28,7 @@ from support.records import (
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 

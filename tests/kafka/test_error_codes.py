@@ -15,11 +15,11 @@ from support.records import write_transaction
 from heliostat.access import access_of
 from heliostat.errors import BatchError
 from heliostat.names import Offset
-from heliostat.records import filling
-from heliostat.records.lane import PartitionState
-from heliostat.records.map_rows import Stamp
-from heliostat.records.offset_map import Break, MapTail, encode_breaks
-from heliostat.records.partition_copy import PartitionCopy
+from heliostat.offsets.map_rows import Stamp
+from heliostat.offsets.offset_map import Break, MapTail, encode_breaks
+from heliostat.records.copier import markers as filling
+from heliostat.records.copier.lane import PartitionState
+from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.verify.reader import Isolation, LogReader
 from heliostat.verify.stream import PartitionStream
 

@@ -17,7 +17,7 @@ from support.provoked import Provoked
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
-from heliostat.sandbox import Cluster, ClusterSpec, start_many
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

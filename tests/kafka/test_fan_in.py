@@ -15,7 +15,7 @@ from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -29,8 +29,8 @@ from support.unclean import (
 )
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, TopicName
+from heliostat.state_topics import offsets_topic
 
 pytestmark = [
     pytest.mark.kafka,

@@ -13,16 +13,9 @@ from support.links import ends, wait_for, write_config
 
 from heliostat.clusters.acl import AclRule, Operation, ResourceKind
 from heliostat.config import load_config
-from heliostat.link.acls import link_grants
 from heliostat.names import TopicName
-from heliostat.sandbox import (
-    Cluster,
-    ClusterSpec,
-    Listener,
-    Mechanism,
-    SandboxSecurity,
-    start_many,
-)
+from heliostat.operate.acls import link_grants
+from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

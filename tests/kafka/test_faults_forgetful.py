@@ -15,7 +15,7 @@ from support.clusters import fresh_name
 from support.faults import DAY_MS, Stage, Trial, small_load, stage_of
 from support.proxy import PRODUCE, Where
 
-from heliostat.sandbox.shapes import GenericShape, Timestamps
+from heliostat_sandbox.shapes import GenericShape, Timestamps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -18,7 +18,7 @@ from support.links import looking_at, wait_for, write_config
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Broker, Cluster
+from heliostat_sandbox import Broker, Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -12,9 +12,9 @@ from support.links import wait_for
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.link.state import control_topic, progress_topic
-from heliostat.link.state_names import state_topic
 from heliostat.names import LinkName, TopicName
+from heliostat.state.link_state import control_topic, progress_topic
+from heliostat.state_topics import state_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -17,7 +17,7 @@ from support.records import Sample, encode, values_at, write_batches
 
 from heliostat.clusters.admin import EARLIEST, ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 

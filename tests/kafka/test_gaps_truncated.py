@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 from support.clusters import HEAP_MB
 from support.command import said
-from support.links import (
-    LinkProcess,
-    RunningLink,
-    ends_or_errors,
-    wait_for,
-    write_config,
-)
+from support.links import LinkProcess, RunningLink, ends_or_errors, wait_for, write_config
 from support.provoked import Provoked
 from support.records import values_at
 from support.unclean import (
@@ -30,9 +24,9 @@ from support.unclean import (
 )
 
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.link.gaps import COPIED_PREFIX, gaps_topic
+from heliostat.gaps.ledger import COPIED_PREFIX, gaps_topic
 from heliostat.names import LinkName, TopicName
-from heliostat.sandbox import Cluster, ClusterSpec, start_many
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

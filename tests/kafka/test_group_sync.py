@@ -15,9 +15,9 @@ from heliostat.clusters.admin import CommittedOffset
 from heliostat.errors import BrokerError, LinkTakenOver
 from heliostat.groups.values import Reason
 from heliostat.invariants import group_offset_may_be_published
-from heliostat.link import group_operations
 from heliostat.names import GroupId, Offset
-from heliostat.records.offset_map import Break
+from heliostat.offsets.offset_map import Break
+from heliostat.operate import groups as group_operations
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

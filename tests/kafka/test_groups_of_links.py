@@ -17,7 +17,7 @@ from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.names import GroupId, Offset
-from heliostat.sandbox import ClusterSpec, start_many
+from heliostat_sandbox import ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 VALUES = [b"%03d" % number for number in range(100)]

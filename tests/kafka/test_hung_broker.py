@@ -20,7 +20,7 @@ from support.links import RunningLink, ends, wait_for, wait_level, write_config
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.link import lane_set
 from heliostat.names import TopicName
-from heliostat.sandbox import Broker, Cluster
+from heliostat_sandbox import Broker, Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -20,7 +20,7 @@ from support.records import encode, odd_records, split, write_batches, write_tra
 
 from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.config import load_config
-from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.peer, pytest.mark.core]

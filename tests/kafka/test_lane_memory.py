@@ -20,10 +20,10 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.names import Offset, PartitionId, TopicPartition
-from heliostat.records.copier import Copier
-from heliostat.records.hooks import Hooks
-from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec
-from heliostat.records.pipeline import network_of
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionSpec
+from heliostat.records.spark.pipeline import network_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

@@ -16,8 +16,8 @@ from support.proxy import PRODUCE, Cut, FaultProxy, Where
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.records.partition_copy import PartitionCopy
-from heliostat.sandbox import Cluster
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

@@ -19,8 +19,8 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.filling import filler_of
-from heliostat.sandbox import Cluster
+from heliostat.records.copier.markers import filler_of
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

@@ -21,11 +21,11 @@ from support.records import Sample, encode, write_batches
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.errors import BrokerError
-from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.map_rows import RowKey
-from heliostat.records.offset_map import Break, OffsetMap
-from heliostat.sandbox import Cluster
+from heliostat.offsets.map_rows import RowKey
+from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.state_topics import offsets_topic
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -22,9 +22,9 @@ from support.records import Sample, encode, write_batches
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import ConnectionLost
-from heliostat.link import state_rebuild
-from heliostat.link.state import LinkState
 from heliostat.names import TopicName
+from heliostat.rebuild import state as state_rebuild
+from heliostat.state.link_state import LinkState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

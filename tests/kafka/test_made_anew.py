@@ -13,9 +13,9 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionSpec
-from heliostat.records.network import LogRange
-from heliostat.records.wire_questions import UNKNOWN_TOPIC_ID, WireQuestions
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import LogRange
+from heliostat.records.transport.queries import UNKNOWN_TOPIC_ID, WireQuestions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

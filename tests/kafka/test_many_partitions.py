@@ -17,10 +17,10 @@ from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import LinkConfig, load_config
-from heliostat.link.operations import link_statuses, plan_link
-from heliostat.link.state import progress_topic
-from heliostat.link.status_values import LinkStatus
 from heliostat.names import LinkName, TopicName
+from heliostat.operate.operations import link_statuses, plan_link
+from heliostat.state.link_state import progress_topic
+from heliostat.status.values import LinkStatus
 from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics

@@ -20,12 +20,12 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import BrokerError, HeliostatError, OffsetMapLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
-from heliostat.records.lane import LaneSpec, PartitionSpec
-from heliostat.records.map_channel import MapChannel
-from heliostat.records.map_rows import RowKey, Stamp
-from heliostat.records.network import MapWrite, MapWritten
-from heliostat.records.offset_map import Break, Row
-from heliostat.sandbox import Cluster
+from heliostat.offsets.map_rows import RowKey, Stamp
+from heliostat.offsets.offset_map import Break, Row
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec
+from heliostat.records.copier.network import MapWrite, MapWritten
+from heliostat.records.transport.offset_map_topic import MapChannel
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

@@ -18,10 +18,10 @@ from support.records import encode, odd_records, write_batches
 
 from heliostat.access import access_of
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.link.offset_maps import read_maps
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import OffsetMap
-from heliostat.sandbox import Cluster
+from heliostat.offsets.offset_map import OffsetMap
+from heliostat.offsets.store import read_maps
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 

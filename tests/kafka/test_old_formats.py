@@ -18,7 +18,7 @@ from support.records import GZIP, LZ4, NONE, SNAPPY, Sample, encode, odd_records
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
-from heliostat.sandbox import KAFKA_2_8, Cluster, ClusterSpec, start_many
+from heliostat_sandbox import KAFKA_2_8, Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -24,19 +24,11 @@ from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import load_config
 from heliostat.errors import BrokerError
-from heliostat.names import (
-    Alias,
-    LaneId,
-    LinkName,
-    Offset,
-    PartitionId,
-    TopicName,
-    TopicPartition,
-)
-from heliostat.records.first_use import warm_up
-from heliostat.records.lane import CopySettings, LaneSpec, PartitionSpec
-from heliostat.records.pipeline import copy_round
-from heliostat.sandbox.shapes import GenericShape, Timestamps
+from heliostat.names import Alias, LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionSpec
+from heliostat.records.spark.pipeline import copy_round
+from heliostat.records.spark.warm_up import warm_up
+from heliostat_sandbox.shapes import GenericShape, Timestamps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 

@@ -18,10 +18,10 @@ from support.links import RunningLink, ends, write_config
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteTopic
-from heliostat.link import map_pruning
-from heliostat.link.state_names import offsets_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.map_rows import KeptFrom, RowKey, decode_key
+from heliostat.offsets import pruning as map_pruning
+from heliostat.offsets.map_rows import KeptFrom, RowKey, decode_key
+from heliostat.state_topics import offsets_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

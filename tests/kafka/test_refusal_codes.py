@@ -29,16 +29,16 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import load_config
 from heliostat.errors import GroupsFailed, InterchangeFailed
 from heliostat.link.group_part import GroupPart
-from heliostat.link.interchange import Interchange
-from heliostat.link.state import LinkState, progress_topic
-from heliostat.link.status_reader import StatusReader
+from heliostat.mm2.emitters import Interchange
 from heliostat.names import ClusterId, LinkName, TopicName
+from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
-from heliostat.records.offset_map import MapReader
-from heliostat.sandbox import Cluster
 from heliostat.slots import Slot
+from heliostat.state.link_state import LinkState, progress_topic
+from heliostat.status.reader import StatusReader
 from heliostat.topics import select
 from heliostat.topics.values import MirrorRecord
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

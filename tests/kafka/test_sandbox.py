@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
 from support.provoked import Provoked
 
-from heliostat.cli.sandbox import sandbox_group
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import ConnectionLost, Refused, SandboxError
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import (
+from heliostat_sandbox import (
     Cluster,
     ClusterSpec,
     GenericShape,
@@ -30,11 +29,12 @@ from heliostat.sandbox import (
     prepare_topics,
     start_many,
 )
-from heliostat.sandbox.cluster import TMPFS_FOLDER
-from heliostat.sandbox.jars import KAFKA
-from heliostat.sandbox.kept_classes import archive_of
-from heliostat.sandbox.ports import free_ports
-from heliostat.sandbox.protocol import ask_metadata
+from heliostat_sandbox.cluster import TMPFS_FOLDER
+from heliostat_sandbox.commands import sandbox_group
+from heliostat_sandbox.jars import KAFKA
+from heliostat_sandbox.kept_classes import archive_of
+from heliostat_sandbox.ports import free_ports
+from heliostat_sandbox.protocol import ask_metadata
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
@@ -162,7 +162,7 @@ def test_a_port_that_is_taken_meanwhile_is_replaced(start_cluster, monkeypatch) 
     with socket.create_server(("127.0.0.1", 0)) as rival:
         taken = rival.getsockname()[1]
         offers = [[taken, *free_ports(1)], free_ports(2)]
-        monkeypatch.setattr("heliostat.sandbox.cluster.free_ports", lambda _: offers.pop(0))
+        monkeypatch.setattr("heliostat_sandbox.cluster.free_ports", lambda _: offers.pop(0))
         cluster = start_cluster()
         assert cluster.brokers[0].endpoint.port != taken
         assert offers == []

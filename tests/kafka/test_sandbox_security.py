@@ -18,14 +18,7 @@ from heliostat.access import ClusterAccess, SecretRef
 from heliostat.clusters.acl import AclRule, Operation, ResourceKind
 from heliostat.clusters.opened import opened
 from heliostat.errors import SandboxError
-from heliostat.sandbox import (
-    KAFKA_2_8,
-    ClientAuth,
-    Cluster,
-    Listener,
-    Mechanism,
-    SandboxSecurity,
-)
+from heliostat_sandbox import KAFKA_2_8, ClientAuth, Cluster, Listener, Mechanism, SandboxSecurity
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

@@ -42,7 +42,8 @@ from heliostat.errors import (
     TlsFailed,
 )
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import (
+from heliostat.verify.reader import Isolation, LogReader
+from heliostat_sandbox import (
     ClientAuth,
     Cluster,
     ClusterSpec,
@@ -51,9 +52,8 @@ from heliostat.sandbox import (
     SandboxSecurity,
     start_many,
 )
-from heliostat.sandbox.load import LoadGenerator, TopicLoad
-from heliostat.sandbox.ports import free_ports
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat_sandbox.load import LoadGenerator, TopicLoad
+from heliostat_sandbox.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

@@ -14,7 +14,7 @@ from support.records import write_transaction
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.errors import BrokerError
 from heliostat.names import GroupId, Offset, PartitionId, TopicPartition
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -19,9 +19,8 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.invariants import first_generation
-from heliostat.link.status_reader import StatusReader
 from heliostat.names import LaneId, LinkName, PartitionId, ProducerId, TopicName, TopicPartition
-from heliostat.records.lane import (
+from heliostat.records.copier.lane import (
     CopySettings,
     LaneSpec,
     PartitionReport,
@@ -29,7 +28,13 @@ from heliostat.records.lane import (
     PartitionState,
     RoundReport,
 )
-from heliostat.records.state_channel import CLOSE_S, CONTROL_KEY, CONTROL_WAIT_MS, StateChannel
+from heliostat.records.transport.control_channel import (
+    CLOSE_S,
+    CONTROL_KEY,
+    CONTROL_WAIT_MS,
+    StateChannel,
+)
+from heliostat.status.reader import StatusReader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 PARTITIONS = 2_500

@@ -22,8 +22,8 @@ from support.records import Sample, encode, write_batches, write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionState
-from heliostat.sandbox import Cluster
+from heliostat.records.copier.lane import PartitionState
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

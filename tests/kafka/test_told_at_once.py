@@ -20,8 +20,8 @@ from support.links import LinkProcess, RunningLink, ends, wait_for, words_of, wr
 from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
 
-from heliostat.sandbox import ClientAuth, Cluster, Listener, Mechanism, SandboxSecurity
-from heliostat.sandbox.ports import free_ports
+from heliostat_sandbox import ClientAuth, Cluster, Listener, Mechanism, SandboxSecurity
+from heliostat_sandbox.ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

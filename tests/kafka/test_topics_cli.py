@@ -12,8 +12,8 @@ from support.clusters import ClusterPair, create_topic, fresh_name
 
 from heliostat.cli.main import run
 from heliostat.config import load_config
-from heliostat.link.state import LinkState
 from heliostat.names import ClusterId, TopicName
+from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]

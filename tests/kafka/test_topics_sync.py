@@ -20,13 +20,13 @@ from heliostat.config import FORCED_CONFIGS, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.link.beginnings import Beginnings
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Cluster
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.naming import naming_of
 from heliostat.topics.observe import observe_source, observe_target
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 ACKNOWLEDGED_WITHIN_S = 20

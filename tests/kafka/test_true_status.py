@@ -16,7 +16,7 @@ from support.records import Sample, encode, open_transaction, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicPartition
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

@@ -13,7 +13,7 @@ from support.clusters import ClusterPair, fresh_name
 from support.planted import Planter, Record
 
 from heliostat.names import TopicName
-from heliostat.records.offset_map import Break, OffsetMap
+from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.verify.pipeline import verify_pair
 from heliostat.verify.ranges import MapClaim, MapView, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport

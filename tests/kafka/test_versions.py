@@ -17,7 +17,7 @@ from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, encode, odd_records, 
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Cluster, ClusterSpec, start_many
+from heliostat_sandbox import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 VERSIONS = (KAFKA_2_8, KAFKA_3_9, KAFKA_4_3)

@@ -16,7 +16,7 @@ from support.mirror_maker import ALIAS, MirrorMaker
 
 from heliostat.cli.main import run
 from heliostat.clusters.plain_records import PlainReader
-from heliostat.link import adoption_sides
+from heliostat.mm2 import adopt_clusters as adoption_sides
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.peer, pytest.mark.thorough]

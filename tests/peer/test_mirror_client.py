@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from support.mirror_jvm import MirrorJvm, Record
 
-from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
-from heliostat.interchange.offset_syncs import CopiedRange, all_syncs
+from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.mm2.offset_syncs import CopiedRange, all_syncs
 from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, OffsetMap
+from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.topics.replication_policy import ReplicationPolicy
 
 pytestmark = [pytest.mark.peer, pytest.mark.thorough]

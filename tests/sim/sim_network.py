@@ -14,10 +14,10 @@ from sim.partition_log import HEADER, NONE, PartitionLog
 from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
-from heliostat.records.aborted import Aborted
-from heliostat.records.filling import filler_of
-from heliostat.records.mirror_ends import Read, compare_ends, times_at
-from heliostat.records.network import (
+from heliostat.offsets.offset_map import MapReader, OffsetMap
+from heliostat.records.batches.aborted import Aborted
+from heliostat.records.copier.markers import filler_of
+from heliostat.records.copier.network import (
     Appended,
     AppendLost,
     Channel,
@@ -39,8 +39,8 @@ from heliostat.records.network import (
     Want,
     Watched,
 )
-from heliostat.records.offset_map import MapReader, OffsetMap
-from heliostat.records.single_batches import NO_SUCH_OFFSET, Batches
+from heliostat.records.transport.mirror_ends import Read, compare_ends, times_at
+from heliostat.records.transport.single_batches import NO_SUCH_OFFSET, Batches
 
 BROKER = BrokerId(1)
 PRODUCER = 4242
@@ -176,7 +176,7 @@ def _bytes_in(answer: Sequence[Event]) -> int:
 
 
 class SimNetwork:
-    """See `heliostat.records.network.Network`; one broker a side."""
+    """See `heliostat.records.copier.network.Network`; one broker a side."""
 
     def __init__(self, world: World, in_flight_max: int) -> None:
         self.world = world

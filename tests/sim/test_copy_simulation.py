@@ -20,17 +20,17 @@ from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
-from heliostat.records import provisional
-from heliostat.records.copier import Copier
-from heliostat.records.hooks import Hooks
-from heliostat.records.lane import (
+from heliostat.records.copier import provisional
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.lane import (
     CopySettings,
     LaneSpec,
     PartitionSpec,
     PartitionState,
     RoundReport,
 )
-from heliostat.records.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
 
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "600"))
 """Seeds a scenario; HELIOSTAT_SIM_SEEDS=100000 for a long run by hand."""

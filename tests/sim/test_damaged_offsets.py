@@ -14,7 +14,7 @@ from sim.test_copy_simulation import (
     run_together,
 )
 
-from heliostat.records.copier import Copier
+from heliostat.records.copier.copier import Copier
 
 
 @pytest.mark.parametrize("first", range(0, max(100, SEEDS // 2), 100))

@@ -19,9 +19,9 @@ from sim.sim_network import SimClock, SimNetwork, World
 from sim.test_copy_simulation import ROUNDS_MAX, SEEDS, WALL_MS, lane, run_to_the_end, run_together
 from sim.witness import Witness
 
-from heliostat.records.copier import Copier
-from heliostat.records.filling import EPOCH_MS
-from heliostat.records.lane import PartitionCode, PartitionState
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.lane import PartitionCode, PartitionState
+from heliostat.records.copier.markers import EPOCH_MS
 
 MAPPED_SEEDS = max(100, SEEDS // 2)
 """They take longer than those of exact mirrors."""

@@ -12,8 +12,8 @@ from sim.sim_network import SimNetwork
 from sim.test_copy_simulation import SEEDS, contents, fill, lane, make_world, turn_some
 from sim.test_mapped_simulation import PRODUCERS, Scene
 
-from heliostat.records.copier import Copier
-from heliostat.records.lane import LaneSpec, PartitionState
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.lane import LaneSpec, PartitionState
 
 STARTS = [0, 0]
 BATCHES = 12

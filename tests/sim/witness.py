@@ -14,7 +14,7 @@ from sim.log_batches import Kept, records_of
 from sim.partition_log import PartitionLog
 from sim.sim_network import World
 
-from heliostat.records.offset_map import OffsetMap
+from heliostat.offsets.offset_map import OffsetMap
 
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 _KNOWN: WeakKeyDictionary[PartitionLog, tuple[int, Mapping[int, Content]]] = WeakKeyDictionary()

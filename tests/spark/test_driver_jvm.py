@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.core]
 
 SESSION = """
 import psutil
-from heliostat.records.pipeline import SparkRounds
+from heliostat.records.spark.pipeline import SparkRounds
 rounds = SparkRounds("classes", "local[1]", {}, task_cpus=1.0)
 (jvm,) = [each for each in psutil.Process().children(recursive=True) if each.name() == "java"]
 print([each.path for each in jvm.memory_maps() if each.path.endswith(".jsa")])

@@ -23,8 +23,8 @@ from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
 
 from heliostat.ops.driver_jvm import driver_java_options
-from heliostat.sandbox.ports import LOOPBACK, free_ports
-from heliostat.sandbox.spark_cluster import SparkCluster
+from heliostat_sandbox.ports import LOOPBACK, free_ports
+from heliostat_sandbox.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

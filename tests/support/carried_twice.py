@@ -6,19 +6,19 @@ from typing import Any
 
 from support.checked_indexes import with_checked_indexes
 
-from heliostat.records import carry as as_it_runs
-from heliostat.records.carried import CarryOutcome
+from heliostat.records.batches import convert as as_it_runs
+from heliostat.records.batches.converted import CarryOutcome
 
 compiled_bytes, reencode, joining, carry_checked = with_checked_indexes(
-    "heliostat.records.compiled_bytes",
-    "heliostat.records.reencode",
-    "heliostat.records.joining",
-    "heliostat.records.carry",
+    "heliostat.records.batches.compiled_bytes",
+    "heliostat.records.batches.reencode",
+    "heliostat.records.batches.joining",
+    "heliostat.records.batches.convert",
 )
 
 
 def carry(buffer: bytearray, start: int, end: int, *more: Any) -> CarryOutcome:
-    """As `heliostat.records.carry.carry`; both ways leave the same, in the buffer as well."""
+    """As `batches.convert.carry`; both ways leave the same, in the buffer as well."""
     copy = bytearray(buffer)
     checked = carry_checked.carry(copy, start, end, *more)
     outcome = as_it_runs.carry(buffer, start, end, *more)

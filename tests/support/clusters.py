@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Cluster
-from heliostat.sandbox.load import wait_until_led
+from heliostat_sandbox import Cluster
+from heliostat_sandbox.load import wait_until_led
 
 HEAP_MB = 320
 TIMEOUT_S = 60.0

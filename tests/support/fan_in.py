@@ -14,7 +14,7 @@ from support.command import Answer, heliostat
 from support.records import encode, odd_records, split, write_batches
 
 from heliostat.names import TopicName
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 ANSWER_WITHIN_S = 180
 

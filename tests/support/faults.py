@@ -32,18 +32,18 @@ from support.proxy import FaultProxy
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
-from heliostat.link.offset_look import look, read_map_view
-from heliostat.link.offset_values import MirrorPartition
-from heliostat.link.operations import link_statuses
-from heliostat.link.state import LinkState, Stored
-from heliostat.link.status_values import LinkStatus
 from heliostat.names import TopicName
-from heliostat.sandbox import Cluster, ClusterSpec, start_many
-from heliostat.sandbox.load import LoadGenerator
-from heliostat.sandbox.shapes import GenericShape, TopicLoad
+from heliostat.offsets.look import look, read_map_view
+from heliostat.offsets.values import MirrorPartition
+from heliostat.operate.operations import link_statuses
+from heliostat.state.link_state import LinkState, Stored
+from heliostat.status.values import LinkStatus
 from heliostat.verify.pipeline import verify_pair
 from heliostat.verify.ranges import RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
+from heliostat_sandbox.load import LoadGenerator
+from heliostat_sandbox.shapes import GenericShape, TopicLoad
 
 LAG_NORMAL_S = 1.5
 """A link under small load is level again within it: a fetch and an append, and our own looks."""

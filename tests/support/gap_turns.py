@@ -14,11 +14,10 @@ from support.simulated_cluster import Call, SimulatedCluster
 
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
 from heliostat.config import GapsConfig, LinkConfig, TopicsConfig
-from heliostat.link.gap_choices import Choice
-from heliostat.link.gap_keeper import GapKeeper
-from heliostat.link.gap_rows import Memory
-from heliostat.link.gaps import Decision, GapRow
-from heliostat.link.state import Starts
+from heliostat.gaps.choices import Choice
+from heliostat.gaps.keeper import GapKeeper
+from heliostat.gaps.ledger import Decision, GapRow
+from heliostat.gaps.rows import Memory
 from heliostat.names import (
     Alias,
     ClusterId,
@@ -29,8 +28,9 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.records.lane import PartitionReport, PartitionSpec, PartitionState
-from heliostat.records.offset_map import MapReader
+from heliostat.offsets.offset_map import MapReader
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import Refusal, TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopic
 

@@ -24,8 +24,8 @@ from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
 from heliostat.groups.values import Decision
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.ops.events import Events
-from heliostat.records.offset_map import Break, MapReader, OffsetMap
 from heliostat.topics.values import MirrorRecord
 
 MANY = 500

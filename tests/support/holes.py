@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from support.clusters import HEAP_MB, ClusterPair, fresh_name
 
-from heliostat.sandbox import ClusterSpec, start_many
+from heliostat_sandbox import ClusterSpec, start_many
 
 EAGER_CLEANER = {
     "log.retention.ms": "-1",  # some records are of long ago

@@ -6,7 +6,7 @@ from typing import Any
 
 from heliostat.clusters.keyed_topic import Change
 from heliostat.config import ClusterConfig
-from heliostat.link.gaps import GapLedger
+from heliostat.gaps.ledger import GapLedger
 from heliostat.names import LinkName, TopicName
 
 

@@ -16,9 +16,9 @@ from support.records import NONE, Sample, encode, write_batches
 from heliostat.cli.main import run
 from heliostat.clusters.plain_records import Placed, PlainReader, write_records
 from heliostat.config import load_config
-from heliostat.interchange.adopt_offsets import FlowName, encode_key, encode_value, offsets_topic
-from heliostat.link.state import LinkState
+from heliostat.mm2.connect_offsets import FlowName, encode_key, encode_value, offsets_topic
 from heliostat.names import Alias, PartitionId, TopicName, TopicPartition
+from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 
 NOW_MS = 1_790_000_000_000

@@ -22,7 +22,7 @@ from heliostat.clusters.wire.fetch import FetchPartition
 from heliostat.clusters.wire.primitives import Buffer, request_header
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import Offset, PartitionId, TopicPartition
-from heliostat.sandbox import Cluster
+from heliostat_sandbox import Cluster
 
 TIMEOUT_S = 20
 NOW_MS = 1_750_000_000_000

@@ -30,9 +30,9 @@ from support.unclean import UNCLEAN
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
-from heliostat.link.operations import link_statuses
 from heliostat.names import TopicName
-from heliostat.sandbox import Cluster, ClusterSpec, start_many
+from heliostat.operate.operations import link_statuses
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 BROKERS = (1, 2, 3)
 MAPPED, FILLED = "mapped", "filled"

@@ -15,10 +15,10 @@ from typing import Any, Self
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from heliostat.interchange.formats import Checkpoint, Heartbeat, OffsetSync
+from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import TopicPartition
-from heliostat.sandbox.jars import MIRROR, ensure_jars
-from heliostat.sandbox.java import find_java
+from heliostat_sandbox.jars import MIRROR, ensure_jars
+from heliostat_sandbox.java import find_java
 
 PACKAGE = "org.apache.kafka.connect.mirror."
 STOP_S = 15.0

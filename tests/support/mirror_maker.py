@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from heliostat.sandbox import find_java
+from heliostat_sandbox import find_java
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 ALIAS = "A"

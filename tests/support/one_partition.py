@@ -30,12 +30,12 @@ from heliostat.names import (
     TopicId,
     TopicPartition,
 )
-from heliostat.records.copier import Copier
-from heliostat.records.hooks import Hooks
-from heliostat.records.lane import CopySettings, LaneSpec, PartitionReport, PartitionSpec
-from heliostat.records.partition_copy import PartitionCopy
-from heliostat.records.pipeline import network_of
-from heliostat.sandbox import Cluster
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionReport, PartitionSpec
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.spark.pipeline import network_of
+from heliostat_sandbox import Cluster
 
 ROUND_S = 30.0
 """A round ends as soon as the partition says what is waited for; this is for one that does not."""

@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Any, Self
 
 from heliostat.names import Endpoint
-from heliostat.sandbox.ports import LOOPBACK, free_ports
+from heliostat_sandbox.ports import LOOPBACK, free_ports
 
 PRODUCE, FETCH = 0, 1
 HEAD_BYTES = 8 * 1024

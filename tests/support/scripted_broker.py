@@ -30,7 +30,7 @@ from kafka.protocol.sasl import (
 )
 
 from heliostat.names import Endpoint
-from heliostat.sandbox.certificates import KeyPair
+from heliostat_sandbox.certificates import KeyPair
 
 METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE, ECHO = 3, 17, 18, 36, 1000
 VERSIONS_ANSWER = bytes(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from heliostat.records.pipeline import SparkRounds
+from heliostat.records.spark.pipeline import SparkRounds
 
 CORES = 2
 """What links and `verify` take for the machine's cores, as `spark.master` of the tests' links."""

@@ -18,8 +18,8 @@ from support.links import looking_at, wait_for
 from support.records import Sample, encode, write_batches
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.sandbox import Broker, Cluster
-from heliostat.sandbox.load import wait_until_led
+from heliostat_sandbox import Broker, Cluster
+from heliostat_sandbox.load import wait_until_led
 
 REPLICAS = [2, 3]
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}

@@ -11,8 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from heliostat.cli import adopt as door
-from heliostat.interchange.adopt_seam import NoSeam
-from heliostat.link.adoption_plan import (
+from heliostat.mm2.adopt_plan import (
     AdoptionPlan,
     Handback,
     HandbackPlan,
@@ -20,6 +19,7 @@ from heliostat.link.adoption_plan import (
     Peer,
     TopicAdoption,
 )
+from heliostat.mm2.resume_point import NoSeam
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
 from heliostat.topics.values import MirrorRecord
 

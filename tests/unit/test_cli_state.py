@@ -12,9 +12,9 @@ import yaml
 from click.testing import CliRunner
 
 from heliostat.cli import state as door
-from heliostat.link.state_proof import Kind, NotProved, Proof
-from heliostat.link.state_rebuild_plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
+from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
+from heliostat.rebuild.proof import Kind, NotProved, Proof
 from heliostat.topics.values import MirrorRecord
 
 RECORD = MirrorRecord(TopicName("t"), TopicName("A.t"), None, None, ClusterId("c"), "earliest", 1)

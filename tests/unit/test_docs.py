@@ -8,8 +8,8 @@ from support.tools import ROOT, load_tool
 
 from heliostat.cli.main import VERBS
 from heliostat.config import load_config
-from heliostat.records.lane import CopySettings
-from heliostat.records.lane_memory import process_bytes_max
+from heliostat.records.copier.lane import CopySettings
+from heliostat.records.copier.lane_memory import process_bytes_max
 
 reference = load_tool("generate_reference")
 licences = load_tool("licences")

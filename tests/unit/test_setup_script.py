@@ -86,11 +86,12 @@ def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project
     assert all("requirements.build.lock" in call for call in (sync, own))
     assert own.endswith(
         f"--no-deps --build-constraints {project.root}/requirements.build.lock -e {project.root}"
+        f" -e {project.root}/sandbox"
     )
     assert jars == "jars"
     assert classes == [
-        "python -m heliostat.records.keep_classes",
-        "python -m heliostat.sandbox.keep_classes",
+        "python -m heliostat.records.spark.keep_classes",
+        "python -m heliostat_sandbox.keep_classes",
     ]
     again = project.run()
     assert (again.returncode, again.stdout, again.stderr, project.calls()) == (0, "", "", [])

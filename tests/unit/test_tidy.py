@@ -124,8 +124,8 @@ def test_who_keeps_a_module_alive(tmp_path: Path, user: str, text: str, alive: b
 def test_tests_keep_a_module_of_the_sandbox_alive(tmp_path: Path) -> None:
     files = {
         MODULE: "",
-        "src/heliostat/sandbox/load.py": "",
-        "tests/kafka/test_load.py": "from heliostat.sandbox import load\n",
+        "sandbox/heliostat_sandbox/load.py": "",
+        "tests/kafka/test_load.py": "from heliostat_sandbox import load\n",
     }
     assert found(tmp_path, files) == []
 

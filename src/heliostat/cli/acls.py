@@ -9,9 +9,9 @@ import click
 
 from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
-from heliostat.link.acls import ClusterGrants, link_grants
-from heliostat.link.adoption_plan import peer_of
-from heliostat.link.operations import links_of
+from heliostat.mm2.adopt_plan import peer_of
+from heliostat.operate.acls import ClusterGrants, link_grants
+from heliostat.operate.operations import links_of
 
 
 @click.command("acls")

@@ -9,10 +9,10 @@ import click
 from heliostat.cli.changes import show
 from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
-from heliostat.link.adoption import adopt, plan_adoption
-from heliostat.link.adoption_plan import AdoptionPlan, HandbackPlan, peer_of
-from heliostat.link.handback import hand_back, plan_handback
-from heliostat.link.operations import link_of
+from heliostat.mm2.adopt import adopt, plan_adoption
+from heliostat.mm2.adopt_plan import AdoptionPlan, HandbackPlan, peer_of
+from heliostat.mm2.hand_back import hand_back, plan_handback
+from heliostat.operate.operations import link_of
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 

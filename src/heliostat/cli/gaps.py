@@ -17,8 +17,8 @@ from heliostat.config import load_config
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
 if TYPE_CHECKING:
-    from heliostat.link.gap_verbs import Explained, GapReport, Stopped
-    from heliostat.link.gaps import GapRow
+    from heliostat.gaps.ledger import GapRow
+    from heliostat.operate.gaps import Explained, GapReport, Stopped
 
 EXIT_OK, EXIT_DIFFERENCE = 0, 1
 CHOICES = ("continue", "restart", "wait")
@@ -39,7 +39,7 @@ def gaps_command(config_file: Path, link_name: str | None, as_json: bool) -> Non
       heliostat gaps -c heliostat.yaml
       heliostat gaps -c heliostat.yaml --json | jq '.[].rows[] | select(.count == null)'
     """
-    from heliostat.link.gap_verbs import gap_reports
+    from heliostat.operate.gaps import gap_reports
 
     reports = gap_reports(load_config(config_file), link_name)
     if as_json:
@@ -129,9 +129,9 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
       heliostat resolve ESS-0 3 --link summit-to-usdf --choose continue
       heliostat resolve ESS-0 --choose restart --by ops --yes
     """
-    from heliostat.link.gap_choices import Choice
-    from heliostat.link.gap_verbs import decide, explain
-    from heliostat.link.operations import link_of
+    from heliostat.gaps.choices import Choice
+    from heliostat.operate.gaps import decide, explain
+    from heliostat.operate.operations import link_of
 
     config = load_config(config_file)
     link = link_of(config, link_name)

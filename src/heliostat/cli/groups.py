@@ -11,7 +11,7 @@ import click
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.groups.values import Decision, Reason
-from heliostat.link.group_operations import GroupView, LinkGroups, group_views
+from heliostat.operate.groups import GroupView, LinkGroups, group_views
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 _IN_SYNC = frozenset({Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED})

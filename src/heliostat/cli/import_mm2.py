@@ -12,8 +12,8 @@ import click
 from heliostat.cli.options import json_option
 from heliostat.config import load_config
 from heliostat.errors import ConfigError
-from heliostat.interchange.mm2_config import SECRETS_FOLDER, import_mm2
-from heliostat.interchange.mm2_config_values import Imported
+from heliostat.mm2.config import SECRETS_FOLDER, import_mm2
+from heliostat.mm2.config_values import Imported
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")

@@ -30,9 +30,14 @@ class Verb:
     summary: str
 
 
+SANDBOX = "heliostat_sandbox"
+"""A package of its own, which runs brokers: the product does not need it."""
+
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
-        "demo": Verb("heliostat.cli.demo:demo_command", "Mirror one local cluster to another."),
+        "demo": Verb(
+            "heliostat_sandbox.demo_command:demo_command", "Mirror one local cluster to another."
+        ),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done and refused."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Say where consumers would go on."),
@@ -50,7 +55,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
         "state": Verb("heliostat.cli.state:state_group", "Make a link's lost state anew."),
-        "sandbox": Verb("heliostat.cli.sandbox:sandbox_group", "Real brokers on this machine."),
+        "sandbox": Verb("heliostat_sandbox.commands:sandbox_group", "Brokers on this machine."),
     }
 )
 """In the order in which one meets them. A module is imported when its verb is asked for."""
@@ -84,7 +89,14 @@ class VerbGroup(click.Group):
         if verb is None:
             return None
         module, _, attribute = verb.place.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        try:
+            command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name != SANDBOX:
+                raise
+            raise click.UsageError(
+                f"{cmd_name!r} needs the package heliostat-sandbox: pip install heliostat[sandbox]"
+            ) from None
         if not isinstance(command, click.Command):
             raise TypeError(f"{verb.place} is no command")
         return with_line_breaks(command)

@@ -12,8 +12,8 @@ import click
 
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import LinkConfig, load_config
-from heliostat.link.map_rebuild import Rebuilt, rebuild_maps
-from heliostat.link.offsets import (
+from heliostat.names import Offset, PartitionId, TopicName
+from heliostat.offsets.translation import (
     Answer,
     MapSummary,
     MirrorPartition,
@@ -21,8 +21,8 @@ from heliostat.link.offsets import (
     Question,
     Side,
 )
-from heliostat.link.operations import link_of
-from heliostat.names import Offset, PartitionId, TopicName
+from heliostat.operate.operations import link_of
+from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
 EXIT_ANSWERED, EXIT_UNANSWERED = 0, 1
 EXTENTS_SHOWN = 50

@@ -15,7 +15,7 @@ import click
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
-from heliostat.link.status_values import MAX_LAG_S
+from heliostat.status.values import MAX_LAG_S
 
 if TYPE_CHECKING:
     from heliostat.link.running import Running
@@ -63,8 +63,8 @@ def run_command(
       heliostat run -c heliostat.yaml
       heliostat run -c heliostat.yaml --link summit-to-usdf --plain
     """
-    from heliostat.link.operations import links_of
     from heliostat.link.running import Running
+    from heliostat.operate.operations import links_of
     from heliostat.ops.events import Events
 
     config = load_config(config_file)
@@ -165,7 +165,7 @@ def status_command(
     from rich.console import Console
 
     from heliostat.cli import view
-    from heliostat.link.operations import statuses_apart
+    from heliostat.operate.operations import statuses_apart
 
     found = statuses_apart(load_config(config_file), link_name)
     statuses = [status for status, _ in found]

@@ -10,9 +10,9 @@ import click
 from heliostat.cli.changes import show
 from heliostat.cli.options import config_option, json_option
 from heliostat.config import load_config
-from heliostat.link.operations import link_of
-from heliostat.link.state_rebuild import plan_rebuild, rebuild_state
-from heliostat.link.state_rebuild_plan import RebuildPlan
+from heliostat.operate.operations import link_of
+from heliostat.rebuild.plan import RebuildPlan
+from heliostat.rebuild.state import plan_rebuild, rebuild_state
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 

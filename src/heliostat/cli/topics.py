@@ -11,7 +11,7 @@ import click
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
-from heliostat.link.operations import TopicPreview, links_of, plan_link, preview_topics
+from heliostat.operate.operations import TopicPreview, links_of, plan_link, preview_topics
 from heliostat.topics.topic_plan import TopicPlan
 
 EXIT_IN_SYNC, EXIT_DIFFERENCE, EXIT_UNTOLD = 0, 1, 3

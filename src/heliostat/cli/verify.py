@@ -12,9 +12,9 @@ import click
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
-from heliostat.link.offset_look import read_map_view
-from heliostat.link.operations import link_statuses, links_of, not_copied, preview_topics
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.offsets.look import read_map_view
+from heliostat.operate.operations import link_statuses, links_of, not_copied, preview_topics
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 

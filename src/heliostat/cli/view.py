@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from heliostat.link.status_values import LinkStatus, TopicStatus
 from heliostat.ops.events import Events
+from heliostat.status.values import LinkStatus, TopicStatus
 
 TOPIC_ROWS = 12
 """Busiest topics shown; the total covers all."""

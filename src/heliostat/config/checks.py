@@ -82,7 +82,7 @@ def _addresses(cluster: Any) -> set[str]:
 def target_problems(config: Config) -> Iterator[str]:
     """Target topics that can't be, or that two links write, as far as the file alone makes it sure.
 
-    The exact check over the topics that exist is `heliostat.link.neighbours`.
+    The exact check over the topics that exist is `heliostat.other_links.same_file`.
     """
     for index, link in enumerate(config.links):
         rule = _rule(link)

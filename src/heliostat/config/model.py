@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    PrivateAttr,
-    Strict,
-    Tag,
-)
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag
 
 from heliostat.access import ClusterAccess
 from heliostat.config.fan_in import FanInConfig, check_slot

@@ -12,14 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from heliostat.access import (
-    MechanismName,
-    ProtocolName,
-    Sasl,
-    SecretRef,
-    Security,
-    TokenEndpoint,
-)
+from heliostat.access import MechanismName, ProtocolName, Sasl, SecretRef, Security, TokenEndpoint
 from heliostat.config.frozen import Frozen
 
 SECRET_KEYS = frozenset({"password", "key_password", "token", "client_secret"})

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from heliostat.clusters.admin import (
-    EARLIEST,
-    LATEST,
-    ClusterAdmin,
-    GroupListing,
-    TopicInfo,
-)
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, GroupListing, TopicInfo
 from heliostat.errors import BrokerError
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
 from heliostat.names import TopicName, TopicPartition, id_text
-from heliostat.records.offset_map import MapReader
+from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 UNKNOWN_TOPIC = 3

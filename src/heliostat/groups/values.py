@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from heliostat.clusters.admin import CommittedOffset, GroupListing, ListedGroup
 from heliostat.errors import BrokerError
 from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import OffsetMap
+from heliostat.offsets.offset_map import OffsetMap
 
 FetchedOffsets: TypeAlias = Mapping[TopicPartition, CommittedOffset | BrokerError]
 """Committed offsets by partition, of one group."""

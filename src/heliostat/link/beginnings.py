@@ -13,7 +13,7 @@ from typing import NamedTuple
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, TopicPartition
-from heliostat.records.lane import PartitionCode, PartitionReport
+from heliostat.records.copier.lane import PartitionCode, PartitionReport
 
 
 class _Begun(NamedTuple):

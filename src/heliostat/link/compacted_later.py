@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import BrokerError
-from heliostat.link.log_bounds import bounds_of
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionReport
+from heliostat.offsets.log_bounds import bounds_of
+from heliostat.records.copier.lane import PartitionReport
 from heliostat.topics.topic_plan import SetConfigs, TopicPlan
 
 POLICY, COMPACT = "cleanup.policy", "compact"

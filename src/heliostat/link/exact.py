@@ -9,7 +9,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.names import TopicId, TopicPartition
-from heliostat.records.lane import PartitionSpec
+from heliostat.records.copier.lane import PartitionSpec
 
 NAMED_MAX = 3
 """A note names so many topics."""

@@ -22,28 +22,21 @@ from itertools import chain
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
 from heliostat.config import LinkConfig
+from heliostat.gaps.keeper import GapKeeper
+from heliostat.gaps.rows import Memory
 from heliostat.link.beginnings import Beginnings
-from heliostat.link.claims import NeighbourClaims, RivalClaims
 from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
-from heliostat.link.gap_keeper import GapKeeper
-from heliostat.link.gap_rows import Memory
+from heliostat.link.lane_packing import pack
 from heliostat.link.lane_set import LaneSet
-from heliostat.link.lanes import pack
-from heliostat.link.map_keeper import MapKeeper
-from heliostat.link.rivals import claims_on, new_mirrors, plan_beside
-from heliostat.link.state import LinkState, Starts, begun_of
-from heliostat.link.upstream import Upstream, blind_note, left_out_notes
-from heliostat.names import (
-    LaneId,
-    Offset,
-    PartitionId,
-    ProducerId,
-    TopicName,
-    TopicPartition,
-)
+from heliostat.names import LaneId, Offset, PartitionId, ProducerId, TopicName, TopicPartition
+from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events, shortened
-from heliostat.records.lane import PartitionReport, PartitionSpec
+from heliostat.other_links.at_source import Upstream, blind_note, left_out_notes
+from heliostat.other_links.at_target import claims_on, new_mirrors, plan_beside
+from heliostat.other_links.claims import NeighbourClaims, RivalClaims
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec
+from heliostat.state.link_state import LinkState, Starts, begun_of
 from heliostat.topics.apply import ApplyReport, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.producer_age import old_backlog_note

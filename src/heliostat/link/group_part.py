@@ -18,8 +18,8 @@ from heliostat.groups.observe import Maps, Mirrors, Positions
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
-from heliostat.interchange.checkpoints import GroupRow
-from heliostat.link.interchange import Interchange
+from heliostat.mm2.checkpoints import GroupRow
+from heliostat.mm2.emitters import Interchange
 from heliostat.names import GroupId, LinkName
 from heliostat.ops.events import Events
 

@@ -9,8 +9,8 @@ from heliostat.clock import Clock
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, Verdict
 from heliostat.link.service import LinkService
-from heliostat.link.status import StatusBoard
 from heliostat.ops.events import Events
+from heliostat.status.board import StatusBoard
 
 LOOK_S = 0.25
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.5, 10.0

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.names import LaneId
+from heliostat.offsets.offset_map import MapTail
 from heliostat.ops.events import Events
 from heliostat.ops.spark_session import essence
-from heliostat.records.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
-from heliostat.records.late_sends import LATE_S
-from heliostat.records.offset_map import MapTail
-from heliostat.records.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.copier.late_sends import LATE_S
+from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
 
 PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
 """A round is given out so long before it begins: its job starts and its connections open. Longer,

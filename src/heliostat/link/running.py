@@ -10,19 +10,19 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
-from heliostat.link.changes import Changes
 from heliostat.link.flow import Lanes
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
-from heliostat.link.neighbours import Neighbours
 from heliostat.link.service import LinkService
-from heliostat.link.state import progress_topic
-from heliostat.link.status import StatusBoard
-from heliostat.link.status_reader import StatusReader
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.records.pipeline import SparkRounds
+from heliostat.other_links.same_file import Neighbours
+from heliostat.records.spark.pipeline import SparkRounds
+from heliostat.state.link_state import progress_topic
+from heliostat.status.board import StatusBoard
+from heliostat.status.changes import Changes
+from heliostat.status.reader import StatusReader
 
 POLL_S = 0.5
 FOLLOW_AGAIN_S = 2.0

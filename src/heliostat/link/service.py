@@ -15,28 +15,28 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
+from heliostat.gaps.keeper import GapKeeper
+from heliostat.gaps.ledger import GapLedger
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
-from heliostat.link.claims import NeighbourClaims
 from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.flow import Known, Lanes, Turn
-from heliostat.link.gap_keeper import GapKeeper
-from heliostat.link.gaps import GapLedger
 from heliostat.link.group_part import GroupPart
-from heliostat.link.interchange import Interchange
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
-from heliostat.link.map_keeper import MapKeeper
-from heliostat.link.open_transactions import LOOK_EVERY_S, OpenTransactions
-from heliostat.link.ownership import Ownership
-from heliostat.link.rivals import Rivals
-from heliostat.link.state import LinkState, Stored, control_topic, progress_topic
-from heliostat.link.state_names import offsets_topic
-from heliostat.link.status import StatusBoard
-from heliostat.link.upstream import Upstream
+from heliostat.mm2.emitters import Interchange
 from heliostat.names import LaneId, LinkName, ProducerId
+from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events
-from heliostat.records.lane import CopySettings, LaneSpec, PartitionReport, RoundReport
+from heliostat.other_links.at_source import Upstream
+from heliostat.other_links.at_target import Rivals
+from heliostat.other_links.claims import NeighbourClaims
+from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionReport, RoundReport
+from heliostat.state.link_state import LinkState, Stored, control_topic, progress_topic
+from heliostat.state.ownership import Ownership
+from heliostat.state_topics import offsets_topic
+from heliostat.status.board import StatusBoard
+from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
 from heliostat.topics.producer_age import producer_expiration_ms
 
 TELL_EVERY_S = 1.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.link.neighbours import Neighbours
-from heliostat.link.rivals import Rivals, claims_on, plan_beside
-from heliostat.link.state import LinkState, Stored
-from heliostat.link.upstream import feeds_at
+from heliostat.other_links.at_source import feeds_at
+from heliostat.other_links.at_target import Rivals, claims_on, plan_beside
+from heliostat.other_links.same_file import Neighbours
+from heliostat.state.link_state import LinkState, Stored
 from heliostat.topics.observe import observe
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import SourceTopics, TargetTopics

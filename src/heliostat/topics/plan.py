@@ -9,12 +9,7 @@ from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.config import LinkConfig, StartAt, is_plain_name
 from heliostat.names import LinkName, TopicName
 from heliostat.slots import Slot
-from heliostat.topics.configs import (
-    MESSAGE_BYTES,
-    WantedConfigs,
-    config_changes,
-    wanted_configs,
-)
+from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, config_changes, wanted_configs
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of

@@ -24,12 +24,7 @@ from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, Protoc
 from heliostat.names import TopicName, TopicPartition
 from heliostat.ops.driver_death import begun, stopped, told_when_dead
 from heliostat.ops.driver_jvm import driver_java_options
-from heliostat.ops.spark_session import (
-    ShippedPackage,
-    is_local,
-    session_settings,
-    wait_executors,
-)
+from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
 from heliostat.verify.ranges import (
     STARTS_LATER,

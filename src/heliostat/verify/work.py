@@ -20,12 +20,7 @@ from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
 from heliostat.verify.ranges import Chunk, Stretch
-from heliostat.verify.reader import (
-    OFFSET_OUT_OF_RANGE,
-    Fetched,
-    Isolation,
-    LogReader,
-)
+from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Fetched, Isolation, LogReader
 from heliostat.verify.stream import PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together

@@ -20,7 +20,7 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.control_line import ControlLine
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Endpoint
-from heliostat.sandbox.ports import LOOPBACK, free_ports
+from heliostat_sandbox.ports import LOOPBACK, free_ports
 
 SETTINGS = DialSettings(request_timeout_s=0.6, connect_timeout_s=1.0)
 SEEDS_WITHIN_S = 1.0

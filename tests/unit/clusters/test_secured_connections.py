@@ -30,8 +30,8 @@ from heliostat.errors import (
     TlsFailed,
     Verdict,
 )
-from heliostat.records.lane import LaneSpec
-from heliostat.sandbox.certificates import KeyPair, issue, make_authority
+from heliostat.records.copier.lane import LaneSpec
+from heliostat_sandbox.certificates import KeyPair, issue, make_authority
 
 PASSWORD = "c4nary, of=words"  # noqa: S105  # a test's
 USER = "li,nk=1"

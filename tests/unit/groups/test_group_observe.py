@@ -22,7 +22,7 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.records.offset_map import MapReader
+from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 T = TopicName("t")

@@ -22,7 +22,7 @@ from heliostat.groups.values import (
 )
 from heliostat.invariants import group_offset_may_be_published
 from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, OffsetMap
+from heliostat.offsets.offset_map import Break, OffsetMap
 
 GROUP = GroupId("g")
 HERE = TopicPartition(TopicName("t"), PartitionId(0))

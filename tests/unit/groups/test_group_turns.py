@@ -16,15 +16,9 @@ from heliostat.groups.apply import CONNECTIONS, FEW, Committers
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.sync import IDLE_AFTER_S, IDLE_LOOK_S, GroupSync
 from heliostat.groups.values import Published
-from heliostat.names import (
-    ClusterId,
-    GroupId,
-    PartitionId,
-    TopicName,
-    TopicPartition,
-)
+from heliostat.names import ClusterId, GroupId, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
-from heliostat.records.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 TOPIC = TopicName("t")

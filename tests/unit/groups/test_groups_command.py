@@ -14,10 +14,10 @@ from heliostat.cli.view import headline, problem_lines
 from heliostat.clusters.admin import GroupMember, ListedGroup
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.values import Decision, Reason, Skip
-from heliostat.link.group_operations import GroupView, LinkGroups
-from heliostat.link.status import StatusBoard
 from heliostat.names import BrokerId, GroupId, LinkName, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
+from heliostat.operate.groups import GroupView, LinkGroups
+from heliostat.status.board import StatusBoard
 
 HERE, THERE = (Partition(TopicName(name), PartitionId(0)) for name in ("t", "east.t"))
 

@@ -9,7 +9,7 @@ from support.simulated_cluster import SimulatedCluster
 from heliostat.clusters.admin import EARLIEST, LATEST
 from heliostat.link.beginnings import Beginnings
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionReport, PartitionState
+from heliostat.records.copier.lane import PartitionReport, PartitionState
 
 T = TopicName("t")
 P = TopicPartition(T, PartitionId(0))

@@ -8,7 +8,7 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.link.compacted_later import CompactedLater
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionReport, PartitionState
+from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.topics.topic_plan import Mirror, SetConfigs, TopicPlan
 
 T = TopicName("t")

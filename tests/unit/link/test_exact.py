@@ -11,7 +11,7 @@ from heliostat.config.model import TopicsConfig
 from heliostat.errors import BrokerError
 from heliostat.link.exact import filling_notes, with_filling
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.lane import PartitionSpec
+from heliostat.records.copier.lane import PartitionSpec
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(0))
 SPEC = PartitionSpec(MIRROR, MIRROR, None, None, Offset(0), 1_000_000, is_compacted=False)

@@ -2,12 +2,7 @@
 
 import pytest
 
-from heliostat.link.lane_count import (
-    FEWER_AFTER_S,
-    LANE_BYTES_PER_S,
-    LANE_PARTITIONS,
-    LaneCount,
-)
+from heliostat.link.lane_count import FEWER_AFTER_S, LANE_BYTES_PER_S, LANE_PARTITIONS, LaneCount
 
 
 class Cores:

@@ -14,20 +14,14 @@ from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
 from heliostat.invariants import predecessors_have_ended
 from heliostat.link import lane_set
-from heliostat.link.lane_set import (
-    HAND_OVER_S,
-    RETRY_FIRST_S,
-    STAGGER,
-    LaneSet,
-    Runner,
-)
+from heliostat.link.lane_set import HAND_OVER_S, RETRY_FIRST_S, STAGGER, LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
-from heliostat.records.copier import PREPARED_S_MAX
-from heliostat.records.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
-from heliostat.records.late_sends import LATE_S
-from heliostat.records.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.copier import PREPARED_S_MAX
+from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.copier.late_sends import LATE_S
+from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
 
 WAIT_S = 10.0
 ROUND_S = 3.0

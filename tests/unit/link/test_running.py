@@ -13,9 +13,9 @@ from heliostat.config import LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError, ProtocolError
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.running import Running
-from heliostat.link.status import StatusBoard
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
+from heliostat.status.board import StatusBoard
 
 WITHIN_S = 20.0
 

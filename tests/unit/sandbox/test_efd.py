@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from heliostat.errors import SandboxError
-from heliostat.sandbox.efd import (
+from heliostat_sandbox.efd import (
     CATALOGUE_TOPICS,
     KIND_TOPICS,
     EfdKind,
@@ -18,7 +18,7 @@ from heliostat.sandbox.efd import (
     efd_load,
     efd_topics,
 )
-from heliostat.sandbox.efd_names import COMPONENTS, MULTI_PARTITION
+from heliostat_sandbox.efd_names import COMPONENTS, MULTI_PARTITION
 
 NOW_MS = 1_800_000_000_000
 WHOLE = efd_topics()

@@ -9,8 +9,8 @@ import pytest
 from support.tools import load_tool
 
 from heliostat.errors import SandboxError
-from heliostat.sandbox import jars, java
-from heliostat.sandbox.jars import JarSet, check_jars, ensure_jars, read_lock
+from heliostat_sandbox import jars, java
+from heliostat_sandbox.jars import JarSet, check_jars, ensure_jars, read_lock
 
 CONTENT = {"a-1.jar": b"first", "b-2.jar": b"second"}
 SET = JarSet(

@@ -10,14 +10,14 @@ import psutil
 import pytest
 from support.clusters import until
 
-from heliostat.sandbox import ports as ports_module
-from heliostat.sandbox.ports import free_ports, is_free
-from heliostat.sandbox.process import OwnProcess, ProcessId
+from heliostat_sandbox import ports as ports_module
+from heliostat_sandbox.ports import free_ports, is_free
+from heliostat_sandbox.process import OwnProcess, ProcessId
 
 OWNER = """
 import sys, threading
 from pathlib import Path
-from heliostat.sandbox.process import OwnProcess
+from heliostat_sandbox.process import OwnProcess
 made = []
 def start():
     output, folder = Path(sys.argv[1]), Path(sys.argv[3])
@@ -117,7 +117,7 @@ def test_free_ports_are_free_different_and_not_ephemeral():
 
 HOLDER = """
 import sys
-from heliostat.sandbox import ports
+from heliostat_sandbox import ports
 ports._first_ephemeral = lambda: int(sys.argv[1])
 print(*ports.free_ports(20), flush=True)
 sys.stdin.read()

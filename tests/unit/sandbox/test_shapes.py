@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from heliostat.errors import SandboxError
 from heliostat.names import TopicName
-from heliostat.sandbox.shapes import (
+from heliostat_sandbox.shapes import (
     CODECS,
     GenericShape,
     Timestamps,

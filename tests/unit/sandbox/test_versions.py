@@ -3,11 +3,11 @@
 import pytest
 from click.testing import CliRunner
 
-from heliostat.cli.sandbox import sandbox_group
 from heliostat.errors import Refused
-from heliostat.sandbox import KAFKA_2_8, KAFKA_3_9, named
-from heliostat.sandbox.jars import read_lock
-from heliostat.sandbox.versions import VERSIONS
+from heliostat_sandbox import KAFKA_2_8, KAFKA_3_9, named
+from heliostat_sandbox.commands import sandbox_group
+from heliostat_sandbox.jars import read_lock
+from heliostat_sandbox.versions import VERSIONS
 
 
 def test_the_jars_of_every_version_are_locked() -> None:

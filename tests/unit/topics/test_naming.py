@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 from heliostat.config import LinkConfig
 from heliostat.config.interchange import HeartbeatsConfig
 from heliostat.names import LinkName, TopicName
-from heliostat.topics.naming import (
-    Naming,
-    collisions,
-    name_problem,
-    naming_of,
-)
+from heliostat.topics.naming import Naming, collisions, name_problem, naming_of
 
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 PARTS = st.from_regex(r"[a-zA-Z0-9._-]{0,8}", fullmatch=True)

@@ -8,26 +8,14 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.topic_plans import (
-    INHERITED,
-    entries,
-    link,
-    mirror,
-    record,
-    source,
-    target,
-    topic,
-)
+from support.topic_plans import INHERITED, entries, link, mirror, record, source, target, topic
 
 from heliostat.clusters.admin import ConfigEntry, ConfigSource
 from heliostat.config import FORCED_CONFIGS, FOREVER_MS
 from heliostat.errors import BrokerError
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
 from heliostat.topics.plan import plan_topics
-from heliostat.topics.values import (
-    MirrorRecord,
-    TargetTopics,
-)
+from heliostat.topics.values import MirrorRecord, TargetTopics
 
 
 def test_a_new_topic_is_created_with_its_settings_and_those_that_raw_batches_need():

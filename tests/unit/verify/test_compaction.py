@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heliostat.records.offset_map import Break, OffsetMap
+from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.verify import compaction
 from heliostat.verify.align import Findings, Holes, explain
 from heliostat.verify.compaction import Cleaning, CleaningRule, Compacted, Judged, judge

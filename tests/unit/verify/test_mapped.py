@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.planted import Record, batch_bytes
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.offset_map import Break, OffsetMap
+from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.verify.align import Content, Findings, explain, placed
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.ranges import Chunk

@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import (
-    KafkaConnectionError,
-    KafkaError,
-    NodeNotReadyError,
-    UnknownBrokerIdError,
-)
+from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, UnknownBrokerIdError
 from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.access import Reachable, access_of

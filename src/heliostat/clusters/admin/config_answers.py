@@ -11,11 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
-from heliostat.clusters.wire.primitives import (
-    read_compact_string,
-    read_uvarint,
-    skip_tagged_fields,
-)
+from heliostat.clusters.wire.primitives import read_compact_string, read_uvarint, skip_tagged_fields
 
 VERSION = 4
 BLOCKS_MAX = 64

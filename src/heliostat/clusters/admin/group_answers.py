@@ -11,11 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from heliostat.clusters.admin.group_values import NO_COMMIT, CommittedOffset
-from heliostat.clusters.wire.primitives import (
-    read_compact_string,
-    read_uvarint,
-    skip_tagged_fields,
-)
+from heliostat.clusters.wire.primitives import read_compact_string, read_uvarint, skip_tagged_fields
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 
 LISTED_FROM = 3  # the first version with compact strings: 2.4

@@ -1,0 +1,252 @@
+"""One real Kafka broker on loopback: a plain `java` process with a folder of its own."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heliostat.errors import HeliostatError, SandboxError
+from heliostat.names import BrokerId, Endpoint
+from heliostat_sandbox.process import OwnProcess
+from heliostat_sandbox.protocol import ask_metadata
+
+PAUSE_TIMEOUT_S = 5.0
+"""Threads stop within milliseconds, but for one that waits for the disk."""
+
+MAIN_CLASS = "kafka.Kafka"
+READY_TIMEOUT_S = 60.0
+"""Measured 3 to 5 s on two cores; several brokers at once on a busy machine take a multiple."""
+STOP_TIMEOUT_S = 40.0
+"""A controlled shutdown takes a second; a broker without a controller gives up after 30 s."""
+KILL_TIMEOUT_S = 15.0
+"""The kernel takes the memory back; seconds at most."""
+LOOK_S = 0.05
+LOG_TAIL_LINES = 25
+"""What an error shows of broker.log: the last stack trace with its cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """All it takes to start one broker, again and again.
+
+    Parameters
+    ----------
+    broker_id
+        Also its number as a controller.
+    endpoint
+        Where clients reach it.
+    folder
+        Holds server.properties, broker.log, what it prints, and `data`.
+    command
+        How it is started.
+    dies_with_owner
+        Whether it ends with the process that starts it.
+    on_start
+        Called after each start: a named cluster writes the new pid down.
+    """
+
+    broker_id: BrokerId
+    endpoint: Endpoint
+    folder: Path
+    command: Sequence[str]
+    dies_with_owner: bool
+    on_start: Callable[[], None] | None = None
+
+
+class Broker:
+    """A broker of a sandbox cluster; every verb may be called in any state.
+
+    Parameters
+    ----------
+    plan
+        What to start.
+    process
+        The process that runs already, if one does.
+    """
+
+    def __init__(self, plan: BrokerPlan, process: OwnProcess | None = None) -> None:
+        self._plan = plan
+        self._process = process
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """`node.id`, counted from 1."""
+        return self._plan.broker_id
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where clients reach it."""
+        return self._plan.endpoint
+
+    @property
+    def folder(self) -> Path:
+        """Its files: settings, logs, data."""
+        return self._plan.folder
+
+    @property
+    def log_folder(self) -> Path:
+        """Folder of the partitions' logs (`log.dirs`)."""
+        return self._plan.folder / "data"
+
+    @property
+    def command(self) -> Sequence[str]:
+        """How it is started."""
+        return self._plan.command
+
+    @property
+    def process(self) -> OwnProcess | None:
+        """The process that was started last."""
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """Process id of the broker that was started last.
+
+        Raises
+        ------
+        SandboxError
+            It was never started.
+        """
+        if self._process is None:
+            raise SandboxError("the broker was never started", broker=self.broker_id)
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether the process runs (a paused one does)."""
+        return self._process is not None and self._process.is_alive()
+
+    def launch(self) -> None:
+        """Start the process on the same port and folder as ever; does not wait. See `start`."""
+        if not self.is_alive():
+            self._process = OwnProcess.start(
+                self._plan.command,
+                output=self.folder / "broker.out",
+                folder=self.folder,
+                dies_with_owner=self._plan.dies_with_owner,
+            )
+            if self._plan.on_start is not None:
+                self._plan.on_start()
+
+    def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Start it on the same port and folder as ever and wait until it serves."""
+        self.launch()
+        self.wait_ready(timeout_s)
+
+    def stop(self) -> None:
+        """End it as an operator would: SIGTERM, controlled shutdown.
+
+        Raises
+        ------
+        SandboxError
+            It is still there after `STOP_TIMEOUT_S`; then it was killed.
+        """
+        if self._process is None:
+            return
+        self._process.signal(signal.SIGTERM)
+        self._process.signal(signal.SIGCONT)  # a paused one hears nothing else
+        if not self._process.wait(STOP_TIMEOUT_S):
+            self.kill()
+            raise SandboxError(
+                "a broker did not stop in time and was killed",
+                broker=self.broker_id,
+                timeout_s=STOP_TIMEOUT_S,
+                log=self.log_tail(),
+            )
+
+    def kill(self) -> None:
+        """End it as a power cut of the process would: SIGKILL.
+
+        Raises
+        ------
+        SandboxError
+            The kernel did not end it.
+        """
+        if self._process is None:
+            return
+        self._process.signal(signal.SIGKILL)
+        if not self._process.wait(KILL_TIMEOUT_S):
+            raise SandboxError("a broker can't be killed", pid=self.pid)
+
+    def restart(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Stop it cleanly, start it again, wait until it serves."""
+        self.stop()
+        self.start(timeout_s)
+
+    def pause(self) -> None:
+        """Freeze it (SIGSTOP): connections stay open and nothing answers when this returns."""
+        if self._process is None:
+            return
+        self._process.signal(signal.SIGSTOP)
+        deadline_s = time.monotonic() + PAUSE_TIMEOUT_S
+        while not _is_frozen(self.pid):  # each thread stops on its own, and may answer until then
+            if time.monotonic() > deadline_s:
+                raise SandboxError("a broker does not stop at SIGSTOP", pid=self.pid)
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT)."""
+        if self._process is not None:
+            self._process.signal(signal.SIGCONT)
+
+    def let_go(self) -> None:
+        """Let it outlive this process."""
+        if self._process is not None:
+            self._process.let_go()
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until it answers and stands, unfenced, in the metadata it serves.
+
+        Raises
+        ------
+        SandboxError
+            It ended, or did not get there in `timeout_s`; the text holds the end of broker.log.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        why = "not asked yet"
+        while time.monotonic() < deadline_s:
+            if not self.is_alive():
+                raise SandboxError(
+                    "a broker ended while it started", broker=self.broker_id, log=self.log_tail()
+                )
+            try:
+                if self.broker_id in self.known_brokers():
+                    return
+                why = "it is not in its own metadata yet"
+            except HeliostatError as error:
+                why = str(error)
+            time.sleep(LOOK_S)
+        raise SandboxError(
+            "a broker did not get ready in time",
+            broker=self.broker_id,
+            timeout_s=timeout_s,
+            why=why,
+            log=self.log_tail(),
+        )
+
+    def known_brokers(self) -> set[BrokerId]:
+        """Brokers that are registered and unfenced, as this one sees it.
+
+        Raises
+        ------
+        ConnectionLost
+            It does not answer.
+        """
+        return set(ask_metadata(self.endpoint, []).brokers)
+
+    def log_tail(self) -> str:
+        """The last lines of broker.log, or of what it printed when there is no log."""
+        for name in ("broker.log", "broker.out"):
+            path = self.folder / name
+            if path.is_file() and path.stat().st_size:
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                return "\n".join(["", *lines[-LOG_TAIL_LINES:]])
+        return "(no log)"
+
+
+def _is_frozen(pid: int) -> bool:
+    """Whether all threads of a process are stopped (proc(5): the state behind the name)."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(") ")[2].startswith("T") for stat in stats)

@@ -1,0 +1,140 @@
+"""`heliostat sandbox`: real brokers on this machine, and load for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from heliostat_sandbox import named
+from heliostat_sandbox.cluster import HEAP_MB, Storage
+from heliostat_sandbox.load_command import load_command
+from heliostat_sandbox.versions import KAFKA_3_9, KAFKA_4_3
+
+EXIT_FINE, EXIT_DIFFERENCE = 0, 1
+MIB = 1024 * 1024
+
+_names = click.argument("names", nargs=-1, metavar="[NAME]...")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+
+
+@click.group("sandbox")
+def sandbox_group() -> None:
+    r"""Run named clusters of real Kafka brokers on this machine, for trials and tests.
+
+    \b
+    Examples:
+      heliostat sandbox up summit usdf
+      heliostat sandbox load summit --profile quiet --topics 50 --seconds 60
+      heliostat sandbox status
+      heliostat sandbox down
+    """
+
+
+sandbox_group.add_command(load_command)
+
+
+@sandbox_group.command("up")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Per cluster."
+)
+@click.option(
+    "--version",
+    type=click.Choice([KAFKA_4_3, KAFKA_3_9]),
+    default=KAFKA_4_3,
+    show_default=True,
+    help="Of Kafka.",
+)
+@click.option("--tmpfs", is_flag=True, help="Keep the logs in memory.")
+@click.option(
+    "--heap-mb", type=click.IntRange(128), default=HEAP_MB, show_default=True, help="Per broker."
+)
+@click.option(
+    "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable."
+)
+@_json_option
+def up_command(
+    names: tuple[str, ...],
+    *,
+    brokers: str,
+    version: str,
+    tmpfs: bool,
+    heap_mb: int,
+    pairs: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    r"""Start clusters; they keep running until `down`. One that runs already stays as it is.
+
+    \b
+    Examples:
+      heliostat sandbox up summit usdf
+      heliostat sandbox up big --brokers 3 --tmpfs --set log.retention.ms=600000
+    """
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"expected KEY=VALUE, got {pair!r}", param_hint="--set")
+        settings[key.strip()] = value.strip()
+    named.up(
+        names,
+        brokers=int(brokers),
+        settings=settings,
+        storage=Storage.TMPFS if tmpfs else Storage.DISK,
+        heap_mb=heap_mb,
+        version=version,
+    )
+    _show(named.status(names), as_json=as_json)
+
+
+@sandbox_group.command("down")
+@_names
+@_json_option
+def down_command(names: tuple[str, ...], *, as_json: bool) -> None:
+    r"""Stop the named clusters, all by default, and delete what they wrote.
+
+    \b
+    Examples:
+      heliostat sandbox down
+      heliostat sandbox down summit
+    """
+    stopped = named.down(names)
+    if as_json:
+        click.echo(json.dumps({"stopped": stopped}))
+    else:
+        click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs")
+
+
+@sandbox_group.command("status")
+@_names
+@_json_option
+@click.pass_context
+def status_command(context: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
+    r"""Show the clusters and their brokers. Exit code 1 when a broker is dead.
+
+    \b
+    Examples:
+      heliostat sandbox status
+      heliostat sandbox status summit --json | jq -r '.[0].bootstrap'
+    """
+    found = named.status(names)
+    _show(found, as_json=as_json)
+    context.exit(EXIT_FINE if all(cluster.alive for cluster in found) else EXIT_DIFFERENCE)
+
+
+def _show(found: list[named.ClusterStatus], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([{**asdict(each), "alive": each.alive} for each in found], indent=2))
+        return
+    if not found:
+        click.echo("nothing runs (heliostat sandbox up NAME)")
+    for cluster in found:
+        click.echo(f"{cluster.name}  {cluster.bootstrap}  id {cluster.cluster_id}")
+        for broker in cluster.brokers:
+            state = "alive" if broker.alive else "DEAD"
+            click.echo(
+                f"  broker {broker.broker_id}  {broker.address}  pid {broker.pid}  {state}  "
+                f"{broker.log_bytes / MIB:.1f} MiB in {broker.log_folder}"
+            )

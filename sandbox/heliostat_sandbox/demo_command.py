@@ -1,0 +1,225 @@
+"""`heliostat demo`: two real clusters under load, one link, the live view, and the proof."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heliostat.cli.run import EXIT_DIFFERENCE, EXIT_HALTED, StopSignal, show
+from heliostat.clock import SystemClock
+from heliostat.config import load_config
+
+if TYPE_CHECKING:
+    from heliostat.config import Config
+    from heliostat.link.running import Running
+    from heliostat.ops.events import Events
+    from heliostat_sandbox import Cluster
+    from heliostat_sandbox.load import LoadGenerator
+    from heliostat_sandbox.shapes import TopicLoad
+
+TOPICS = 200
+RECORDS_PER_S = 1500
+SURPRISE_AFTER_S = 12.0
+"""When a topic and partitions are added on the way."""
+LEVEL_WITHIN_S = 60.0
+LOOK_S = 0.2
+REPORT_DELAY_MS = 2500
+"""Lanes report once a second: after this the reports are newer than the last record."""
+SEED = 20_261_121
+LINK = "summit-to-usdf"
+CONFIG = """\
+clusters:
+  summit: {{bootstrap: "{source}"}}
+  usdf: {{bootstrap: "{target}"}}
+links:
+  - name: {link}
+    source: summit
+    target: usdf
+    topics:
+      include: ['lsst\\..*']
+      refresh_interval_s: 5
+    lanes: {{round_s: 20}}
+"""
+
+
+@click.command("demo")
+@click.option("--seconds", type=float, default=None, help="Load for so long; until Ctrl-C if not.")
+@click.option("--topics", default=TOPICS, show_default=True, help="Topics to begin with.")
+@click.option("--rate", default=RECORDS_PER_S, show_default=True, help="Records a second.")
+@click.option("--plain", is_flag=True, help="Lines instead of the live view, also on a terminal.")
+def demo_command(seconds: float | None, topics: int, rate: int, plain: bool) -> None:
+    r"""Mirror live topics between two clusters of this machine, then prove the copy.
+
+    Starts the clusters summit and usdf, a load shaped like an observatory's telemetry, and a link;
+    adds a topic and partitions on the way. At the end everything is compared by content; exit code
+    0 only if nothing was lost, doubled or changed.
+
+    \b
+    Examples:
+      heliostat demo --seconds 60
+      heliostat demo --topics 50 --rate 500
+    """
+    stop = StopSignal()
+    stop.install()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="heliostat-demo-")))
+        demo = Demo(folder, stop, topics, rate, is_live=sys.stdout.isatty() and not plain)
+        sys.exit(demo.run(stack, seconds))
+
+
+class Demo:
+    """One run of the demonstration.
+
+    Parameters
+    ----------
+    folder
+        Where the configuration goes.
+    stop
+        Ends the load.
+    topics, rate
+        Shape of the load.
+    is_live
+        Whether the live view is shown.
+    """
+
+    def __init__(
+        self, folder: Path, stop: StopSignal, topics: int, rate: int, *, is_live: bool
+    ) -> None:
+        self._folder = folder
+        self._stop = stop
+        self._topics = topics
+        self._rate = rate
+        self._is_live = is_live
+        self._clock = SystemClock()
+
+    def run(self, stack: ExitStack, seconds: float | None) -> int:
+        """Everything, in order; the exit code."""
+        from heliostat.link.running import Running
+        from heliostat.operate.operations import links_of
+        from heliostat.ops.events import Events
+        from heliostat_sandbox import ClusterSpec, start_many
+        from heliostat_sandbox.efd import efd_load, efd_topics
+        from heliostat_sandbox.load import LoadGenerator
+
+        click.echo("starting two clusters of one broker each: summit and usdf")
+        source, target = start_many([ClusterSpec("summit"), ClusterSpec("usdf")])
+        stack.enter_context(source)
+        stack.enter_context(target)
+        config = self._configure(source, target)
+        click.echo(f"summit is at {source.bootstrap}, usdf at {target.bootstrap}")
+        click.echo(f"making {self._topics} topics and a load of {self._rate:,} records a second")
+        # The last topics of the catalogue are kept back: they appear while the link runs.
+        *loads, late = efd_load(efd_topics(self._topics + 1, SEED), self._rate)
+        load = stack.enter_context(LoadGenerator(source.bootstrap, loads, seed=SEED))
+        events = Events(self._clock.wall_ms, None if self._is_live else sys.stderr)
+        running = Running(config, links_of(config, None), events, self._clock)
+        surprise = Surprise(load, late, loads, events)
+        try:
+            running.start()
+            failure = self._watch(running, surprise, events, seconds)
+            if failure is not None:
+                click.echo(f"halted: {failure}", err=True)
+                return EXIT_HALTED
+            counts = load.stop()
+            click.echo(f"load stopped after {counts.acknowledged:,} records; the rest is copied")
+            if not self._wait_level(running):
+                click.echo(f"not level within {LEVEL_WITHIN_S:.0f} s", err=True)
+            return self._verify(config, running)
+        finally:
+            running.stop()
+
+    def _configure(self, source: Cluster, target: Cluster) -> Config:
+        path = self._folder / "heliostat.yaml"
+        path.write_text(CONFIG.format(source=source.bootstrap, target=target.bootstrap, link=LINK))
+        return load_config(path)
+
+    def _watch(
+        self, running: Running, surprise: Surprise, events: Events, seconds: float | None
+    ) -> BaseException | None:
+        """The view until Ctrl-C or the time is over; the surprise in the middle of it."""
+        now_s = self._clock.monotonic_s()
+        ends_at_s = float("inf") if seconds is None else now_s + seconds
+        surprise_after_s = min(SURPRISE_AFTER_S, (seconds or SURPRISE_AFTER_S) / 3)
+        first = now_s + surprise_after_s
+        failure = show(running, self._stop, events, first, is_live=self._is_live, stays=False)
+        if failure is None and not self._stop.is_set.is_set():
+            surprise.spring()
+            failure = show(running, self._stop, events, ends_at_s, is_live=self._is_live)
+        return failure
+
+    def _wait_level(self, running: Running) -> bool:
+        """Wait until nothing lags, as the link itself tells it from new reports."""
+        from_ms = self._clock.wall_ms() + REPORT_DELAY_MS
+        deadline_s = self._clock.monotonic_s() + LEVEL_WITHIN_S
+        board = running.kept[0].board
+        while self._clock.monotonic_s() < deadline_s:
+            now_ms = self._clock.wall_ms()
+            status = board.status(now_ms)
+            if now_ms > from_ms and status.state == "running" and status.lag_records == 0:
+                return True
+            running.wait(LOOK_S)
+        return False
+
+    def _verify(self, config: Config, running: Running) -> int:
+        """Compare by content on the link's own Spark while it runs."""
+        from heliostat.operate.operations import preview_topics
+        from heliostat.verify.pipeline import verify_pair
+        from heliostat.verify.ranges import RangeSpec, TopicPair
+
+        assert running.spark is not None
+        pairs = [
+            TopicPair(row.topic, row.target)
+            for row in preview_topics(config, LINK)
+            if row.target is not None
+        ]
+        report = verify_pair(
+            running.spark.session,
+            config.clusters[config.links[0].source].access(),
+            config.clusters[config.links[0].target].access(),
+            pairs,
+            ranges=RangeSpec(is_complete=True),
+        )
+        for line in report.lines():
+            click.echo(line)
+        return 0 if report.is_clean and report.records > 0 else EXIT_DIFFERENCE
+
+
+class Surprise:
+    """What changes at the source while the link runs: a new topic, and more partitions of one.
+
+    Parameters
+    ----------
+    load
+        Where the load goes on.
+    late
+        The topic that was kept back.
+    loads
+        The others; the busiest one with one partition grows.
+    events
+        Where it is told.
+    """
+
+    def __init__(
+        self, load: LoadGenerator, late: TopicLoad, loads: Sequence[TopicLoad], events: Events
+    ) -> None:
+        self._load = load
+        self._late = late
+        self._loads = loads
+        self._events = events
+
+    def spring(self) -> None:
+        """Do it."""
+        busiest = max(self._loads, key=lambda item: item.rate_hz / item.partitions)
+        grown = replace(busiest, partitions=busiest.partitions + 2)
+        self._load.add([self._late, grown])
+        self._events.info(
+            f"at the source: new topic {self._late.topic}, "
+            f"{busiest.topic} grown to {grown.partitions} partitions"
+        )

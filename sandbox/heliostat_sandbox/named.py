@@ -1,0 +1,265 @@
+"""Named clusters that outlive the command that started them, and what is known of each.
+
+Every cluster has a folder `<state>/<name>` with `cluster.json`: ids, ports, and of every broker the
+pid *and* start time, so that `down` ends exactly the processes that `up` started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heliostat.errors import Refused, SandboxError
+from heliostat.names import BrokerId, ClusterId, Endpoint
+from heliostat_sandbox.broker import Broker, BrokerPlan
+from heliostat_sandbox.cluster import Cluster, ClusterSpec, Storage, start_many
+from heliostat_sandbox.process import OwnProcess, ProcessId
+from heliostat_sandbox.versions import KAFKA_4_3, kafka_version
+
+STATE_FILE = "cluster.json"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+"""What fits a folder's name, a link's name and a shell without quotes."""
+
+
+BLOCK_BYTES = 512
+"""Of `st_blocks`, whatever the file system (POSIX)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker of a named cluster; `log_bytes` counts all files of its logs."""
+
+    broker_id: int
+    pid: int
+    address: str
+    alive: bool
+    log_folder: str
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A named cluster as `heliostat sandbox status` shows it."""
+
+    name: str
+    cluster_id: str
+    bootstrap: str
+    storage: str
+    brokers: tuple[BrokerStatus, ...]
+
+    @property
+    def alive(self) -> bool:
+        """Whether all its brokers run."""
+        return all(broker.alive for broker in self.brokers)
+
+
+def state_folder() -> Path:
+    """`heliostat/sandbox` in the user's state folder."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "heliostat" / "sandbox"
+
+
+def up(
+    names: Sequence[str],
+    *,
+    brokers: int = 1,
+    settings: Mapping[str, str] | None = None,
+    storage: Storage = Storage.DISK,
+    heap_mb: int = 512,
+    version: str = KAFKA_4_3,
+) -> list[Cluster]:
+    """Start clusters that keep running, at the same time; those that run already stay as they are.
+
+    Raises
+    ------
+    Refused
+        A name is no name, some of its brokers are dead, or the version needs a ZooKeeper.
+    SandboxError
+        One did not start; then none of the new ones is left running.
+    """
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise Refused(
+                "no name for a cluster", name=name, hint="small letters, digits and dashes"
+            )
+    if kafka_version(version).has_zookeeper:
+        raise Refused("a named cluster has no ZooKeeper", version=version)
+    with _locked():
+        found = {name: cluster for name in names if (cluster := open_cluster(name)) is not None}
+        for name, cluster in found.items():
+            if not all(broker.is_alive() for broker in cluster.brokers):
+                raise Refused(
+                    "brokers of this cluster are dead",
+                    hint=f"heliostat sandbox down {name}, then up again",
+                    name=name,
+                )
+        specs = [
+            ClusterSpec(
+                name,
+                brokers,
+                dict(settings or {}),
+                storage,
+                heap_mb,
+                _own_folder(name) if storage is Storage.DISK else None,
+                version,
+            )
+            for name in dict.fromkeys(names)
+            if name not in found
+        ]
+        for cluster in start_many(specs):
+            _save(cluster, storage)
+            for broker in cluster.brokers:
+                broker.let_go()  # not before it is written down: nothing may run unknown
+            found[cluster.name] = cluster
+    return [found[name] for name in names]
+
+
+def down(names: Sequence[str] = ()) -> list[str]:
+    """Stop the named clusters (all by default), delete their folders, and answer their names.
+
+    Raises
+    ------
+    Refused
+        There is no cluster of that name.
+    """
+    stopped = []
+    with _locked():
+        for name in names or known_names():
+            cluster = open_cluster(name)
+            if cluster is None:
+                raise Refused("no such sandbox cluster", name=name, known=known_names())
+            cluster.stop()
+            shutil.rmtree(state_folder() / name)
+            stopped.append(name)
+    return stopped
+
+
+def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
+    """What is known of the named clusters, of all by default.
+
+    Raises
+    ------
+    Refused
+        There is no cluster of that name.
+    """
+    found = []
+    for name in names or known_names():
+        cluster = open_cluster(name)
+        if cluster is None:
+            raise Refused("no such sandbox cluster", name=name, known=known_names())
+        rows = tuple(
+            BrokerStatus(
+                broker.broker_id,
+                broker.pid,
+                str(broker.endpoint),
+                broker.is_alive(),
+                str(broker.log_folder),
+                folder_bytes(broker.log_folder),
+            )
+            for broker in cluster.brokers
+        )
+        storage = _read(name)["storage"]
+        found.append(ClusterStatus(name, cluster.cluster_id, cluster.bootstrap, storage, rows))
+    return found
+
+
+def known_names() -> list[str]:
+    """Names of all clusters with a state file."""
+    return sorted(path.parent.name for path in state_folder().glob(f"*/{STATE_FILE}"))
+
+
+def open_cluster(name: str) -> Cluster | None:
+    """A named cluster with its brokers to stop, kill, restart; `None` if there is none."""
+    if not (state_folder() / name / STATE_FILE).is_file():
+        return None
+    state = _read(name)
+    brokers: list[Broker] = []
+    folder = Path(state["folder"])
+    cluster_id = ClusterId(state["cluster_id"])
+
+    def write_down() -> None:
+        _save(Cluster(name, cluster_id, folder, brokers), Storage(state["storage"]))
+
+    for row in state["brokers"]:
+        plan = BrokerPlan(
+            BrokerId(row["broker_id"]),
+            Endpoint(row["host"], row["port"]),
+            Path(row["folder"]),
+            tuple(row["command"]),
+            dies_with_owner=False,
+            on_start=write_down,
+        )
+        process = OwnProcess(ProcessId(row["pid"], row["started_at_s"]))
+        brokers.append(Broker(plan, process))
+    return Cluster(name, cluster_id, folder, brokers)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes that the files below `folder` take on the disk (index files are mostly holes)."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # segments come and go meanwhile
+                total += (Path(place) / name).lstat().st_blocks * BLOCK_BYTES
+    return total
+
+
+def _own_folder(name: str) -> Path:
+    folder = state_folder() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = state_folder() / name / STATE_FILE
+    try:
+        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SandboxError("the state of a cluster can't be read", file=str(path)) from error
+    return state
+
+
+def _save(cluster: Cluster, storage: Storage) -> None:
+    rows = []
+    for broker in cluster.brokers:
+        if broker.process is None:
+            raise SandboxError("the broker was never started", broker=broker.broker_id)
+        rows.append(
+            {
+                "broker_id": broker.broker_id,
+                "host": broker.endpoint.host,
+                "port": broker.endpoint.port,
+                "pid": broker.process.identity.pid,
+                "started_at_s": broker.process.identity.started_at_s,
+                "folder": str(broker.folder),
+                "command": list(broker.command),
+            }
+        )
+    state = {
+        "name": cluster.name,
+        "cluster_id": cluster.cluster_id,
+        "folder": str(cluster.folder),
+        "storage": storage.value,
+        "brokers": rows,
+    }
+    path = _own_folder(cluster.name) / STATE_FILE
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """One `up` or `down` at a time."""
+    state_folder().mkdir(parents=True, exist_ok=True)
+    with (state_folder() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

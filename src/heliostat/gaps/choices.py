@@ -1,0 +1,380 @@
+"""What can be done where records are missing, and what each choice means in numbers; pure.
+
+I6  A source record that was not copied and never will be is a gap, never passed in silence.
+
+A partition (or a whole topic) stands stopped for a `Cause`. Facts of both clusters, asked anew,
+say what `continue` and `restart` would do: which offsets become a row of the ledger, where the
+mirror goes on, whether its target is emptied. Driver and `heliostat resolve` call the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from heliostat.names import Offset, TopicPartition
+from heliostat.offsets.offset_map import Break
+from heliostat.records.batches.converted import StopReason
+from heliostat.records.copier.lane import PartitionCode
+from heliostat.topics.topic_plan import RefusalCode
+
+
+class Cause(Enum):
+    """Why source records are missing from a mirror, or records of the mirror are gone."""
+
+    SOURCE_OVERTOOK = "source_overtook"
+    """Retention or DeleteRecords took records before they were copied."""
+    SOURCE_TRUNCATED = "source_truncated"
+    """The source lost records that the target has: an unclean election, or made anew."""
+    SOURCE_RECREATED = "source_recreated"
+    """The source topic was deleted and created again: another topic id."""
+    TARGET_RECREATED = "target_recreated"
+    """The target topic was deleted and created again, and others wrote into it."""
+    TARGET_DELETED = "target_deleted"
+    """The target topic was deleted; its mirror began anew."""
+    TARGET_TRUNCATED = "target_truncated"
+    """The target lost acknowledged records; the source still had them, they are copied again."""
+    TARGET_DIVERGED = "target_diverged"
+    """Another producer wrote into the mirror."""
+    TARGET_UNKNOWN = "target_unknown"
+    """Nothing tells who wrote the mirror's last records: they are gone."""
+    RECORD_TOO_LARGE = "record_too_large"
+    """A single record is larger than the target takes."""
+    RECORD_REFUSED = "record_refused"
+    """The target refuses a record: without a key where it compacts, or for its timestamp."""
+
+    @property
+    def words(self) -> str:
+        """In plain words."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Cause.SOURCE_OVERTOOK: "deleted at the source before they were copied",
+    Cause.SOURCE_TRUNCATED: "the source was truncated",
+    Cause.SOURCE_RECREATED: "the source topic was deleted and created again",
+    Cause.TARGET_RECREATED: "the target topic was deleted and created again by others",
+    Cause.TARGET_DELETED: "the target topic was deleted",
+    Cause.TARGET_TRUNCATED: "the target lost acknowledged records",
+    Cause.TARGET_DIVERGED: "another producer wrote into the mirror",
+    Cause.TARGET_UNKNOWN: "who wrote the mirror's last records can't be told",
+    Cause.RECORD_TOO_LARGE: "a record is larger than the target takes",
+    Cause.RECORD_REFUSED: "the target refuses a record",
+}
+
+
+class Choice(Enum):
+    """What an operator or the link's policy decides."""
+
+    CONTINUE = "continue"
+    """Go on behind the gap; what the mirror holds stays."""
+    RESTART = "restart"
+    """Empty the mirror and copy what the source has now."""
+    WAIT = "wait"
+    """Leave it stopped, whatever the policy says."""
+
+
+CAUSE_OF_CODE: dict[str, Cause] = {
+    PartitionCode.SOURCE_OVERTOOK: Cause.SOURCE_OVERTOOK,
+    PartitionCode.SOURCE_TRUNCATED: Cause.SOURCE_TRUNCATED,
+    PartitionCode.FOREIGN_TAIL: Cause.TARGET_DIVERGED,
+    PartitionCode.TARGET_REFUSES_SEQUENCE: Cause.TARGET_DIVERGED,
+    PartitionCode.APPENDED_ELSEWHERE: Cause.TARGET_DIVERGED,
+    PartitionCode.TAIL_UNKNOWN: Cause.TARGET_UNKNOWN,
+    "INVALID_PRODUCER_EPOCH": Cause.TARGET_DIVERGED,
+    PartitionCode.TARGET_TRUNCATED: Cause.TARGET_TRUNCATED,
+    StopReason.TOO_LARGE.name: Cause.RECORD_TOO_LARGE,
+    StopReason.RECORD_REFUSED.name: Cause.RECORD_REFUSED,
+    RefusalCode.SOURCE_RECREATED: Cause.SOURCE_RECREATED,
+    RefusalCode.TARGET_RECREATED: Cause.TARGET_RECREATED,
+}
+"""Codes of stopped partitions and of refused topics that can be decided on."""
+
+OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED})
+"""Where `restart` makes the target topic anew: one partition's log could not go on in sequence, or
+none of it is wanted."""
+
+OF_ONE_RECORD = frozenset({Cause.RECORD_TOO_LARGE, Cause.RECORD_REFUSED})
+"""Where the record at the position is what stands in the way, and those behind it do not."""
+
+AT_THE_LANES_POSITION = OF_ONE_RECORD | {Cause.SOURCE_OVERTOOK}
+"""Where what a lane has passed behind the last record were holes, and no loss: the gap begins at
+the position it reports."""
+
+FROM_ITS_BEGINNING = Offset(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One partition that stands stopped, as both clusters show it now.
+
+    Offsets are half-open: `source_end` and `target_end` come next.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    cause: Cause
+    code: str
+    position: Offset
+    """Next source offset that the mirror waits for: what its target's end stands for."""
+    source_start: Offset
+    source_end: Offset
+    target_start: Offset
+    target_end: Offset
+    is_dense: bool
+    """Whether offsets are records: no hole was met yet and the source does not compact."""
+    diverged_at: Offset | None = None
+    """First source offset that is another record now; None: not known."""
+    begin: Offset = FROM_ITS_BEGINNING
+    """Source offset that the mirror began with."""
+    is_gone: bool = False
+    """The source topic has no such partition any more: it has fewer than before."""
+    is_known_truncated: bool = False
+    """The source's leader epochs say that it lost what was copied, though not from where on."""
+    copied_to: Offset | None = None
+    """Source offset below which the link noted that it copied all; None: no note."""
+    is_shared: bool = False
+    """Other links write into the target topic as well: it can't be deleted."""
+    fills: bool = False
+    """Its holes are filled, offsets are to stay equal: it can't go on at an earlier offset."""
+    is_made_anew: bool = False
+    """`restart` makes the target topic anew for the sake of another of its partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a choice would do to one partition.
+
+    Parameters
+    ----------
+    choice
+        What was chosen.
+    first, last
+        Source offsets that become a row of the ledger, both included; `last` None: not known.
+    count
+        Records of the source that the mirror will never have; None: not known.
+    jump
+        Where the mirror goes on: the target offset, and the source offset that stands there.
+    empties
+        The target partition's records are deleted first (DeleteRecords up to the end).
+    recreates
+        The target topic is deleted and made anew, all partitions of it.
+    records
+        What is lost, in words.
+    consumers
+        What consumers of the mirror see.
+    """
+
+    choice: Choice
+    first: Offset
+    last: Offset | None
+    count: int | None
+    jump: Break | None
+    empties: bool
+    recreates: bool
+    records: str
+    consumers: str
+
+
+def choices_of(facts: Facts) -> tuple[Choice, ...]:
+    """Choices that a stopped partition has; waiting is always one."""
+    return tuple(choice for choice in Choice if effect_of(facts, choice) is not None)
+
+
+def still_holds(facts: Facts) -> bool:
+    """Whether the clusters still show what the partition stopped for; reports may be late."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK:
+            return facts.position < facts.source_start
+        case Cause.SOURCE_TRUNCATED:
+            if facts.diverged_at is not None:
+                return facts.diverged_at < facts.position
+            return facts.position > facts.source_end or facts.is_known_truncated
+        case _:
+            return True
+
+
+def why_not(facts: Facts, choice: Choice) -> str:
+    """Why a choice is not possible; empty if it is."""
+    return "" if effect_of(facts, choice) is not None else _obstacle(facts, choice)
+
+
+def _obstacle(facts: Facts, choice: Choice) -> str:
+    if choice is Choice.RESTART and facts.is_shared and _recreates(facts):
+        return "the target topic would be deleted, and other links write into it as well (fan-in)"
+    if facts.is_gone:
+        return "the source has fewer partitions than before, and Kafka takes none away"
+    if facts.cause in OF_ONE_RECORD:
+        return "the mirror would meet the same record again"
+    if choice is Choice.CONTINUE and _goes_on(facts) is not None:
+        return "offsets are to stay equal, and would go back"
+    if facts.cause is Cause.SOURCE_TRUNCATED:
+        return "from which offset on the source has other records is not known"
+    return "the target would not take our batches behind records of others"
+
+
+def effect_of(facts: Facts, choice: Choice) -> Effect | None:
+    """What a choice does; None where it is not possible."""
+    if choice is Choice.WAIT:
+        return Effect(
+            choice,
+            facts.position,
+            None,
+            None,
+            None,
+            empties=False,
+            recreates=False,
+            records="nothing is given up; nothing more is copied of this partition",
+            consumers="the records up to here, and no new ones",
+        )
+    if choice is Choice.RESTART:
+        return _restart(facts)
+    return _continue(facts)
+
+
+def _continue(facts: Facts) -> Effect | None:
+    """Behind the gap; None where nothing can be appended there, or we would have to guess."""
+    goes_on = _goes_on(facts)
+    if goes_on is None or (facts.fills and goes_on < facts.target_end):
+        return None
+    is_unknown = facts.cause is Cause.TARGET_UNKNOWN
+    first, last, count, records = _unknown(facts) if is_unknown else _lost(facts)
+    target_end = facts.target_end
+    is_moved = goes_on != facts.position
+    return Effect(
+        Choice.CONTINUE,
+        first,
+        last,
+        count,
+        Break(target_end, goes_on),
+        empties=False,
+        recreates=False,
+        records=records,
+        consumers=(
+            f"all that is there, then source offset {goes_on} at target offset {target_end}"
+            + ("; offsets of both sides differ from there on, the offset map tells them" * is_moved)
+        ),
+    )
+
+
+def _goes_on(facts: Facts) -> Offset | None:
+    """Source offset behind the gap; None where there is none, or it is not known."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK:
+            return facts.source_start
+        case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
+            return max(facts.diverged_at, facts.source_start)
+        case Cause.SOURCE_RECREATED if not facts.is_gone:
+            return facts.source_start
+        case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
+            return max(facts.position, facts.source_start)
+        case cause if cause in OF_ONE_RECORD:
+            return Offset(facts.position + 1)
+        case _:
+            return None
+
+
+def _restart(facts: Facts) -> Effect | None:
+    if facts.cause in OF_ONE_RECORD:
+        return None
+    first, last, count, records = _lost(facts)
+    held = facts.target_end - facts.target_start
+    if _recreates(facts):
+        if facts.is_shared:
+            return None
+        return Effect(
+            Choice.RESTART,
+            first,
+            last,
+            count,
+            None,
+            empties=False,
+            recreates=True,
+            records=records,
+            consumers=(
+                f"the topic is deleted and made anew, all partitions of it ({held} offsets of this "
+                f"one go); it then holds what the source has, from offset {facts.source_start} on, "
+                "with equal offsets; groups have no position in it until they are synced or reset"
+            ),
+        )
+    return Effect(
+        Choice.RESTART,
+        first,
+        last,
+        count,
+        Break(facts.target_end, facts.source_start),
+        empties=True,
+        recreates=False,
+        records=records,
+        consumers=(
+            f"the {held} offsets it holds are deleted; then source offset {facts.source_start} at "
+            f"target offset {facts.target_end}. A group before that offset is out of range and "
+            "follows its auto.offset.reset; one at the end reads on"
+        ),
+    )
+
+
+def _recreates(facts: Facts) -> bool:
+    """Whether `restart` deletes the target topic: its log could not take what the source has now.
+
+    A log whose offsets are the source's can't take them again, emptied or not.
+    """
+    goes_back = facts.fills and facts.source_start < facts.target_end
+    return facts.cause in OF_WHOLE_TOPICS or facts.is_made_anew or goes_back
+
+
+def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    """First, last, count of source records that the mirror will never have, and that in words."""
+    match facts.cause:
+        case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
+            return _range(facts, facts.position, facts.source_start)
+        case Cause.SOURCE_TRUNCATED if still_holds(facts) or not facts.is_made_anew:
+            return _truncated(facts)
+        case cause if cause in OF_ONE_RECORD:
+            at = facts.position
+            return at, at, 1, f"1 record (source offset {at})"
+        case Cause.SOURCE_RECREATED:
+            return (
+                facts.position,
+                None,
+                None,
+                f"what the deleted topic had from offset {facts.position} on; how much is unknown",
+            )
+        case _:
+            return _range(facts, facts.begin, max(facts.begin, facts.source_start))
+
+
+def _unknown(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    """What may never have been copied, of what lies behind the mirror's end."""
+    first = facts.begin if facts.copied_to is None else facts.copied_to
+    end = max(facts.position, facts.source_start)
+    text = f"unknown: of source offsets {first} to {end - 1} the mirror may not have had all"
+    return first, Offset(end - 1), None, text
+
+
+def _truncated(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    from_ = facts.diverged_at
+    if from_ is None:
+        return (
+            facts.source_end,
+            None,
+            None,
+            "the source lost records that the target has, how many is not known",
+        )
+    last = Offset(facts.position - 1)
+    return (
+        from_,
+        last,
+        0,
+        f"none: {facts.position - from_} offsets ({from_} to {last}) are at the target only",
+    )
+
+
+def _range(facts: Facts, first: Offset, end: Offset) -> tuple[Offset, Offset, int | None, str]:
+    last = Offset(end - 1)
+    offsets = end - first
+    if offsets <= 0:
+        return first, Offset(first - 1), 0, "none"
+    if facts.is_dense:
+        return first, last, offsets, f"{offsets} records (source offsets {first} to {last})"
+    return first, last, None, f"at most {offsets} records (source offsets {first} to {last})"

@@ -1,0 +1,165 @@
+"""What both clusters say of partitions that stand stopped, asked anew; nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
+from heliostat.errors import BrokerError
+from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
+from heliostat.gaps.ledger import CopiedTopic, copied_of
+from heliostat.gaps.source_truncation import Parted, truncations
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.offsets.offset_map import MapReader
+from heliostat.topics.values import MirrorRecord
+
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
+NOT_THERE = Offset(0)
+"""Start and end of a partition that its topic does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A partition to ask about; `begin` is the source offset that its mirror began with."""
+
+    source: TopicPartition
+    target: TopicPartition
+    begin: Offset
+    is_dense: bool = True
+
+
+def gather(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    asks: Sequence[Ask],
+    *,
+    record: MirrorRecord,
+    code: str,
+    maps: Callable[[], MapReader],
+    copied: CopiedTopic | None,
+    fills: bool = False,
+) -> list[Facts]:
+    """Facts of partitions of one mirror; those are missing of which a leader does not answer.
+
+    Parameters
+    ----------
+    code
+        What they stand stopped for.
+    maps
+        Reads the link's offset maps; asked after the target's ends, so that it holds all of them.
+    copied
+        How far and from which leader epoch each was copied, for finding where a source diverged.
+    fills
+        Whether the link fills holes (`topics.offsets: exact`); a mapped mirror stays so.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        A cluster does not answer at all, or the maps can't be read.
+    """
+    at_source, at_target = _partitions(source, record.source), _partitions(target, record.target)
+    if at_source is None or at_target is None:
+        return []
+    bounds = _bounds(source, target, asks, at_source, at_target)
+    known, cause, target_id = maps(), CAUSE_OF_CODE[code], id_text(record.target_id)
+    sources = [ask.source for ask in asks if ask.source.partition < at_source]
+    diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
+    found: list[Facts] = []
+    for ask, (start, end, there, target_end) in bounds.items():
+        if known.is_lost(ask.target, target_id):
+            continue
+        offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
+        found.append(
+            Facts(
+                source=ask.source,
+                target=ask.target,
+                cause=cause,
+                code=code,
+                position=max(Offset(0), offset_map.source_of(target_end)),  # not known: all
+                source_start=start,
+                source_end=end,
+                target_start=there,
+                target_end=target_end,
+                is_dense=ask.is_dense and offset_map.is_identity,
+                diverged_at=None if parted is None else parted.at,
+                begin=ask.begin,
+                is_gone=ask.source.partition >= at_source,
+                is_known_truncated=parted is not None,
+                is_shared=record.slot.is_shared,
+                copied_to=_copied_to(copied, ask.source, record),
+                fills=offset_map.is_filled or (fills and offset_map.is_identity),
+            )
+        )
+    return found
+
+
+def _bounds(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    asks: Sequence[Ask],
+    at_source: int,
+    at_target: int,
+) -> dict[Ask, tuple[Offset, Offset, Offset, Offset]]:
+    """Start and end at the source, start and end at the target, where all leaders answer.
+
+    What a topic has no partition for is empty.
+    """
+    sources = [ask.source for ask in asks if ask.source.partition < at_source]
+    targets = [ask.target for ask in asks if ask.target.partition < at_target]
+    source_starts = source.list_offsets(dict.fromkeys(sources, EARLIEST))
+    source_ends = source.list_offsets(dict.fromkeys(sources, LATEST))
+    target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST))
+    target_ends = target.list_log_ends(targets)
+    found: dict[Ask, tuple[Offset, Offset, Offset, Offset]] = {}
+    for ask in asks:
+        start = _offset(source_starts.get(ask.source, NOT_THERE))
+        end = _offset(source_ends.get(ask.source, NOT_THERE))
+        there = _offset(target_starts.get(ask.target, NOT_THERE))
+        target_end = _offset(target_ends.get(ask.target, NOT_THERE))
+        if start is None or end is None or there is None or target_end is None:
+            continue
+        found[ask] = start, end, there, target_end
+    return found
+
+
+def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
+    """How many a topic has, 0 where it is not there; None where that can't be told now."""
+    info = cluster.describe_topics([topic])[topic]
+    if info.error is not None:
+        return 0 if info.error.kafka_code == UNKNOWN_TOPIC else None
+    return len(info.partitions)
+
+
+def _offset(answer: ListedOffset | Offset | BrokerError) -> Offset | None:
+    """What was answered, if it was."""
+    if isinstance(answer, BrokerError):
+        return None
+    return Offset(answer.offset) if isinstance(answer, ListedOffset) else answer
+
+
+def _may_tell(cause: Cause) -> bool:
+    """Whether leader epochs can say more."""
+    return cause is Cause.SOURCE_TRUNCATED
+
+
+def _copied_to(
+    copied: CopiedTopic | None, partition: TopicPartition, record: MirrorRecord
+) -> Offset | None:
+    """How far the link noted to have copied of this very topic."""
+    row = copied_of(copied, id_text(record.source_id)).get(partition.partition)
+    return None if row is None else Offset(row.offset)
+
+
+def _diverged(
+    source: ClusterAdmin,
+    partitions: Sequence[TopicPartition],
+    copied: CopiedTopic | None,
+    record: MirrorRecord,
+) -> dict[TopicPartition, Parted]:
+    """Partitions whose source lost what was copied of it, as its leader epochs say."""
+    rows = copied_of(copied, id_text(record.source_id))
+    known = {p: rows[p.partition] for p in partitions if p.partition in rows}
+    answers = truncations(source, known)
+    return {partition: parted for partition, parted in answers.items() if parted is not None}

@@ -1,0 +1,74 @@
+"""Source records that are gone before they were copied, as both clusters say now: for `plan`.
+
+A driver finds them when it copies, and stops there (I6); where none runs, or not yet, nobody has
+said so, and a plan without this would call the pair in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from heliostat.clusters.admin import EARLIEST, ClusterAdmin, ListedOffset
+from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.offsets.offset_map import MapReader
+from heliostat.ops.events import shortened
+from heliostat.state.link_state import Starts
+from heliostat.topics.topic_plan import Mirror
+
+TOLD_MAX = 20
+"""Partitions named one by one."""
+
+
+def gone_lines(
+    mirrors: Sequence[Mirror],
+    starts: Mapping[TopicName, Starts],
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    maps: Callable[[], MapReader],
+) -> tuple[str, ...]:
+    """A line for each partition whose source begins behind what its mirror has.
+
+    Of mirrors that have something: another one just begins later. What can't be told now is left
+    out; the driver asks again.
+
+    Parameters
+    ----------
+    maps
+        Reads the link's offset maps; called only where they are needed, behind the target's ends.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError, ProtocolError
+        A cluster does not answer at all, or the maps can't be read.
+    """
+    begun = [
+        (TopicPartition(mirror.source, number), mirror.mirror_of(number), mirror.target_id, begin)
+        for mirror in mirrors
+        if (row := starts.get(mirror.source)) is not None and row.target_id == mirror.target_id
+        for number, begin in row.offsets.items()
+        if number < mirror.partitions
+    ]
+    if not begun:
+        return ()
+    firsts = source.list_offsets({partition: EARLIEST for partition, *_ in begun})
+    ends = target.list_log_ends([mirrored for _, mirrored, *_ in begun])
+    read: MapReader | None = None
+    lines: list[str] = []
+    for partition, mirrored, target_id, begin in begun:
+        first, end = firsts.get(partition), ends.get(mirrored)
+        if not isinstance(first, ListedOffset) or not isinstance(end, int) or end in (0, begin):
+            continue
+        # Holes move a position on, never back: a mirror without a look at its map has no less.
+        read = maps() if read is None and first.offset > end else read
+        position = end
+        if read is not None:
+            known = read.position_at(mirrored, id_text(target_id), end)
+            if known is None:
+                continue  # stopped for the loss of its map, and said to be
+            position = known
+        if position < first.offset:
+            lines.append(
+                f"{partition}: source offsets {position} to {first.offset - 1} are gone before "
+                "they were copied: the link stops there, see `heliostat gaps`"
+            )
+    return tuple(shortened(lines, TOLD_MAX, "partitions lack records"))

@@ -1,0 +1,313 @@
+"""The gap ledger: what was lost, why, when, and who decided to go on; all of it on the target.
+
+    heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, which go once they
+                            are carried out; up to where and from which leader epoch was copied
+
+I6  A row is durable before anything is passed: `LaneSet` hears of a jump only afterwards. A row
+    whose action is not finished (`is_done`) is taken up again by the next driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self
+
+from heliostat.clusters.keyed_topic import Change, KeyedTopic, read_as_row
+from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
+from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Choice
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break
+
+ROW_PREFIX = "gap/"
+DECISION_PREFIX = "decision/"
+COPIED_PREFIX = "copied/"
+CHANGES_WITHIN_S = 0.05
+"""A turn waits so long for decisions that were written since the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GapRow:
+    """One gap; offsets `first` to `last` are the source's, both included.
+
+    Parameters
+    ----------
+    last
+        None: not known; below `first`: nothing was lost.
+    count
+        Records of the source that the mirror will never have; None: not known.
+    mirror, mirror_partition
+        The target topic; None: its partition has the number of the source's.
+    source_id, target_id
+        Ids of the topics, empty before Kafka 2.8; a row holds for these very topics.
+    decided_by
+        `user NAME` or `policy`.
+    jump
+        Target offset and source offset at which the mirror goes on; None: it is made anew.
+    is_done
+        Whether what the choice needs at the target has been done.
+    """
+
+    topic: TopicName
+    partition: PartitionId
+    first: Offset
+    last: Offset | None
+    count: int | None
+    cause: Cause
+    at_ms: int
+    choice: Choice
+    decided_by: str
+    mirror: TopicName
+    source_id: str = ""
+    target_id: str = ""
+    mirror_partition: PartitionId | None = None
+    jump: Break | None = None
+    is_done: bool = True
+    text: str = ""
+
+    @property
+    def source(self) -> TopicPartition:
+        """The source's partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def target(self) -> TopicPartition:
+        """The mirror's partition."""
+        number = self.mirror_partition
+        return TopicPartition(self.mirror, self.partition if number is None else number)
+
+    @property
+    def key(self) -> str:
+        """Names it in the ledger."""
+        return f"{ROW_PREFIX}{self.topic}/{self.partition}/{self.at_ms}"
+
+    def done(self) -> GapRow:
+        """The same, its action finished."""
+        return replace(self, is_done=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, for the ledger and for people's machines."""
+        return {**asdict(self), "cause": self.cause.value, "choice": self.choice.value}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Back from JSON."""
+        last, jump = value["last"], value["jump"]
+        return cls(
+            topic=TopicName(value["topic"]),
+            partition=PartitionId(value["partition"]),
+            first=Offset(value["first"]),
+            last=None if last is None else Offset(last),
+            count=value["count"],
+            cause=Cause(value["cause"]),
+            at_ms=value["at_ms"],
+            choice=Choice(value["choice"]),
+            decided_by=value["decided_by"],
+            mirror=TopicName(value["mirror"]),
+            source_id=value["source_id"],
+            target_id=value["target_id"],
+            mirror_partition=value.get("mirror_partition"),
+            jump=None if jump is None else Break(*jump),
+            is_done=value["is_done"],
+            text=value["text"],
+        )
+
+
+class Copied(NamedTuple):
+    """All source offsets below `offset` are at the target; the one before it is of `epoch`."""
+
+    offset: int
+    epoch: int
+    """The source's leader epoch in the header of the last copied batch."""
+    end: int = -1
+    """Where the target's log ended then (-1: not known): while it ends there nothing was lost, and
+    what the source had behind the mirror's last record, up to `offset`, were no records."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTopic:
+    """What was copied of one source topic, of that very one (`source_id`)."""
+
+    source_id: str
+    partitions: dict[PartitionId, Copied]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        rows = {str(number): list(row) for number, row in sorted(self.partitions.items())}
+        return {"source_id": self.source_id, "partitions": rows}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Back from JSON."""
+        rows = value["partitions"].items()
+        return cls(value["source_id"], {PartitionId(int(n)): Copied(*row) for n, row in rows})
+
+
+def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, Copied]:
+    """What was copied of that very source topic; nothing where it was made anew since."""
+    return {} if copied is None or copied.source_id != source_id else copied.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an operator decided for a partition, or for a whole refused topic.
+
+    Parameters
+    ----------
+    partition
+        None: the topic.
+    code
+        What it stood stopped for; a decision holds for that trouble only.
+    """
+
+    topic: TopicName
+    partition: PartitionId | None
+    code: str
+    choice: Choice
+    decided_by: str
+    at_ms: int
+
+    @property
+    def key(self) -> str:
+        """One for each partition: the newest counts."""
+        which = "*" if self.partition is None else str(self.partition)
+        return f"{DECISION_PREFIX}{self.topic}/{which}"
+
+    def is_about(self, code: str) -> bool:
+        """Whether it holds for that trouble.
+
+        One cause may be seen by several codes, as a round meets it in its middle or at its start.
+        """
+        return CAUSE_OF_CODE.get(self.code, self.code) == CAUSE_OF_CODE.get(code, code)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "choice": self.choice.value}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Back from JSON."""
+        partition = value["partition"]
+        return cls(
+            topic=TopicName(value["topic"]),
+            partition=None if partition is None else PartitionId(partition),
+            code=value["code"],
+            choice=Choice(value["choice"]),
+            decided_by=value["decided_by"],
+            at_ms=value["at_ms"],
+        )
+
+
+def gaps_topic(link: LinkName) -> str:
+    """Name of the link's ledger."""
+    return f"{STATE_TOPIC_PREFIX}{link}.gaps"
+
+
+class GapLedger:
+    """Rows and decisions; reads from one thread only. Every write is durable when it returns.
+
+    Every method raises `ConnectionLost` when the target does not answer and `BrokerError` when it
+    refuses.
+    """
+
+    def __init__(self, link: LinkName, target: ClusterConfig) -> None:
+        self._topic = KeyedTopic(target.access(), gaps_topic(link))
+        self.rows: dict[str, GapRow] = {}
+        self.decisions: dict[str, Decision] = {}
+        self.copied: dict[TopicName, CopiedTopic] = {}
+
+    @property
+    def topic(self) -> TopicName:
+        """Where it is kept."""
+        return self._topic.topic
+
+    def ensure(self, replication_factor: int | None = None) -> None:
+        """Create the topic where it is missing."""
+        self._topic.ensure(replication_factor)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._topic.close()
+
+    def read(self) -> None:
+        """Read all of it; a topic that does not exist is empty."""
+        self.rows, self.decisions, self.copied = {}, {}, {}
+        for key, value in self._topic.read_all().items():
+            self._take(key, value)
+
+    def hear(self) -> None:
+        """Take what was written since the last look."""
+        for change in self._topic.tail(CHANGES_WITHIN_S):
+            self._hear(change)
+
+    def _hear(self, change: Change) -> None:
+        if change.value is None:
+            self.rows.pop(change.key, None)
+            self.decisions.pop(change.key, None)
+        else:
+            self._take(change.key, change.value)
+
+    def _take(self, key: str, value: Mapping[str, Any]) -> None:
+        with read_as_row(self._topic.topic, key):
+            if key.startswith(ROW_PREFIX):
+                self.rows[key] = GapRow.from_json(value)
+            elif key.startswith(DECISION_PREFIX):
+                self.decisions[key] = Decision.from_json(value)
+            elif key.startswith(COPIED_PREFIX):
+                topic = TopicName(key.removeprefix(COPIED_PREFIX))
+                self.copied[topic] = CopiedTopic.from_json(value)
+
+    def record(self, rows: Iterable[GapRow]) -> None:
+        """Write rows; only when this returns may anything be passed (I6)."""
+        found = {row.key: row for row in rows}
+        if found:
+            self._topic.write_many({key: row.to_json() for key, row in found.items()})
+            self.rows.update(found)
+
+    def decide(self, decision: Decision) -> None:
+        """Write what an operator decided."""
+        self._topic.write(decision.key, decision.to_json())
+        self.decisions[decision.key] = decision
+
+    def forget(self, decision: Decision) -> None:
+        """A decision was carried out, or does not hold any more."""
+        self._topic.write(decision.key, None)
+        self.decisions.pop(decision.key, None)
+
+    def put_copied(self, topics: Mapping[TopicName, CopiedTopic]) -> None:
+        """Remember how far topics were copied."""
+        if topics:
+            self._topic.write_many(
+                {f"{COPIED_PREFIX}{name}": topic.to_json() for name, topic in topics.items()}
+            )
+            self.copied.update(topics)
+
+    def restore(self, replication_factor: int | None = None) -> None:
+        """Make the topic anew with all that is known: somebody deleted it."""
+        self._topic.close()
+        self.ensure(replication_factor)
+        self._topic.write_many(
+            {
+                **{key: row.to_json() for key, row in self.rows.items()},
+                **{key: decision.to_json() for key, decision in self.decisions.items()},
+                **{f"{COPIED_PREFIX}{n}": topic.to_json() for n, topic in self.copied.items()},
+            }
+        )
+
+    def decision_for(
+        self, topic: TopicName, partition: PartitionId | None, code: str
+    ) -> Decision | None:
+        """What was decided for a partition, or else for its topic, about that trouble."""
+        for which in (str(partition), "*") if partition is not None else ("*",):
+            found = self.decisions.get(f"{DECISION_PREFIX}{topic}/{which}")
+            if found is not None and found.is_about(code):
+                return found
+        return None
+
+    def jumps(self) -> dict[TopicPartition, GapRow]:
+        """By source partition the last recorded place at which its mirror goes on elsewhere."""
+        found: dict[TopicPartition, GapRow] = {}
+        for row in sorted(self.rows.values(), key=lambda row: row.at_ms):
+            if row.jump is not None:
+                found[row.source] = row
+        return found

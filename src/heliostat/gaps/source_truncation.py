@@ -1,0 +1,302 @@
+"""How far each partition was copied, and from which of the source's leader epochs.
+
+An unclean election can take records from a source that the target already has, and put others at
+their offsets; ends alone don't show that once the log has grown again. Leader epochs do (KIP-101,
+KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where its
+log ends up to an epoch. If that is below what was copied from it, the source was truncated.
+
+What is kept (`Copied`) is true for ever of the log it was read from, however old: so it may lag
+behind the copy, and survives restarts in the link's ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from heliostat.clusters.admin import ClusterAdmin, EpochEnd
+from heliostat.gaps.ledger import Copied, CopiedTopic
+from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
+
+WRITE_EVERY_S = 60.0
+"""Between two writes of what only moved on; a new epoch is written at once."""
+
+
+class Parted(NamedTuple):
+    """The source lost what was copied of it; `at` is its first offset of which that holds.
+
+    None: not known exactly, as our epoch is unknown at the source.
+    """
+
+    at: Offset | None
+
+
+class Lost(NamedTuple):
+    """Offsets `[position, was)` were acknowledged by the target and are not there any more."""
+
+    partition: TopicPartition
+    target: TopicPartition
+    position: int
+    was: int
+
+
+def truncations(
+    source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
+) -> dict[TopicPartition, Parted | None]:
+    """Ask the source's leaders; None where it still holds all that was copied.
+
+    Partitions whose leader does not answer, or knows no epochs, are missing.
+
+    Raises
+    ------
+    ConnectionLost
+        The source does not answer at all.
+    """
+    if not known:
+        return {}
+    answers = source.epoch_ends({partition: row.epoch for partition, row in known.items()})
+    found: dict[TopicPartition, Parted | None] = {}
+    for partition, answer in answers.items():
+        if not isinstance(answer, EpochEnd) or answer.end < 0:
+            continue
+        found[partition] = None
+        if is_truncated(known[partition], answer):
+            is_exact = answer.epoch == known[partition].epoch
+            found[partition] = Parted(answer.end if is_exact else None)
+    return found
+
+
+def is_truncated(was: Copied, answer: EpochEnd) -> bool:
+    """Whether the source's log no longer holds what was copied of it.
+
+    An end of -1 means that it knows no epochs so old or so new: then nothing can be said.
+    """
+    if answer.end < 0 or answer.epoch < 0:
+        return False
+    return answer.epoch < was.epoch or answer.end < was.offset
+
+
+class EpochBook:
+    """What was copied, by source topic; no I/O.
+
+    Parameters
+    ----------
+    stored
+        As read from the ledger.
+    """
+
+    def __init__(self, stored: Mapping[TopicName, CopiedTopic]) -> None:
+        self._topics = {
+            name: CopiedTopic(topic.source_id, dict(topic.partitions))
+            for name, topic in stored.items()
+        }
+        self._lock = threading.Lock()
+        self._next: dict[TopicPartition, Copied] = {}
+        """Of another epoch than what is known: that must be asked about before it is replaced."""
+        self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
+        """As rounds that ended have left it, with the source topic's id: reports may be behind."""
+        self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
+        """What reports have shown of it in rounds that have not ended: offsets `[first, end)`."""
+        self._noted_lost: list[tuple[str, Lost]] = []
+        """What rounds that ended have said, with the source topic's id."""
+        self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
+        """Where mirrors ended by the reports so far, with the source topic's id."""
+        self._begun: dict[TopicPartition, str] = {}
+        """What lanes of this driver have said that they copy, with the source topic's id."""
+        self._moved: set[TopicName] = set()
+        self._has_new_epoch: set[TopicName] = set()
+
+    def topics(self) -> Mapping[TopicName, CopiedTopic]:
+        """All that is known."""
+        return self._topics
+
+    def take(
+        self, reports: Iterable[PartitionReport], source_ids: Mapping[TopicName, TopicId | None]
+    ) -> list[Lost]:
+        """Take the lanes' reports; what acknowledged records the target has lost meanwhile.
+
+        One that stands stopped tells what it has copied, and no position. Of others than the known
+        topics nothing is kept.
+        """
+        lost: list[Lost] = []
+        for report in reports:
+            name, partition = report.source.topic, report.source.partition
+            if report.position < 0 or name not in source_ids:
+                continue
+            source_id = id_text(source_ids[name])
+            topic = self._topics.get(name)
+            if topic is None or topic.source_id != source_id:
+                topic = self._topics[name] = CopiedTopic(source_id, {})
+            if report.state is PartitionState.COPYING:
+                with self._lock:
+                    self._begun[report.source] = source_id
+            was = topic.partitions.get(partition)
+            is_stopped = report.state.is_stopped
+            is_shorter = self._is_shorter(report, source_id)
+            if was is not None and report.position < was.offset and not is_stopped:
+                if not is_shorter:
+                    continue  # it reads again what is not copied: markers, aborted transactions
+                lost.append(self._lose(report, was))
+                was = None
+            if report.copied_epoch < 0 or report.copied_to > report.position:
+                continue
+            if was is not None and report.copied_to <= was.offset:
+                continue
+            fresh = Copied(report.copied_to, report.copied_epoch, _end_of(report))
+            if was is not None and was.epoch != fresh.epoch:
+                self._next[report.source] = fresh
+                continue
+            self._put(report.source, fresh)
+            if was is None or is_stopped:
+                self._has_new_epoch.add(name)
+        return lost + self._take_noted_lost(source_ids)
+
+    def _lose(self, report: PartitionReport, was: Copied) -> Lost:
+        """The target has lost what it had acknowledged, by a report."""
+        with self._lock:
+            seen = self._seen_lost.get(report.source, (report.position, was.offset))
+            first, end = min(seen[0], report.position), max(seen[1], was.offset)
+            self._seen_lost[report.source] = first, end
+        del self._topics[report.source.topic].partitions[report.source.partition]
+        self._has_new_epoch.add(report.source.topic)
+        return Lost(report.source, report.target, report.position, was.offset)
+
+    def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[Lost]:
+        """What rounds that ended have said, of topics that are known."""
+        with self._lock:
+            noted, self._noted_lost = self._noted_lost, []
+        return [
+            item
+            for source_id, item in noted
+            if item.partition.topic in source_ids
+            and id_text(source_ids[item.partition.topic]) == source_id
+        ]
+
+    def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
+        """Whether the mirror ends earlier than was heard before; True where that is not known."""
+        known_id, before = self._target_ends.get(report.source, ("", -1))
+        if known_id != source_id:
+            before = -1
+        is_shorter = before < 0 or report.target_end < before
+        if report.target_end >= 0:
+            self._target_ends[report.source] = source_id, report.target_end
+        return is_shorter
+
+    def confirm(self, partitions: Iterable[TopicPartition]) -> None:
+        """The source still holds what was copied of these: take what was copied since."""
+        for partition in partitions:
+            fresh = self._next.pop(partition, None)
+            if fresh is not None:
+                self._put(partition, fresh)
+                self._has_new_epoch.add(partition.topic)
+
+    def note_lost(self, spec: PartitionSpec, position: int, was: int) -> None:
+        """A round that ended says what was lost in it; less what reports have shown already.
+
+        Reports may lag behind what the round knew: they show less than that, at either end.
+        """
+        with self._lock:
+            seen = self._seen_lost.pop(spec.source, (was, was))
+            for first, end in ((position, min(was, seen[0])), (max(position, seen[1]), was)):
+                if first < end:
+                    item = Lost(spec.source, spec.target, first, end)
+                    self._noted_lost.append((id_text(spec.source_topic_id), item))
+
+    def note(self, spec: PartitionSpec, row: Copied) -> None:
+        """A round has ended there; from any thread."""
+        with self._lock:
+            self._seen_lost.pop(spec.source, None)
+        if row.epoch >= 0:
+            with self._lock:
+                self._noted[spec.source] = (id_text(spec.source_topic_id), row)
+
+    def settle_noted(self, *, is_over: bool) -> None:
+        """Take what rounds left where reports told the same; `is_over`: also where it is further.
+
+        While lanes run a report may be older than a round's end, and would seem to contradict it.
+        """
+        with self._lock:
+            noted = dict(self._noted)
+        for partition, (source_id, row) in noted.items():
+            if is_over:
+                self._topics.setdefault(partition.topic, CopiedTopic(source_id, {}))
+            topic = self._topics.get(partition.topic)
+            if topic is None or topic.source_id != source_id:
+                continue
+            was = topic.partitions.get(partition.partition)
+            is_further = was is None or was.offset < row.offset
+            if (is_further and is_over) or (was is not None and was == row._replace(end=was.end)):
+                self._put(partition, row)
+                with self._lock:
+                    if self._noted.get(partition) == (source_id, row):
+                        del self._noted[partition]
+
+    def row_of(self, spec: PartitionSpec) -> Copied | None:
+        """What is known of the very partition; from any thread."""
+        with self._lock:
+            source_id, noted = self._noted.get(spec.source, ("", None))
+            topic = self._topics.get(spec.source.topic)
+            if topic is None or topic.source_id != id_text(spec.source_topic_id):
+                return noted if source_id == id_text(spec.source_topic_id) else None
+            row = topic.partitions.get(spec.source.partition)
+            if noted is None or source_id != topic.source_id:
+                return row
+            return noted if row is None or noted.offset > row.offset else row
+
+    def has_begun(self, spec: PartitionSpec) -> bool:
+        """Whether a round of this driver has found it to be what the source has; any thread."""
+        with self._lock:
+            return self._begun.get(spec.source) == id_text(spec.source_topic_id)
+
+    def _put(self, partition: TopicPartition, row: Copied) -> None:
+        with self._lock:
+            self._topics[partition.topic].partitions[partition.partition] = row
+        self._moved.add(partition.topic)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """What was copied of it is no longer the source's log: a gap was recorded."""
+        self._next.pop(partition, None)
+        with self._lock:
+            self._noted.pop(partition, None)
+            self._begun.pop(partition, None)
+        topic = self._topics.get(partition.topic)
+        if topic is not None and topic.partitions.pop(partition.partition, None) is not None:
+            self._has_new_epoch.add(partition.topic)
+
+    def due(self, *, all_moved: bool) -> dict[TopicName, CopiedTopic]:
+        """Topics to write now, with a new epoch or `all_moved` ones; they count as written."""
+        names = self._has_new_epoch | (self._moved if all_moved else set())
+        self._has_new_epoch, self._moved = set(), self._moved - names
+        return {
+            name: CopiedTopic(self._topics[name].source_id, dict(self._topics[name].partitions))
+            for name in sorted(names)
+        }
+
+    def to_ask(
+        self, leader_epochs: Mapping[TopicPartition, int] | None, names: Iterable[TopicName]
+    ) -> dict[TopicPartition, Copied]:
+        """Partitions of these topics whose leader has another epoch than what was copied.
+
+        Without `leader_epochs` all of them: what happened meanwhile is not known.
+        """
+        found: dict[TopicPartition, Copied] = {}
+        for name in names:
+            topic = self._topics.get(name)
+            for number, row in (topic.partitions if topic else {}).items():
+                partition = TopicPartition(name, PartitionId(number))
+                is_led_anew = leader_epochs is None or leader_epochs.get(partition, -1) != row.epoch
+                if is_led_anew or partition in self._next:
+                    found[partition] = row
+        return found
+
+
+def _end_of(report: PartitionReport) -> int:
+    """Where the mirror ended when it was copied so far; -1: not known.
+
+    A round that begins with less has lost the rest (I2), and says so at its end: what it copied
+    again before its first report, no report shows.
+    """
+    is_level = report.copied_to == report.position and report.state is PartitionState.COPYING
+    return report.target_end if is_level and report.records else -1

@@ -1,0 +1,327 @@
+"""Take over what MirrorMaker 2 has copied, in place, and hand it back.
+
+    look      positions that it has committed, both logs of each partition, the seam     reads only
+    check     its workers are gone, the target's ends stand still, the link is ours
+    write     offset map, then where partitions begin, then whose mirrors they are
+    look      whether another link has said the same of one of them meanwhile: then it lets go
+
+Nothing is written to the mirrors themselves. What is written last makes them the link's, so that a
+takeover that is interrupted can be done again from its beginning.
+
+I2  The seam is where the target's log ends: copying goes on from there by the link's own rules.
+I10 One owner: the link is claimed while its state is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import TopicInfo
+from heliostat.clusters.plain_records import Bounds, PlainReader
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BrokerError
+from heliostat.invariants import first_generation
+from heliostat.mm2.adopt_clusters import (
+    OWN_LASTS_S,
+    Sides,
+    let_go,
+    log_ends,
+    owned,
+    positions,
+    refuse_live_workers,
+    refuse_moved,
+    rivals_of,
+)
+from heliostat.mm2.adopt_look import PartitionLogs, look_for_seam
+from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, Peer, TopicAdoption
+from heliostat.mm2.connect_offsets import Position
+from heliostat.mm2.resume_point import NoSeam, Seam
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.map_rows import RowKey, Stamp
+from heliostat.offsets.offset_map import OffsetMap, Row
+from heliostat.other_links.claims import Claims
+from heliostat.state.link_state import LinkState, Starts
+from heliostat.state_topics import state_topic
+from heliostat.topics.naming import naming_of
+from heliostat.topics.select import selection_of
+from heliostat.topics.values import MirrorRecord
+
+STILL_S = 2.0
+"""The target's ends are looked at twice, this far apart: a request under way has then landed."""
+ROW_BREAKS = 2000
+"""Of one row of the offset map."""
+STAMPS_TYPE = "message.timestamp.type"
+
+
+def plan_adoption(config: Config, link: LinkConfig, peer: Peer) -> AdoptionPlan:
+    """Look at everything and find the seams; changes nothing.
+
+    Raises
+    ------
+    Refused
+        MirrorMaker 2 has no positions under that name, or still copies.
+    ConnectionLost, BrokerError
+        A cluster does not answer.
+    """
+    with Sides(config, link) as sides:
+        refuse_live_workers(sides, peer)
+        return _plan(sides, peer)
+
+
+def adopt(
+    config: Config,
+    link: LinkConfig,
+    peer: Peer,
+    agree: Callable[[AdoptionPlan], bool] = lambda _: True,
+) -> AdoptionPlan:
+    """Take over every topic whose partitions all have a seam.
+
+    Parameters
+    ----------
+    agree
+        Shown the plan before anything is written; writes nothing if it says no.
+
+    Raises
+    ------
+    Refused
+        As `plan_adoption`; or the link runs; or something was written to a mirror meanwhile, or
+        another link took it over.
+    ConnectionLost, BrokerError
+        A cluster does not answer; it can be done again.
+    """
+    with Sides(config, link) as sides:
+        refuse_live_workers(sides, peer)
+        plan = _plan(sides, peer)
+        if not plan.adopted or not agree(plan):
+            return plan
+        with owned(sides) as (state, ownership):
+            refuse_live_workers(sides, peer)
+            records = [topic.record for topic in plan.adopted]
+            looked = {
+                TopicPartition(topic.record.target, each.partition): each.target_end
+                for topic in plan.adopted
+                for each in topic.partitions
+            }
+            refuse_moved(sides.target, records, looked)
+            ownership.hold(OWN_LASTS_S)
+            _write(state, plan.adopted, Stamp(first_generation(ownership.claim_number), 0))
+            let_go(state, records, rivals_of(sides, (record.target for record in records)))
+        return plan
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def _plan(sides: Sides, peer: Peer) -> AdoptionPlan:
+    committed = positions(sides, peer, must_be=True)
+    infos = sides.source.describe_topics()
+    chosen = selection_of(sides.link).choose(infos)
+    naming = naming_of(sides.link)
+    named = {name: naming.target_name(name) for name in chosen if infos[name].error is None}
+    there = sides.target.describe_topics(named.values()) if named else {}
+    ours = {record.target_id for record in sides.known().values() if record.target_id is not None}
+    candidates = {
+        name: (infos[name], there[target])
+        for name, target in named.items()
+        if there[target].error is None and there[target].topic_id not in ours
+    }
+    notes = tuple(
+        f"{source.topic} is in MirrorMaker 2's positions, but the link has it already, does not "
+        f"select it, or there is no {naming.target_name(source.topic)} at the target"
+        for source in sorted({TopicPartition(p.topic, PartitionId(0)) for p in committed})
+        if source.topic not in candidates
+    )
+    topics = _looked(sides, committed, candidates)
+    return AdoptionPlan(sides.name, peer, tuple(topics), notes)
+
+
+def _looked(
+    sides: Sides,
+    committed: Mapping[TopicPartition, Position],
+    candidates: Mapping[TopicName, tuple[TopicInfo, TopicInfo]],
+) -> Iterator[TopicAdoption]:
+    """Each topic of which something was copied; looked at while nothing is written to it."""
+    ends = log_ends(sides.target, [info for _, info in candidates.values()])
+    configs = sides.target.describe_configs(
+        [info.name for _, info in candidates.values()], [STAMPS_TYPE]
+    )
+    time.sleep(STILL_S)
+    again = log_ends(sides.target, [info for _, info in candidates.values()])
+    theirs = rivals_of(sides, (info.name for _, info in candidates.values()))
+    with (
+        PlainReader(sides.source_access, committed=False) as source,
+        PlainReader(sides.source_access, committed=True) as stable,
+        PlainReader(sides.target_access, committed=True) as target,
+    ):
+        look = _Look(source, stable, target, committed)
+        for name, (info, mirror) in sorted(candidates.items()):
+            record = _record(sides, info, mirror)
+            own = [TopicPartition(mirror.name, p.partition) for p in mirror.partitions]
+            reason = _claimed(theirs, mirror.name) or _topic_refusal(info, mirror)
+            reason = reason or _moving(own, ends, again)
+            if reason:
+                yield TopicAdoption(record, (), reason)
+                continue
+            settings = configs[mirror.name]
+            stamped = (
+                not isinstance(settings, BrokerError)
+                and settings[STAMPS_TYPE].value == "LogAppendTime"
+            )
+            partitions = look.at(name, {p: again[p] for p in own}, with_timestamps=not stamped)
+            if any(p.found is not None for p in partitions):
+                yield TopicAdoption(record, partitions)
+
+
+def _record(sides: Sides, source: TopicInfo, mirror: TopicInfo) -> MirrorRecord:
+    return MirrorRecord(
+        source=source.name,
+        target=mirror.name,
+        source_id=source.topic_id,
+        target_id=mirror.topic_id,
+        source_cluster=sides.source_id,
+        start="earliest",  # of partitions that MirrorMaker 2 has not begun
+        initial_partitions=len(source.partitions),
+    )
+
+
+def _claimed(theirs: Claims, mirror: TopicName) -> str:
+    by = theirs.by.get(mirror)
+    if by is None:
+        return theirs.unsure.get(mirror, "")
+    return (
+        f"it is a mirror of link {by}, which lets go of it with `heliostat adopt {by} --back`; "
+        f"one that is no more, when {state_topic(by)} is deleted at the target"
+    )
+
+
+def _topic_refusal(source: TopicInfo, mirror: TopicInfo) -> str:
+    has, wants = len(mirror.partitions), len(source.partitions)
+    if has > wants:
+        return f"it has {has} partitions at the target, {wants} at the source"
+    return ""
+
+
+def _moving(
+    partitions: Iterable[TopicPartition],
+    ends: Mapping[TopicPartition, Offset],
+    again: Mapping[TopicPartition, Offset],
+) -> str:
+    for each in partitions:
+        if each not in ends or each not in again:
+            return f"where {each} ends at the target can't be read"
+        if ends[each] != again[each]:
+            return (
+                f"something still writes: {each} went from {ends[each]} to {again[each]} at the "
+                "target while it was looked at"
+            )
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Readers of both sides, and what MirrorMaker 2 has committed."""
+
+    source: PlainReader
+    stable: PlainReader
+    """Of the source as well, without what is or may be aborted."""
+    target: PlainReader
+    committed: Mapping[TopicPartition, Position]
+
+    def at(
+        self, name: TopicName, ends: Mapping[TopicPartition, Offset], *, with_timestamps: bool
+    ) -> tuple[PartitionAdoption, ...]:
+        """Every partition of a topic."""
+        bounds = self.target.bounds(ends)
+        sources = {each: TopicPartition(name, each.partition) for each in ends}
+        source_bounds = self.source.bounds(sources.values())
+        return tuple(
+            self._partition(
+                sources[each],
+                each,
+                source_bounds[sources[each]],
+                bounds[each],
+                log_end,
+                with_timestamps=with_timestamps,
+            )
+            for each, log_end in sorted(ends.items())
+        )
+
+    def _partition(
+        self,
+        source: TopicPartition,
+        target: TopicPartition,
+        source_bounds: Bounds,
+        target_bounds: Bounds,
+        log_end: Offset,
+        *,
+        with_timestamps: bool,
+    ) -> PartitionAdoption:
+        position = self.committed.get(source)
+        logs = PartitionLogs(
+            source=source,
+            target=target,
+            source_bounds=source_bounds,
+            target_bounds=target_bounds,
+            committed=None if position is None else position.copied,
+            commit_step=None if position is None else position.step,
+            with_timestamps=with_timestamps,
+        )
+        found: Seam | NoSeam | None
+        if target_bounds.end != log_end:
+            found = NoSeam(
+                f"a transaction is open at the target, from offset {target_bounds.end} on: "
+                "MirrorMaker 2 was stopped within it, and the broker ends it after "
+                "transaction.timeout.ms"
+            )
+        elif log_end == 0 and position is None:
+            found = None
+        else:
+            found = look_for_seam(self.source, self.stable, self.target, logs)
+        return PartitionAdoption(
+            partition=source.partition,
+            committed=None if position is None else position.copied,
+            source_end=Offset(source_bounds.end),
+            target_end=log_end,
+            found=found,
+        )
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> None:
+    """Make it durable, the records that make mirrors ours at last."""
+    adopted = list(topics)
+    maps = state.offsets.fresh()
+    rows = [row for topic in adopted for row in _rows(topic, stamp, maps.of)]
+    if rows:
+        state.offsets.put(rows)
+    state.put_starts({topic.record.source: _starts(topic) for topic in adopted})
+    state.put_mirrors({topic.record.source: topic.record for topic in adopted})
+
+
+def _rows(
+    topic: TopicAdoption, stamp: Stamp, known: Callable[[TopicPartition, str], OffsetMap]
+) -> Iterator[Row]:
+    """Rows of the offset map of all partitions; none where offsets are and were equal.
+
+    What is known from an earlier takeover, and from copying since, holds up to what was compared.
+    """
+    topic_id = id_text(topic.record.target_id)
+    for partition in topic.partitions:
+        if isinstance(partition.found, Seam):
+            mirror = TopicPartition(topic.record.target, partition.partition)
+            breaks, first = list(partition.found.map.breaks()), partition.found.first
+            if not known(mirror, topic_id).is_identity:
+                breaks = [first, *(each for each in breaks if each.target > first.target)]
+            for at in range(0, len(breaks), ROW_BREAKS):
+                some = tuple(breaks[at : at + ROW_BREAKS])
+                yield Row(RowKey(mirror, topic_id, some[0].target, stamp), some)
+
+
+def _starts(topic: TopicAdoption) -> Starts:
+    """Adopted partitions are never lifted; others begin as the link's start says."""
+    adopted = {p.partition: p.target_end for p in topic.partitions if p.found is not None}
+    return Starts(topic.record.target_id, dict.fromkeys(adopted, Offset(0)), adopted)

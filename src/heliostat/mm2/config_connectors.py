@@ -1,0 +1,151 @@
+"""The three connectors' JSON as it is posted to Connect, and as Connect gives it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from heliostat.errors import ConfigError
+from heliostat.mm2.config_names import CLIENT, CLIENT_PREFIXES
+from heliostat.mm2.config_values import Client, Flow, Ledger, Origin, Setting
+
+SOURCE = "MirrorSourceConnector"
+CHECKPOINT = "MirrorCheckpointConnector"
+HEARTBEAT = "MirrorHeartbeatConnector"
+_KINDS = (SOURCE, CHECKPOINT, HEARTBEAT)
+Connector = tuple[str, dict[str, Setting]]
+"""Its class without the package, and its properties."""
+
+
+def read_json(file: str, text: str, ledger: Ledger) -> list[Connector]:
+    """Connectors of one file: one, several in a list, or by name as `GET /connectors?expand=info`.
+
+    Raises
+    ------
+    ConfigError
+        It is no JSON, or holds no connector of MirrorMaker 2.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{file}: no JSON: {error}") from None
+    found = [
+        connector(file, path, config, ledger) for path, config in _configs(value, "") if config
+    ]
+    if not found:
+        raise ConfigError(f"{file}: no connector's configuration in it")
+    return found
+
+
+def _configs(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _configs(each, f"{path}[{index}].")
+    elif isinstance(value, dict):
+        if isinstance(value.get("config"), dict):
+            yield f"{path}config.", value["config"]
+        elif "connector.class" in value:
+            yield path, value
+        else:
+            for name, each in value.items():
+                yield from _configs(each, f"{path}{name}.")
+
+
+def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -> Connector:
+    """One connector's properties.
+
+    Raises
+    ------
+    ConfigError
+        It is none of MirrorMaker 2's.
+    """
+    settings = {
+        str(name): Setting(_text(value), Origin(file, f"{path}{name}"))
+        for name, value in config.items()
+    }
+    ledger.add(setting.origin for setting in settings.values())
+    kind = settings["connector.class"].value.rpartition(".")[2] if settings else ""
+    if kind not in _KINDS:
+        raise ConfigError(f"{file}: connector.class is none of MirrorMaker 2's three")
+    return kind, settings
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def flows_of(connectors: list[Connector], ledger: Ledger) -> list[Flow]:
+    """Flows that have a source connector, with what the other two add.
+
+    Raises
+    ------
+    ConfigError
+        A connector does not say its source.
+    """
+    groups: dict[tuple[str, str], dict[str, dict[str, Setting]]] = {}
+    for kind, settings in connectors:
+        source = settings.get("source.cluster.alias")
+        if source is None:
+            where = settings["connector.class"].origin
+            raise ConfigError(f"{where.file}: a {kind} has no source.cluster.alias")
+        target = settings.get("target.cluster.alias")
+        pair = (source.value, "target" if target is None else target.value)
+        for each in (source, target):
+            if each is not None:
+                ledger.used(each, "clusters and link")
+        groups.setdefault(pair, {}).setdefault(kind, {}).update(settings)
+    flows: list[Flow] = []
+    for (source_alias, target_alias), kinds in groups.items():
+        if SOURCE not in kinds:
+            _without_source(f"{source_alias}->{target_alias}", kinds, ledger)
+            continue
+        back = groups.get((target_alias, source_alias), {}).get(HEARTBEAT)
+        flows.append(_flow(source_alias, target_alias, kinds, back))
+    return flows
+
+
+def _without_source(name: str, kinds: Mapping[str, Mapping[str, Setting]], ledger: Ledger) -> None:
+    for kind, settings in kinds.items():
+        for setting in settings.values():
+            ledger.unless_read(
+                setting.origin,
+                f"a {kind} alone copies nothing: there is no {SOURCE} for {name}",
+            )
+
+
+def _flow(
+    source: str,
+    target: str,
+    kinds: Mapping[str, Mapping[str, Setting]],
+    back: Mapping[str, Setting] | None,
+) -> Flow:
+    merged: dict[str, Setting] = {}
+    for kind in reversed(_KINDS):  # what several of them have is taken from the source connector
+        merged |= kinds.get(kind, {})
+    emits = back is not None and (
+        "emit.heartbeats.enabled" not in back or back["emit.heartbeats.enabled"].is_true
+    )
+    own = {
+        n: s for n, s in merged.items() if not n.startswith(("source.cluster.", "target.cluster."))
+    }
+    for name in [name for name in own if name.startswith("consumer.")]:
+        own.setdefault(f"source.{name}", own[name])
+        del own[name]
+    return Flow(
+        source=_client("source", source, merged),
+        target=_client("target", target, merged),
+        settings=own,
+        has_heartbeats_at_source=emits,
+        has_checkpoints=CHECKPOINT in kinds,
+    )
+
+
+def _client(side: str, alias: str, settings: Mapping[str, Setting]) -> Client:
+    """`source.cluster.<name>`, of which clients take only how the cluster is reached."""
+    prefix = f"{side}.cluster."
+    found = {n.removeprefix(prefix): s for n, s in settings.items() if n.startswith(prefix)}
+    kept = {n: s for n, s in found.items() if n in CLIENT or n.startswith(CLIENT_PREFIXES)}
+    return Client(alias, kept)

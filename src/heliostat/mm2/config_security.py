@@ -1,0 +1,267 @@
+"""How clusters are reached: a Java client's settings as our `clusters` section.
+
+Secrets stay where they are: the section names a file for each, and the account says what to put
+there. Key stores become PEM files, as Python reads no JKS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from heliostat.errors import ConfigError
+from heliostat.mm2.config_values import Client, Ledger, Setting
+
+Section = dict[str, Any]
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_PROTOCOL = re.compile(r"^[A-Za-z_]+://")
+_OPTION = re.compile(
+    r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
+_REFERENCE = re.compile(r"\$\{(?P<provider>\w+):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
+_TLS_AS_IT_IS = (
+    *("ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider"),
+    *("ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.engine.factory.class"),
+    "ssl.secure.random.implementation",
+)
+
+
+def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
+    """One entry of `clusters`.
+
+    Parameters
+    ----------
+    secrets
+        The folder in which secrets and PEM files are to be put.
+
+    Raises
+    ------
+    ConfigError
+        It has no addresses.
+    """
+    addresses = client.settings.get("bootstrap.servers")
+    if addresses is None or not addresses.entries():
+        raise ConfigError(f"cluster {client.alias} has no bootstrap.servers")
+    where = f"clusters.{client.alias}"
+    ledger.used(addresses, f"{where}.bootstrap")
+    section: Section = {
+        "bootstrap": [_PROTOCOL.sub("", address) for address in addresses.entries()]
+    }
+    if client.security is not None:
+        security = client.security
+    else:
+        security = _Security(client, secrets, ledger).section()
+    if security:
+        section["security"] = security
+    return section
+
+
+class _Security:
+    """One cluster's section in the making."""
+
+    def __init__(self, client: Client, secrets: str, ledger: Ledger) -> None:
+        self.alias = client.alias
+        self.given: Mapping[str, Setting] = client.settings
+        self.ledger = ledger
+        self.folder = secrets.rstrip("/")
+        self.found: Section = {}
+
+    def section(self) -> Section:
+        """All of it; empty for an open listener."""
+        protocol = self.given.get("security.protocol")
+        name = "PLAINTEXT" if protocol is None else protocol.value.strip().upper()
+        if protocol is not None:
+            self.ledger.used(protocol, f"clusters.{self.alias}.security.protocol")
+        self.found["protocol"] = name
+        if name in ("SSL", "SASL_SSL"):
+            self._tls()
+        else:
+            self._unused("ssl.", f"the protocol is {name}, without TLS")
+        if name.startswith("SASL_"):
+            self._sasl()
+        else:
+            self._unused("sasl.", f"the protocol is {name}, without SASL")
+        return {} if self.found == {"protocol": "PLAINTEXT"} else self.found
+
+    def _unused(self, prefix: str, why: str) -> None:
+        for name, setting in self.given.items():
+            if name.startswith(prefix):
+                self.ledger.without(setting, why)
+
+    def _path(self, what: str) -> str:
+        return f"{self.folder}/{self.alias}-{what}"
+
+    def _use(self, name: str, key: str) -> None:
+        if name in self.given:
+            self.ledger.used(self.given[name], f"clusters.{self.alias}.security.{key}")
+
+    # -- TLS -----------------------------------------------------------------------------------
+
+    def _tls(self) -> None:
+        self._store("truststore", ("ca_file",))
+        self._store("keystore", ("certificate_file", "key_file"))
+        identification = self.given.get("ssl.endpoint.identification.algorithm")
+        if identification is not None:
+            self._use("ssl.endpoint.identification.algorithm", "verify_hostname")
+            if not identification.value.strip():
+                self.found["verify_hostname"] = False
+        if "ssl.key.password" in self.given:
+            if "key_file" in self.found:
+                self.found["key_password"] = self._secret("ssl.key.password", "key-password")
+            self._use("ssl.key.password", "key_password")
+        for name in _TLS_AS_IT_IS:
+            if name in self.given:
+                self.ledger.without(self.given[name], "Python's TLS decides: 1.2 or later")
+
+    def _store(self, store: str, keys: tuple[str, ...]) -> None:
+        """A trust or key store: a PEM file is taken as it is, others must be turned into one."""
+        location = self.given.get(f"ssl.{store}.location")
+        kind = self.given.get(f"ssl.{store}.type")
+        inline = [
+            name
+            for name in (f"ssl.{store}.certificates", f"ssl.{store}.certificate.chain")
+            if name in self.given
+        ]
+        inline += (
+            ["ssl.keystore.key"] if store == "keystore" and "ssl.keystore.key" in self.given else []
+        )
+        is_pem = kind is not None and kind.value.strip().upper() == "PEM"
+        if location is None and not inline:
+            return
+        for key in keys:
+            what = {"ca_file": "ca.pem", "certificate_file": "cert.pem", "key_file": "key.pem"}[key]
+            usable = location is not None and is_pem and location.value.startswith("/")
+            self.found[key] = location.value if location and usable else self._path(what)
+        files = " and ".join(self.found[key] for key in keys)
+        for name in inline:
+            self._use(name, " and ".join(keys))
+            self.ledger.must_do(f"write what {name} of cluster {self.alias} holds into {files}")
+        for name in (f"ssl.{store}.location", f"ssl.{store}.type"):
+            self._use(name, " and ".join(keys))
+        if location is not None and self.found[keys[0]] != location.value:
+            self.ledger.must_do(
+                f"export {location.value} ({store} of cluster {self.alias}) as PEM into {files} "
+                "(keytool -importkeystore to PKCS12, then openssl pkcs12)"
+            )
+        password = f"ssl.{store}.password"
+        if password in self.given:
+            self.ledger.replaced(
+                self.given[password], f"{' and '.join(keys)}: a PEM file has no store's password"
+            )
+
+    # -- SASL ----------------------------------------------------------------------------------
+
+    def _sasl(self) -> None:
+        mechanism = self.given.get("sasl.mechanism")
+        name = "GSSAPI" if mechanism is None else mechanism.value.strip().upper()
+        jaas = self.given.get("sasl.jaas.config")
+        options = {} if jaas is None else _jaas_options(jaas.value)
+        if name in PASSWORD_MECHANISMS:
+            self._use("sasl.mechanism", "mechanism")
+            self._use("sasl.jaas.config", "username and password")
+            self.found["mechanism"] = name
+            self.found["username"] = options.get("username") or self._missing("username")
+            self.found["password"] = self._secret_of(
+                options.get("password", ""), "sasl.jaas.config", "password"
+            )
+        elif name == "OAUTHBEARER":
+            self._oauth(options)
+        else:
+            self._no_mechanism(name)
+        for key, setting in self.given.items():
+            if key.startswith("sasl."):
+                self.ledger.unless_read(setting.origin, "our own SASL client has no such setting")
+
+    def _missing(self, what: str) -> str:
+        self.ledger.must_do(
+            f"write the {what} for cluster {self.alias} into the file: its sasl.jaas.config has "
+            "none that can be read"
+        )
+        return "fill-in"
+
+    def _no_mechanism(self, name: str) -> None:
+        protocol = "SSL" if self.found["protocol"] == "SASL_SSL" else "PLAINTEXT"
+        self.found["protocol"] = protocol
+        for key, setting in self.given.items():
+            if key.startswith("sasl."):
+                self.ledger.without(setting, f"{name} is none of the mechanisms a link has")
+        self.ledger.must_do(
+            f"give cluster {self.alias} a listener and a user with PLAIN, SCRAM or OAUTHBEARER: "
+            f"{name} is not supported, and the file says protocol {protocol} in its place"
+        )
+        self.ledger.differs(f"cluster {self.alias} can't be entered with {name}")
+
+    def _oauth(self, options: Mapping[str, str]) -> None:
+        """Kafka's own names, those of its 4.1 (KIP-1139), and those of Strimzi's library."""
+        self.found["mechanism"] = "OAUTHBEARER"
+        self._use("sasl.mechanism", "mechanism")
+        self._use("sasl.jaas.config", "token or token_endpoint")
+        url = self._value("sasl.oauthbearer.token.endpoint.url", "token_endpoint.url")
+        url = url or options.get("oauth.token.endpoint.uri", "")
+        identity = self._value(
+            "sasl.oauthbearer.client.credentials.client.id", "token_endpoint.client_id"
+        )
+        identity = identity or options.get("clientId") or options.get("oauth.client.id", "")
+        if not url or not identity:
+            self.found["token"] = self._secret_of(
+                options.get("oauth.access.token", ""), "sasl.jaas.config", "token"
+            )
+            return
+        name = "sasl.oauthbearer.client.credentials.client.secret"
+        if name in self.given:
+            self._use(name, "token_endpoint.client_secret")
+            secret = self._secret(name, "client-secret")
+        else:
+            text = options.get("clientSecret") or options.get("oauth.client.secret", "")
+            secret = self._secret_of(text, "sasl.jaas.config", "client-secret")
+        endpoint: Section = {"url": url, "client_id": identity, "client_secret": secret}
+        scope = self._value("sasl.oauthbearer.scope", "token_endpoint.scope")
+        scope = scope or options.get("scope") or options.get("oauth.scope", "")
+        if scope:
+            endpoint["scope"] = scope
+        self.found["token_endpoint"] = endpoint
+
+    def _value(self, name: str, key: str) -> str:
+        self._use(name, key)
+        return self.given[name].value.strip() if name in self.given else ""
+
+    def _secret(self, name: str, what: str) -> Section:
+        return self._secret_of(self.given[name].value, name, what)
+
+    def _secret_of(self, text: str, name: str, what: str) -> Section:
+        """Where a secret is to be: where its own reference says, or in a file that is named."""
+        known = referenced(text)
+        if known is not None:
+            return known
+        path = self._path(what)
+        match = _REFERENCE.fullmatch(text.strip())
+        origin = f" (there as {match[0]})" if match else ""
+        self.ledger.must_do(
+            f"put the {what.replace('-', ' ')} of cluster {self.alias} from {name}{origin} into "
+            f"{path}, readable for the link's user only"
+        )
+        return {"file": path}
+
+
+def referenced(text: str) -> Section | None:
+    """What a reference of Connect's own providers is to us, if it leads to the secret alone."""
+    match = _REFERENCE.fullmatch(text.strip())
+    if match is None:
+        return None
+    if match["provider"] in ("env", "strimzienv"):
+        return {"env": match["key"]}
+    path = match["path"] or ""
+    if match["provider"] in ("dir", "directory") and path.startswith("/"):
+        return {"file": f"{path.rstrip('/')}/{match['key']}"}
+    return None
+
+
+def _jaas_options(text: str) -> dict[str, str]:
+    """Options of a JAAS entry: `Module required name="value" ...;`."""
+    return {
+        match[1]: re.sub(
+            r"\\(.)", r"\1", next((g for g in match.groups()[1:] if g is not None), "")
+        )
+        for match in _OPTION.finditer(text)
+    }

@@ -1,0 +1,218 @@
+"""What a link writes for MirrorMaker 2's clients, each part in a loop of its own.
+
+Nothing of it is ours to read: copying never waits for it, and what fails here is tried again and
+told, and never halts the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from heliostat.access import ClusterAccess
+from heliostat.clock import Clock
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
+from heliostat.clusters.byte_topic import ByteTopic
+from heliostat.config import LinkConfig
+from heliostat.errors import HeliostatError, InterchangeFailed, Verdict
+from heliostat.mm2.checkpoints import Checkpoints, GroupRow
+from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
+from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs
+from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.offsets.offset_map import MapReader
+from heliostat.topics.naming import naming_of
+from heliostat.topics.replication_policy import HEARTBEATS, policy_of
+from heliostat.topics.values import MirrorRecord
+
+CLIENT_ID = "heliostat-interchange"
+WATCH_S = 0.5
+"""Heartbeats are waited for so long, then as long not: their age is right to half a second."""
+CHECKPOINTS_S = 1.0
+"""Between two looks at whether the groups' loop has decided anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: a loop's name, seconds between its turns, and a turn."""
+
+    name: str
+    interval_s: float
+    turn: Callable[[], None]
+
+
+class Interchange:
+    """Heartbeats, checkpoints and offset syncs of one link, as far as it wants them.
+
+    Parameters
+    ----------
+    link
+        What is wanted.
+    source, target
+        Both clusters, to ask and to make topics.
+    source_access, target_access
+        How they are reached, to write and read records.
+    mirrors
+        The link's mirrors, as they are now.
+    maps
+        Their offset maps, as they are now.
+    clock
+        Time.
+    """
+
+    def __init__(
+        self,
+        link: LinkConfig,
+        source: ClusterAdmin,
+        target: ClusterAdmin,
+        *,
+        source_access: ClusterAccess,
+        target_access: ClusterAccess,
+        mirrors: Callable[[], Mapping[TopicName, MirrorRecord]],
+        maps: Callable[[], MapReader],
+        clock: Clock,
+    ) -> None:
+        self._link = link
+        self._target = target
+        self._mirrors = mirrors
+        self._maps = maps
+        self._clock = clock
+        self._topics: list[ByteTopic] = []
+        policy, admins = policy_of(link), {"source": source, "target": target}
+
+        def topic(side: str, name: TopicName) -> ByteTopic:
+            access = source_access if side == "source" else target_access
+            found = ByteTopic(access, name, CLIENT_ID)
+            self._topics.append(found)
+            return found
+
+        self._emitter: HeartbeatEmitter | None = None
+        self._watch: HeartbeatWatch | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._syncs: OffsetSyncs | None = None
+        self._heartbeats_mirror = naming_of(link).target_name(HEARTBEATS)
+        beats, told, syncs = link.heartbeats, link.checkpoints, link.offset_syncs
+        if beats.emit:
+            written = topic("source", HEARTBEATS)
+            names = (link.source, link.target)
+            self._emitter = HeartbeatEmitter(written, source, *names, beats.replication_factor)
+        if beats.are_mirrored:
+            seen = topic("target", self._heartbeats_mirror)
+            self._watch = HeartbeatWatch(seen, link.source, link.target, is_ours=beats.emit)
+        if told.emit:
+            written = topic("target", policy.checkpoints_topic(link.source))
+            self._checkpoints = Checkpoints(written, target, told.replication_factor)
+        if syncs.emit:
+            other = link.target if syncs.location == "source" else link.source
+            written = topic(syncs.location, policy.offset_syncs_topic(other))
+            admin = admins[syncs.location]
+            self._syncs = OffsetSyncs(written, admin, syncs.replication_factor)
+
+    def parts(self) -> Iterator[Part]:
+        """What is to be done again and again."""
+        if self._emitter is not None:
+            interval_s = self._link.heartbeats.interval_s
+            yield Part("heartbeats", interval_s, self._part("heartbeats", self._emit))
+        if self._watch is not None:
+            yield Part("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
+        if self._checkpoints is not None:
+            yield Part("checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups))
+        if self._syncs is not None:
+            interval_s = self._link.offset_syncs.interval_s
+            yield Part("offset syncs", interval_s, self._part("offset syncs", self._tell_offsets))
+
+    @property
+    def wants_groups(self) -> bool:
+        """Whether `take_groups` does anything."""
+        return self._checkpoints is not None
+
+    def take_groups(self, rows: Iterable[GroupRow]) -> None:
+        """Take what was decided of groups' offsets (I9), for the next checkpoints; no I/O."""
+        if self._checkpoints is not None:
+            self._checkpoints.take(rows)
+
+    def told(self) -> dict[str, object]:
+        """For the driver's report."""
+        found: dict[str, object] = {}
+        watch = self._watch
+        if watch is not None:
+            newest = watch.newest
+            found["heartbeat"] = {
+                "timestamp_ms": None if newest is None else newest.timestamp_ms,
+                "delay_ms": None if newest is None else newest.delay_ms,
+                "unreadable": watch.unreadable,
+            }
+        if self._checkpoints is not None:
+            found["checkpoints"] = self._checkpoints.count
+        if self._syncs is not None:
+            found["offset_syncs"] = self._syncs.count
+        return found
+
+    def close(self) -> None:
+        """Close the connections; call it when the loops have ended."""
+        for topic in self._topics:
+            topic.close()
+
+    def _part(self, what: str, act: Callable[[], None]) -> Callable[[], None]:
+        return lambda: _apart(what, act)
+
+    def _emit(self) -> None:
+        assert self._emitter is not None
+        self._emitter.emit(self._clock.wall_ms())
+
+    def _tell_groups(self) -> None:
+        assert self._checkpoints is not None
+        self._checkpoints.write(self._clock.wall_ms())
+
+    def _look(self) -> None:
+        assert self._watch is not None
+        if not self._watch.follows:
+            name = self._heartbeats_mirror
+            if self._target.describe_topics([name])[name].error is not None:
+                return  # not mirrored yet; the topics' own loop tells of trouble with that
+        self._watch.look(self._clock.wall_ms, WATCH_S)
+
+    def _tell_offsets(self) -> None:
+        assert self._syncs is not None
+        self._syncs.publish(self._copied(), self._clock.wall_ms())
+
+    def _copied(self) -> Iterator[CopiedRange]:
+        """What the target holds of each partition; ends are read before maps, so that those hold.
+
+        I3: a break is in the map before the first record behind it is at the target.
+        """
+        records = dict(self._mirrors())
+        infos = self._target.describe_topics({record.target for record in records.values()})
+        sources: dict[TopicPartition, tuple[TopicPartition, str]] = {}
+        for record in records.values():
+            info = infos[record.target]
+            if info.error is not None or info.topic_id != record.target_id:
+                continue  # gone, or made anew: the topics' own loop tells of it
+            for mirror, number in record.own(info.partitions).items():
+                source = TopicPartition(record.source, number)
+                sources[mirror] = (source, id_text(record.target_id))
+        starts = self._target.list_offsets(dict.fromkeys(sources, EARLIEST))
+        ends = self._target.list_offsets(dict.fromkeys(sources, LATEST))
+        maps = self._maps()
+        for mirror, (source, topic_id) in sources.items():
+            start, end = starts.get(mirror), ends.get(mirror)
+            if maps.is_lost(mirror, topic_id):
+                continue  # it stands stopped, and what has landed in it can't be said
+            if isinstance(start, ListedOffset) and isinstance(end, ListedOffset):
+                offset_map = maps.of(mirror, topic_id)
+                yield CopiedRange(source, start.offset, end.offset, offset_map)
+
+
+def _apart(what: str, act: Callable[[], None]) -> None:
+    """Do it; what would halt the link if it were about records only fails.
+
+    Raises
+    ------
+    InterchangeFailed
+        In place of an error that nobody should go on after.
+    """
+    try:
+        act()
+    except HeliostatError as error:
+        if error.verdict is Verdict.RETRY:
+            raise
+        raise InterchangeFailed(f"{what}: {error}") from error

@@ -1,0 +1,112 @@
+"""Hand mirrors back to MirrorMaker 2: write the positions with which it goes on.
+
+Its position of a partition is the source offset of the target's last record, by the offset map. So
+what it copies next is what the link would have copied next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from heliostat.clusters.plain_records import Placed, write_records
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
+from heliostat.mm2.adopt_clusters import (
+    OWN_LASTS_S,
+    Sides,
+    log_ends,
+    owned,
+    positions,
+    refuse_live_workers,
+)
+from heliostat.mm2.adopt_plan import Handback, HandbackPlan, Peer
+from heliostat.mm2.connect_offsets import encode_key, encode_value
+from heliostat.names import TopicPartition, id_text
+from heliostat.offsets.store import read_maps
+
+
+def plan_handback(config: Config, link: LinkConfig, peer: Peer) -> HandbackPlan:
+    """The positions with which MirrorMaker 2 would go on; changes nothing.
+
+    Raises
+    ------
+    Refused
+        There is no offsets topic, or a MirrorMaker 2 still runs.
+    ConnectionLost, BrokerError
+        A cluster does not answer.
+    """
+    with Sides(config, link) as sides:
+        refuse_live_workers(sides, peer)
+        return _plan_back(sides, peer)
+
+
+def hand_back(
+    config: Config,
+    link: LinkConfig,
+    peer: Peer,
+    agree: Callable[[HandbackPlan], bool] = lambda _: True,
+) -> HandbackPlan:
+    """Write MirrorMaker 2's positions, so that it goes on where the link has stopped.
+
+    The mirrors are then no longer the link's: started again it refuses them, until it has adopted
+    them anew.
+
+    Raises
+    ------
+    Refused
+        As `plan_handback`; or the link runs.
+    ConnectionLost, BrokerError
+        A cluster does not answer; it can be done again.
+    """
+    with Sides(config, link) as sides, owned(sides) as (state, ownership):
+        refuse_live_workers(sides, peer)
+        plan = _plan_back(sides, peer)
+        if not plan.partitions or not agree(plan):
+            return plan
+        ownership.hold(OWN_LASTS_S)
+        rows = [
+            Placed(
+                encode_key(peer.flow, TopicPartition(row.source, row.partition)),
+                encode_value(row.next_offset),
+                None if row.was is None else row.was.partition,
+            )
+            for row in plan.partitions
+            if row.next_offset > 0 or row.was is not None  # else it has nothing to go on with
+        ]
+        write_records(sides.target_access, peer.offsets_topic, rows)
+        state.forget_mirrors(dict.fromkeys(row.source for row in plan.partitions))
+        return plan
+
+
+def _plan_back(sides: Sides, peer: Peer) -> HandbackPlan:
+    committed = positions(sides, peer, must_be=False)
+    known = sides.known()
+    infos = sides.target.describe_topics({record.target for record in known.values()})
+    ends = log_ends(sides.target, [info for info in infos.values() if info.error is None])
+    maps = read_maps(sides.target_access, sides.name)
+    rows: list[Handback] = []
+    notes: list[str] = []
+    for name, record in sorted(known.items()):
+        info = infos[record.target]
+        if info.error is not None or info.topic_id != record.target_id:
+            notes.append(f"{name}: its mirror {record.target} is gone or was made anew")
+            continue
+        for part in info.partitions:
+            mirror = TopicPartition(record.target, part.partition)
+            if mirror not in ends:
+                raise Refused(f"where {mirror} ends can't be read", hint="try again")
+            offsets = maps.of(mirror, id_text(record.target_id))
+            if not offsets.knows(ends[mirror]):
+                notes.append(f"{mirror}: it was cut short, and no map tells where it ends")
+                continue
+            rows.append(
+                Handback(
+                    source=name,
+                    target=record.target,
+                    partition=part.partition,
+                    target_end=ends[mirror],
+                    next_offset=offsets.source_of(ends[mirror]),
+                    was=committed.get(TopicPartition(name, part.partition)),
+                )
+            )
+    return HandbackPlan(sides.name, peer, tuple(rows), tuple(notes))

@@ -1,0 +1,132 @@
+"""Heartbeats: written at the source, mirrored like any topic, and their age seen at the target.
+
+What a heartbeat proves is the whole way: the driver reaches the source, records cross, the target
+takes them. `MirrorHeartbeatConnector` writes into `heartbeats` of the cluster that its Connect
+workers use, which is the source of the flows that leave it; here the link does it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
+from heliostat.errors import ProtocolError
+from heliostat.mm2.formats import Heartbeat
+from heliostat.names import Alias
+
+LOOK_BACK_RECORDS = 100
+"""A reader begins so far before the end: heartbeats of some links into one topic take turns."""
+
+
+class HeartbeatEmitter:
+    """Writes a link's heartbeats at its source.
+
+    Parameters
+    ----------
+    topic
+        `heartbeats` at the source.
+    admin
+        The source's.
+    source, target
+        The link's aliases.
+    replication_factor
+        Of the topic, if it must be made.
+    """
+
+    def __init__(
+        self,
+        topic: ByteTopic,
+        admin: ClusterAdmin,
+        source: Alias,
+        target: Alias,
+        replication_factor: int | None = None,
+    ) -> None:
+        self._topic = topic
+        self._admin = admin
+        self._names = (source, target)
+        self._replicas = replication_factor
+        self._is_there = False
+
+    def emit(self, now_ms: int) -> None:
+        """Write one heartbeat.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The source does not answer or refuses; the next call looks for the topic again.
+        """
+        if not self._is_there:
+            self._topic.ensure(self._admin, self._replicas)
+        self._is_there = False
+        beat = Heartbeat(*self._names, now_ms)
+        self._topic.write([ByteRecord(beat.key(), beat.value(), now_ms)])
+        self._is_there = True
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The newest heartbeat that has arrived."""
+
+    timestamp_ms: int
+    delay_ms: int
+    """From its timestamp to when it was first seen at the target; looked for twice a second."""
+
+
+class HeartbeatWatch:
+    """Follows the mirrored heartbeats at the target.
+
+    Parameters
+    ----------
+    topic
+        The mirror of the source's `heartbeats`.
+    source, target
+        The link's aliases.
+    is_ours
+        Only heartbeats of this very link count; otherwise all that arrive, whoever wrote them.
+    """
+
+    def __init__(self, topic: ByteTopic, source: Alias, target: Alias, *, is_ours: bool) -> None:
+        self._topic = topic
+        self._wanted = (source, target) if is_ours else None
+        self._follows = False
+        self.newest: Beat | None = None
+        self.unreadable = 0
+        """Records that are no heartbeats."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the topic was found."""
+        return self._follows
+
+    def look(self, wall_ms: Callable[[], int], timeout_s: float) -> None:
+        """Take what has arrived, waiting at most `timeout_s` for it.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The target does not answer or refuses.
+        """
+        if not self._follows:
+            self._follows = self._topic.seek_back(LOOK_BACK_RECORDS)
+            if not self._follows:
+                return
+        for record in self._topic.poll(timeout_s):
+            self.take(record, wall_ms())
+
+    def take(self, record: ByteRecord, now_ms: int) -> None:
+        """Take one record of the topic."""
+        try:
+            beat = Heartbeat.decode(record.key, record.value)
+        except ProtocolError:
+            self.unreadable += 1  # told in the status: the topic is open to other writers
+            return
+        is_wanted = self._wanted is None or (beat.source, beat.target) == self._wanted
+        if is_wanted and (self.newest is None or beat.timestamp_ms > self.newest.timestamp_ms):
+            self.newest = Beat(beat.timestamp_ms, max(0, now_ms - beat.timestamp_ms))
+
+    def age_s(self, now_ms: int) -> float | None:
+        """Age of the newest heartbeat at the target; None before any has arrived."""
+        newest = self.newest
+        return None if newest is None else max(0.0, (now_ms - newest.timestamp_ms) / 1000)

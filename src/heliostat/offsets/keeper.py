@@ -1,0 +1,320 @@
+"""The driver's side of offset maps that are lost: mapped mirrors stop, exact ones go on.
+
+I2  Nothing is appended to a mapped mirror whose map is not known to reach its end. Where rows of
+    the maps' topic are gone, what was mapped stands stopped, durably, until its map is made anew.
+I7  A mirror that is shown to be exact goes on.
+
+A mirror may have become a mapped one after the last look at the maps. So of those that are not
+known as mapped each must be shown to be exact: by what the ledger says of how far was copied, or
+by the record before its end, which is the source's of that very offset and of no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from heliostat.access import ClusterAccess
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.plain_records import PlainReader, PlainRecord
+from heliostat.clusters.record_digest import digest_of
+from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
+from heliostat.gaps.ledger import Copied
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.marks import MapMarks, Mapped, Marks, MirrorId
+from heliostat.offsets.pruning import MapPruning
+from heliostat.offsets.store import OffsetMaps
+from heliostat.ops.events import Events, shortened
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.state.link_state import Starts
+from heliostat.topics.values import MirrorRecord
+
+NOTES_MAX = 3
+"""Records told of one by one."""
+NAMED_MAX = 5
+"""Mirrors named in an event."""
+BEHIND_RECORDS = 500
+"""Source records looked at behind a mirror's end, for one like its last."""
+
+
+class Known(NamedTuple):
+    """One partition of a mirror, as the link remembers it."""
+
+    source: TopicPartition
+    mirror: TopicPartition
+    target_id: str
+    start: Offset
+    """Source offset that it begins with."""
+
+    @property
+    def name(self) -> MirrorId:
+        """As maps are named."""
+        return self.mirror, self.target_id
+
+
+CopiedTo = Callable[[TopicPartition], Copied | None]
+"""How far a source partition was copied, as the ledger knows."""
+
+
+class MapKeeper:
+    """Looks whether all rows are there; used by the driver's turn only.
+
+    Parameters
+    ----------
+    maps, marks
+        What is known of the maps, and of what is lost of them.
+    source, target_access
+        Both clusters, to read records of mirrors that may be mapped.
+    target
+        Tells where mirrors end.
+    copied
+        How far was copied.
+    events
+        Where is told what is lost.
+    """
+
+    def __init__(
+        self,
+        maps: OffsetMaps,
+        marks: MapMarks,
+        *,
+        source: ClusterAccess,
+        target_access: ClusterAccess,
+        target: ClusterAdmin,
+        copied: CopiedTo,
+        events: Events,
+    ) -> None:
+        self._maps = maps
+        self._store = marks
+        self._source = source
+        self._target_access = target_access
+        self._target = target
+        self._copied = copied
+        self._events = events
+        self._pruning = MapPruning(maps, target, time.monotonic)
+        self._marks = Marks()
+        self._unsettled: dict[MirrorId, str] = {}
+        """Of those that can't be read now it is not known whether they are lost."""
+
+    def begin(self) -> None:
+        """Read what was known before."""
+        self._marks = self._store.read()
+        self._take_rebuilt(self._marks)
+        self._maps.begin(self._marks.topic, self._marks.lost)
+
+    def restore(self) -> None:
+        """Write all that is known into a state topic that was made anew."""
+        self._maps.look_anew()
+        if self._marks.topic is not None:
+            self._store.put_topic(self._marks.topic)
+        self._store.put_mapped(self._marks.mapped)
+        self._store.put_lost(self._marks.lost)
+
+    def look(
+        self,
+        mirrors: Mapping[TopicName, MirrorRecord],
+        starts: Mapping[TopicName, Starts],
+        reports: Iterable[PartitionReport] = (),
+    ) -> None:
+        """Read the maps on, and see to it that nothing goes on without its map.
+
+        Parameters
+        ----------
+        mirrors, starts
+            Of the link.
+        reports
+            Of the lanes' newest plans: they compare mirrors with their maps, and with what this
+            keeper knows. What they found is kept before it is seen what was made anew.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The target does not answer; the next turn looks again.
+        """
+        self._keep_lost(self._found_by_lanes(mirrors, reports))
+        if self._marks.lost:
+            self._take_rebuilt(self._store.read())
+        if self._unsettled:
+            open_ones = [o for o in _partitions(mirrors, starts) if o.name in self._unsettled]
+            self._settle(open_ones, self._unsettled)
+        try:
+            self._maps.refresh()
+        except OffsetMapLost as error:
+            self._lose(list(_partitions(mirrors, starts)), error.text)
+            self._maps.refresh()
+        self._keep_lost(self._maps.spoiled())
+        new = self._maps.names() - self._marks.names()
+        if new:
+            self._note_mapped(one for one in _partitions(mirrors, starts) if one.name in new)
+        now = self._maps.known
+        if now is not None and now != self._marks.topic and not self._unsettled:
+            self._store.put_topic(now)
+            self._marks.topic = now
+        self._pruning.look()
+
+    def with_lost(
+        self, specs: Mapping[TopicPartition, PartitionSpec]
+    ) -> dict[TopicPartition, PartitionSpec]:
+        """Tell lanes which partitions must not be copied, for want of their map."""
+        lost = self._marks.lost | self._unsettled
+        found = dict(specs)
+        for source, spec in specs.items() if lost else ():
+            why = lost.get((spec.target, id_text(spec.target_topic_id)))
+            if why is not None:
+                found[source] = replace(spec, map_lost=f"{why} (hint: {OffsetMapLost.hint})")
+        return found
+
+    def notes(self) -> tuple[str, ...]:
+        """What is no row in the maps' topic, and concerns no mirror: somebody writes there."""
+        return tuple(shortened(self._maps.strange(), NOTES_MAX, "such records"))
+
+    # -- what is lost --------------------------------------------------------------------------
+
+    def _found_by_lanes(
+        self, mirrors: Mapping[TopicName, MirrorRecord], reports: Iterable[PartitionReport]
+    ) -> dict[MirrorId, str]:
+        """Mirrors that lanes stopped for their maps, and why; not those only held back by us."""
+        found: dict[MirrorId, str] = {}
+        for report in reports:
+            record = mirrors.get(report.source.topic)
+            is_lost = report.state is PartitionState.BLOCKED and report.code == OffsetMapLost.code
+            if record is not None and is_lost:
+                name = report.target, id_text(record.target_id)
+                if name not in self._unsettled:
+                    found[name] = report.reason.partition(" (hint: ")[0]
+        return found
+
+    def _lose(self, known: list[Known], why: str) -> None:
+        """Rows are gone: whatever is not shown to be exact is lost.
+
+        What is lost is durable before the topic is taken as it is now.
+        """
+        mapped = self._marks.names() | self._maps.names()
+        lost = {one.name: why for one in known if one.name in mapped}
+        self._keep_lost(lost)
+        self._settle(
+            [one for one in known if one.name not in mapped],
+            dict.fromkeys((one.name for one in known), why),
+        )
+        self._maps.begin_anew(self._marks.lost | self._unsettled)
+
+    def _settle(self, asked: list[Known], why: Mapping[MirrorId, str]) -> None:
+        """Find out which of these are exact."""
+        lost: dict[MirrorId, str] = {}
+        unsettled: dict[MirrorId, str] = {}
+        for one, is_exact in self._exact(asked):
+            if is_exact is None:
+                unsettled[one.name] = why[one.name]
+            elif not is_exact:
+                lost[one.name] = why[one.name]
+        self._keep_lost(lost)
+        self._unsettled = unsettled
+        self._maps.set_lost(self._marks.lost | unsettled)
+
+    def _keep_lost(self, lost: Mapping[MirrorId, str]) -> None:
+        new = {name: why for name, why in lost.items() if name not in self._marks.lost}
+        if not new:
+            return
+        self._store.put_lost(new)
+        self._marks.lost.update(new)
+        self._events.warn(
+            f"{next(iter(new.values()))}: {len(new)} mapped partition(s) stand stopped until "
+            f"their map is made anew ({OffsetMapLost.hint}): {_named(new)}"
+        )
+
+    def _exact(self, asked: list[Known]) -> Iterator[tuple[Known, bool | None]]:
+        """Whether mirrors are exact up to their end; None: it can't be asked now."""
+        if not asked:
+            return
+        ends = self._target.list_log_ends([one.mirror for one in asked])
+        looks: list[tuple[Known, Offset]] = []
+        for one in asked:
+            end = ends.get(one.mirror)
+            if end is None or isinstance(end, BrokerError):
+                yield one, None
+            elif end == 0 or _is_noted_exact(self._copied(one.source), end):
+                yield one, True
+            else:
+                looks.append((one, end))
+        if looks:
+            with (
+                PlainReader(self._source, committed=False) as source,
+                PlainReader(self._target_access, committed=False) as target,
+            ):
+                for one, at in looks:
+                    try:
+                        yield one, ends_alike(source, target, one, at)
+                    except (BrokerError, ConnectionLost):
+                        yield one, None
+
+    # -- what is mapped, and what was made anew ------------------------------------------------
+
+    def _note_mapped(self, found: Iterable[Known]) -> None:
+        """Remember that these have maps, so that their loss is seen as such."""
+        new: dict[TopicName, Mapped] = {}
+        for one in found:
+            name = one.source.topic
+            was = new.get(name, self._marks.mapped.get(name))
+            if was is None or was.target_id != one.target_id:
+                was = Mapped(one.mirror.topic, one.target_id, frozenset())
+            new[name] = replace(was, partitions=was.partitions | {one.mirror.partition})
+        self._store.put_mapped(new)
+        self._marks.mapped.update(new)
+
+    def _take_rebuilt(self, now: Marks) -> None:
+        """Go on with maps that were made anew; only a row that says so counts, not its lack."""
+        if not now.rebuilt:
+            return
+        for name in now.rebuilt:
+            self._marks.lost.pop(name, None)
+        self._maps.set_lost(self._marks.lost | self._unsettled)
+        self._store.forget(now.rebuilt)
+        self._events.info(f"offset maps made anew, copying goes on: {_named(now.rebuilt)}")
+
+
+def _partitions(
+    mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
+) -> Iterator[Known]:
+    """What may have been copied so far: each partition that has a beginning."""
+    for name, record in mirrors.items():
+        row = starts.get(name)
+        if row is not None and row.target_id == record.target_id:
+            for number, start in row.offsets.items():
+                source = TopicPartition(name, PartitionId(number))
+                mirror = record.mirror_of(PartitionId(number))
+                yield Known(source, mirror, id_text(record.target_id), start)
+
+
+def _is_noted_exact(copied: Copied | None, end: int) -> bool:
+    """Whether all was copied up to a source offset when the target ended at that very one."""
+    return copied is not None and copied.end == copied.offset == end
+
+
+def ends_alike(source: PlainReader, target: PlainReader, one: Known, end: int) -> bool:
+    """Whether the record before a mirror's end is the source's of the same offset, and no later's.
+
+    Where both logs are mapped it stands further on at the source: then the one of its own offset is
+    another one, or one of its like comes behind it.
+    """
+    bounds = target.bounds([one.mirror])[one.mirror], source.bounds([one.source])[one.source]
+    last = end - 1
+    if bounds[0].start >= end <= one.start:
+        return True  # lifted, and nothing was copied yet
+    if last < bounds[0].start or not bounds[1].start <= last < bounds[1].end:
+        return False  # gone from one of both: nothing shows it
+    ours = [_digest(record) for record in target.read(one.mirror, last, end)]
+    there = source.read(one.source, last, min(bounds[1].end, end + BEHIND_RECORDS))
+    theirs = [(record.offset, _digest(record)) for record in there]
+    return len(ours) == 1 and [at for at, digest in theirs if digest == ours[0]] == [last]
+
+
+def _digest(record: PlainRecord) -> bytes:
+    return digest_of(record.key, record.value, record.headers, record.timestamp_ms)
+
+
+def _named(names: Iterable[MirrorId]) -> str:
+    shown = sorted(str(mirror) for mirror, _ in names)
+    more = f" and {len(shown) - NAMED_MAX} more" if len(shown) > NAMED_MAX else ""
+    return ", ".join(shown[:NAMED_MAX]) + more

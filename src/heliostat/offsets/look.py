@@ -1,0 +1,183 @@
+"""Look at what a link's mirrors are, and how far their maps are right; reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from uuid import UUID
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import (
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    id_text,
+)
+from heliostat.offsets.log_bounds import bounds_of
+from heliostat.offsets.store import read_maps
+from heliostat.offsets.values import MirrorPartition, Mirrors, Trouble, Why
+from heliostat.state.link_state import LinkState, Starts, progress_topic
+from heliostat.status.reader import StatusReader
+from heliostat.topics.values import MirrorRecord
+from heliostat.verify.ranges import MapClaim, MapView
+
+SOURCE_CONNECT_TIMEOUT_S = 5.0
+"""The source may be gone for good; its answers only sharpen the reasons."""
+NO_TOPIC_ID = str(UUID(int=0))
+"""What brokers older than 2.8 answer."""
+
+
+def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None) -> Mirrors:
+    """Read the link's mirrors and maps from the target, and ask both sides for their topics.
+
+    Parameters
+    ----------
+    topics
+        Only these, by their name at the source or at the target; all by default.
+
+    Raises
+    ------
+    ConnectionLost
+        The target does not answer. A source that does not is done without.
+    """
+    cluster = config.clusters[link.target]
+    passed = _passed(config, link)  # before the ends: what it names has landed by then
+    with closing(LinkState(link, cluster)) as state:
+        stored = state.read()
+    wanted = None if topics is None else set(topics)
+    records = {
+        name: record
+        for name, record in stored.mirrors.items()
+        if wanted is None or name in wanted or record.target in wanted
+    }
+    mirrors = Mirrors(
+        names={name: record.target for name, record in records.items()},
+        slots={name: record.slot for name, record in records.items()},
+    )
+    with ClusterAdmin(cluster.access()) as target:
+        pairs, ids = _see_target_topics(mirrors, target, records)
+        bounds = _bounds(mirrors, target, pairs)
+    maps = read_maps(cluster.access(), LinkName(link.name))  # after the ends: covers them (I3)
+    for one, (start, end) in bounds.items():
+        record, source = pairs[one]
+        if maps.is_lost(one, ids[one.topic]):
+            mirrors.untold[one] = "rows of its offset map are gone: see heliostat offsets rebuild"
+            continue
+        mirrors.partitions.append(
+            MirrorPartition(
+                source=source,
+                target=one,
+                offsets=maps.of(one, ids[one.topic]),
+                start=start,
+                end=end,
+                begin=_begin(stored.starts.get(record.source), record, source.partition),
+                passed=Offset(passed.get(source, 0)),
+            )
+        )
+    _see_source(mirrors, config, link, records)
+    return mirrors
+
+
+def read_map_view(config: Config, link: LinkConfig) -> MapView:
+    """The link's offset map as `verify` asks for it; read now.
+
+    Raises
+    ------
+    ConnectionLost
+        The target does not answer.
+    """
+    maps = read_maps(config.clusters[link.target].access(), LinkName(link.name))
+
+    def claim(partition: TopicPartition, topic_id: str) -> MapClaim:
+        found = maps.of(partition, "" if topic_id == NO_TOPIC_ID else topic_id)
+        return MapClaim(found.pairs(), found.known_from)
+
+    return claim
+
+
+def _see_target_topics(
+    mirrors: Mirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
+) -> tuple[dict[TopicPartition, tuple[MirrorRecord, TopicPartition]], dict[TopicName, str]]:
+    """Partitions that the target has of each mirror, with the source's, and the topics' ids.
+
+    Ids as maps name them. What is missing or was made anew becomes a trouble of its topic.
+    """
+    infos = admin.describe_topics()
+    mirrors.target_topics = frozenset(infos)
+    pairs: dict[TopicPartition, tuple[MirrorRecord, TopicPartition]] = {}
+    ids: dict[TopicName, str] = {}
+    for name, record in records.items():
+        info = infos.get(record.target)
+        if info is None or info.error is not None:
+            trouble = Trouble(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
+        elif _is_other(record.target_id, info.topic_id):
+            text = f"{record.target} was deleted at the target and made anew"
+            trouble = Trouble(Why.REMADE, text)
+        else:
+            ids[record.target] = id_text(info.topic_id)
+            own = record.own(info.partitions)
+            pairs |= {one: (record, TopicPartition(name, source)) for one, source in own.items()}
+            continue
+        mirrors.source_troubles[name] = mirrors.target_troubles[record.target] = trouble
+    return pairs, ids
+
+
+def _bounds(
+    mirrors: Mirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[Offset, Offset]]:
+    """Log start and end (high watermark) of each target partition that tells them."""
+    found: dict[TopicPartition, tuple[Offset, Offset]] = {}
+    for one, bounds in bounds_of(admin, partitions).items():
+        if isinstance(bounds, BrokerError):
+            mirrors.untold[one] = str(bounds)
+        else:
+            found[one] = bounds
+    return found
+
+
+def _passed(config: Config, link: LinkConfig) -> dict[TopicPartition, int]:
+    """Positions as lanes reported them; none if the link has not run for an hour."""
+    name = LinkName(link.name)
+    progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
+    with closing(progress):
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+        reports = reader.board.reports()
+    return {one.source: one.position for one in reports if one.position >= 0}
+
+
+def _begin(starts: Starts | None, record: MirrorRecord, partition: PartitionId) -> Offset:
+    """Source offset that a partition begins with; starts of an earlier target topic don't count."""
+    if starts is None or starts.target_id != record.target_id:
+        return Offset(0)
+    return starts.offsets.get(partition, Offset(0))
+
+
+def _see_source(
+    mirrors: Mirrors, config: Config, link: LinkConfig, records: Mapping[TopicName, MirrorRecord]
+) -> None:
+    """What the source has; topics made anew there are in trouble."""
+    access = config.clusters[link.source].access()
+    try:
+        with ClusterAdmin(access, connect_timeout_s=SOURCE_CONNECT_TIMEOUT_S) as admin:
+            infos = admin.describe_topics()
+    except ConnectionLost:
+        return  # said by `is_source_known`
+    mirrors.source_topics = frozenset(infos)
+    for name, record in records.items():
+        info = infos.get(name)
+        if info is not None and _is_other(record.source_id, info.topic_id):
+            text = f"{name} was deleted at the source and made anew"
+            mirrors.source_troubles[name] = Trouble(Why.REMADE, text)
+
+
+def _is_other(remembered: TopicId | None, seen: TopicId | None) -> bool:
+    """Whether both ids are known (Kafka 2.8) and differ."""
+    return remembered is not None and seen is not None and remembered != seen

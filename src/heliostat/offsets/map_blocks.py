@@ -1,0 +1,243 @@
+"""The breaks of one offset map, as many as a year of transactions makes, in few bytes.
+
+The newest stand in plain arrays, where rows add and replace them. Older ones are packed, 512 a
+block: mostly two bytes a break instead of sixteen. Blocks never change, so copies of a map share
+them, and a lane is handed them as they are; only those that are asked for are unpacked.
+
+Targets and sources both only grow from break to break.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from heliostat.offsets.uvarints import decode_uvarints, encode_uvarints
+
+BLOCK_BREAKS = 512
+NEWEST_MIN = 1024
+"""As many stay unpacked: more than a row has that is written again as it grows."""
+NEWEST_MAX = NEWEST_MIN + BLOCK_BREAKS
+UNPACKED_BLOCKS = 512
+"""Of all maps, kept for who asks again: 4 MiB. A translator is asked all over a map of 200."""
+
+Pair = tuple[int, int]
+"""Target and source offset of a break."""
+Pairs = tuple["array[int]", "array[int]"]
+
+
+def pack(targets: Any, sources: Any) -> bytes:
+    """Distances between breaks as varints, of arrays of int64.
+
+    Both distances of a break are positive, and mostly the source's is the larger: so what is
+    written is the target's, and by how much more the source moves on.
+    """
+    steps = np.diff(targets, prepend=0)
+    more = np.diff(sources, prepend=0) - steps
+    numbers = np.empty(2 * len(steps), np.int64)
+    numbers[::2], numbers[1::2] = steps, more << 1 ^ more >> 63
+    return encode_uvarints(numbers.view(np.uint64))
+
+
+def unpack(data: Any) -> tuple[Any, Any] | None:
+    """Back from an array of uint8 to targets and sources; None where it is cut off."""
+    numbers = decode_uvarints(data)
+    if numbers is None or len(numbers) % 2:
+        return None
+    moved, more = numbers[::2].view(np.int64), numbers[1::2]
+    more = (more >> np.uint64(1)).view(np.int64) ^ -(more & np.uint64(1)).view(np.int64)
+    targets = np.cumsum(moved)
+    return targets, targets + np.cumsum(more)
+
+
+def as_array(numbers: Any) -> array[int]:
+    """Of numpy's int64."""
+    return array("q", numbers.tobytes())
+
+
+def _read(block: bytes) -> Pairs:
+    """Targets and sources of a block; not to be changed."""
+    found = unpack(np.frombuffer(block, np.uint8))
+    if found is None:  # it is of our own making
+        raise AssertionError("a block of an offset map is cut off")
+    return as_array(found[0]), as_array(found[1])
+
+
+_unpacked = lru_cache(maxsize=UNPACKED_BLOCKS)(_read)
+
+
+def first_of(block: bytes) -> Pair:
+    """The first break of a block, without unpacking it."""
+    numbers, at = [0, 0], 0
+    for place in range(2):
+        shift = 0
+        while True:
+            numbers[place] |= (block[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if block[at - 1] < 0x80:
+                break
+    more = numbers[1] >> 1 ^ -(numbers[1] & 1)
+    return numbers[0], numbers[0] + more
+
+
+@dataclass(slots=True)
+class MapBlocks:
+    """Breaks in order. Where there are blocks, some of the newest stand behind them."""
+
+    _blocks: list[bytes] = field(default_factory=list)
+    """All of the same number of breaks."""
+    _block_targets: array[int] = field(default_factory=lambda: array("q"))
+    _block_sources: array[int] = field(default_factory=lambda: array("q"))
+    """First of each block."""
+    _targets: array[int] = field(default_factory=lambda: array("q"))
+    _sources: array[int] = field(default_factory=lambda: array("q"))
+
+    @classmethod
+    def begun(cls, blocks: tuple[bytes, ...], newest: Pairs) -> MapBlocks:
+        """With blocks of another one, and the newest behind them."""
+        firsts = [first_of(block) for block in blocks]
+        return cls(
+            list(blocks),
+            array("q", [target for target, _ in firsts]),
+            array("q", [source for _, source in firsts]),
+            *newest,
+        )
+
+    def __len__(self) -> int:
+        return BLOCK_BREAKS * len(self._blocks) + len(self._targets)
+
+    def copy(self) -> MapBlocks:
+        """Another one with the same breaks; blocks are shared."""
+        return MapBlocks(
+            self._blocks[:],
+            self._block_targets[:],
+            self._block_sources[:],
+            self._targets[:],
+            self._sources[:],
+        )
+
+    @property
+    def last(self) -> Pair | None:
+        """The last break."""
+        return (self._targets[-1], self._sources[-1]) if self._targets else None
+
+    # -- looking up ----------------------------------------------------------------------------
+
+    def up_to_target(self, target: int) -> Pair | None:
+        """The last break at or before a target offset."""
+        targets, sources = self._targets, self._sources
+        if self._blocks and target < targets[0]:
+            block = bisect_right(self._block_targets, target) - 1
+            if block < 0:
+                return None
+            targets, sources = _unpacked(self._blocks[block])
+        at = bisect_right(targets, target) - 1
+        return None if at < 0 else (targets[at], sources[at])
+
+    def around_source(self, source: int) -> tuple[Pair | None, int | None]:
+        """The last break at or before a source offset, and the target of the one behind that."""
+        targets, sources, following = self._targets, self._sources, None
+        if self._blocks and source < sources[0]:
+            block = bisect_right(self._block_sources, source) - 1
+            if block < 0:
+                return None, self._block_targets[0]
+            is_last = block + 1 == len(self._blocks)
+            following = targets[0] if is_last else self._block_targets[block + 1]
+            targets, sources = _unpacked(self._blocks[block])
+        at = bisect_right(sources, source) - 1
+        if at + 1 < len(targets):
+            following = targets[at + 1]
+        return None if at < 0 else (targets[at], sources[at]), following
+
+    def behind(self, target: int) -> Iterator[Pair]:
+        """Breaks behind a target offset, in order, as they are now."""
+        blocks = self._blocks[max(0, bisect_right(self._block_targets, target) - 1) :]
+        if self._targets and target >= self._targets[0]:
+            blocks = []
+        at = bisect_right(self._targets, target)
+        newest = zip(self._targets[at:], self._sources[at:], strict=True)
+        # Not by the cache: who goes through all asks for each once.
+        packed = chain.from_iterable(zip(*_read(each), strict=True) for each in blocks)
+        return chain((pair for pair in packed if pair[0] > target), newest)
+
+    def tail(self, at_least: int, target: int | None) -> tuple[tuple[bytes, ...], Pairs]:
+        """Blocks, and the newest behind them: so many breaks, and from a target offset on."""
+        missing = at_least - len(self._targets)
+        first = len(self._blocks) + min(0, -missing // BLOCK_BREAKS)
+        if target is not None and self._targets and target < self._targets[0]:
+            first = min(first, bisect_right(self._block_targets, target) - 1)
+        return tuple(self._blocks[max(0, first) :]), (self._targets, self._sources)
+
+    # -- changing ------------------------------------------------------------------------------
+
+    def append(self, target: int, source: int) -> None:
+        """Put one behind the others."""
+        self._targets.append(target)
+        self._sources.append(source)
+        if len(self._targets) >= NEWEST_MAX:
+            self._seal()
+
+    def extend(self, targets: Any, sources: Any) -> None:
+        """Put many behind the others, of arrays of int64."""
+        self._targets.frombytes(targets.tobytes())
+        self._sources.frombytes(sources.tobytes())
+        self._seal()
+
+    def _seal(self) -> None:
+        """Pack the oldest of the newest."""
+        at = 0
+        while len(self._targets) - at >= NEWEST_MAX:
+            targets, sources = (
+                np.frombuffer(each, np.int64, BLOCK_BREAKS, at * each.itemsize)
+                for each in (self._targets, self._sources)
+            )
+            self._block_targets.append(self._targets[at])
+            self._block_sources.append(self._sources[at])
+            self._blocks.append(pack(targets, sources))
+            del targets, sources  # an array that is looked at can't shrink
+            at += BLOCK_BREAKS
+        self._targets, self._sources = self._targets[at:], self._sources[at:]
+
+    def cut_target(self, target: int) -> None:
+        """Forget those from a target offset on."""
+        if self._blocks and target <= self._targets[0]:
+            self._unseal(bisect_left(self._block_targets, target))
+        self._cut(bisect_left(self._targets, target))
+
+    def forget_before(self, target: int) -> None:
+        """Forget those that say nothing of a target offset and what follows; not all of them."""
+        kept = bisect_right(self._block_targets, target) - 1
+        if self._targets and target >= self._targets[0]:
+            kept = len(self._blocks)
+        if kept > 0:
+            del self._blocks[:kept], self._block_targets[:kept], self._block_sources[:kept]
+        if not self._blocks:
+            at = bisect_right(self._targets, target) - 1
+            if at > 0:
+                del self._targets[:at], self._sources[:at]
+
+    def cut_source(self, source: int) -> None:
+        """Forget those from a source offset on."""
+        if self._blocks and source <= self._sources[0]:
+            self._unseal(bisect_left(self._block_sources, source))
+        self._cut(bisect_left(self._sources, source))
+
+    def _cut(self, at: int) -> None:
+        del self._targets[at:], self._sources[at:]
+
+    def _unseal(self, kept: int) -> None:
+        """Only so many blocks stay, and of those the last is unpacked again."""
+        self._cut(0)
+        if kept:
+            targets, sources = _unpacked(self._blocks[kept - 1])
+            self._targets, self._sources = targets[:], sources[:]
+        first = max(0, kept - 1)
+        del self._blocks[first:], self._block_targets[first:], self._block_sources[first:]

@@ -1,0 +1,241 @@
+"""Offset translation for people and programs: which offset of one side is which of the other.
+
+An answer is exact, or says why it is not. It holds as of when the translator was made: what landed
+later is `BEYOND` until a new one is made. The target alone is enough, for the day on which the
+source is gone; with the source, topics made anew and topics that are not mirrored are told apart.
+
+I2  Everything follows from the offset map and the target's log end, as the copier's position does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.look import look
+from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, encode_breaks
+from heliostat.offsets.values import (
+    Answer,
+    MapSummary,
+    MirrorPartition,
+    Mirrors,
+    Question,
+    Side,
+    Trouble,
+    Why,
+)
+from heliostat.slots import WHOLE_TOPIC
+
+__all__ = [
+    "Answer",
+    "MapSummary",
+    "MirrorPartition",
+    "Mirrors",
+    "OffsetTranslator",
+    "Question",
+    "Side",
+    "Trouble",
+    "Why",
+    "map_bytes",
+]
+
+
+class OffsetTranslator:
+    """Answers from memory: `from_link` asks the clusters once.
+
+    Parameters
+    ----------
+    mirrors
+        What to answer from.
+    """
+
+    def __init__(self, mirrors: Mirrors) -> None:
+        self._mirrors = mirrors
+        self._by_source = {one.source: one for one in mirrors.partitions}
+        self._by_target: dict[TopicPartition, MirrorPartition] = {}
+        self._sources_of: dict[TopicName, set[TopicName]] = defaultdict(set)
+        for source, target in mirrors.names.items():
+            self._sources_of[target].add(source)
+        for one in mirrors.partitions:
+            self._by_target[one.target] = one
+
+    @classmethod
+    def from_link(
+        cls, config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None
+    ) -> OffsetTranslator:
+        """Read the link's mirrors and maps from the target, and ask both sides for their topics.
+
+        Parameters
+        ----------
+        topics
+            Only these, by their name at the source or at the target; all by default.
+
+        Raises
+        ------
+        ConnectionLost
+            The target does not answer. A source that does not is done without.
+        """
+        return cls(look(config, link, topics))
+
+    @property
+    def is_source_known(self) -> bool:
+        """Whether the source answered."""
+        return self._mirrors.source_topics is not None
+
+    def to_target(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
+        """Where at the target a source offset is.
+
+        For an offset without a record it is the place of the next record, which is where a reader
+        that stood there goes on.
+        """
+        name = TopicPartition(topic, partition)
+        one = self._by_source.get(name)
+        trouble = self._mirrors.source_troubles.get(topic)
+        if one is None or trouble is not None:
+            return self._no_answer(Question(topic, partition, offset), Side.SOURCE, trouble)
+        return replace(_to_target(one, offset), to_partition=one.target.partition)
+
+    def to_source(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
+        """Which source offset the record at a target offset has, or the one that lands there."""
+        name = TopicPartition(topic, partition)
+        one = self._by_target.get(name)
+        trouble = self._mirrors.target_troubles.get(topic)
+        if trouble is None and len(self._sources_of.get(topic, ())) > 1:
+            text = "it mirrors " + ", ".join(sorted(self._sources_of[topic]))
+            trouble = Trouble(Why.SEVERAL_SOURCES, text)
+        if one is None or trouble is not None:
+            return self._no_answer(Question(topic, partition, offset), Side.TARGET, trouble)
+        return replace(_to_source(one, offset), to_partition=one.source.partition)
+
+    def translate(self, questions: Iterable[Question], asked: Side) -> Iterator[Answer]:
+        """Answers in order; `asked` is the side that the questions' offsets are of."""
+        answer = self.to_target if asked is Side.SOURCE else self.to_source
+        return (answer(*question) for question in questions)
+
+    def partitions(
+        self, topic: TopicName | None = None, partition: PartitionId | None = None
+    ) -> list[MirrorPartition]:
+        """Mirrored partitions in order; those of a source topic, and of one of its partitions.
+
+        Raises
+        ------
+        Refused
+            There is none such.
+        """
+        found = [
+            one
+            for key, one in sorted(self._by_source.items())
+            if topic in {None, key.topic} and partition in {None, key.partition}
+        ]
+        if not found and topic is not None:
+            question = Question(topic, partition or PartitionId(0), Offset(0))
+            trouble = self._mirrors.source_troubles.get(topic)
+            answer = self._no_answer(question, Side.SOURCE, trouble)
+            raise Refused(answer.text, topic=topic, partition=partition)
+        return found
+
+    def summaries(
+        self, topic: TopicName | None = None, partition: PartitionId | None = None
+    ) -> list[MapSummary]:
+        """Each partition's map in figures.
+
+        Raises
+        ------
+        Refused
+            There is no such mirrored topic or partition.
+        """
+        return [_summary(one) for one in self.partitions(topic, partition)]
+
+    def _no_answer(self, asked: Question, side: Side, trouble: Trouble | None) -> Answer:
+        topic, partition, offset = asked
+        if side is Side.SOURCE:
+            to_topic = self._mirrors.names.get(topic)
+            known, existing = to_topic is not None, self._mirrors.source_topics
+            target = to_topic
+        else:
+            sources = self._sources_of.get(topic, set())
+            to_topic = next(iter(sources)) if len(sources) == 1 else None
+            known, existing = bool(sources), self._mirrors.target_topics
+            target = topic
+        if trouble is None and target is not None:
+            at = partition
+            if side is Side.SOURCE:
+                at = self._mirrors.slots.get(topic, WHOLE_TOPIC).target_partition(partition)
+            untold = self._mirrors.untold.get(TopicPartition(target, at))
+            if untold is not None:
+                trouble = Trouble(Why.NOT_TOLD, untold)
+        if trouble is None and known:
+            trouble = Trouble(Why.NO_SUCH_PARTITION, f"the mirror has no partition {partition}")
+        if trouble is None and existing is not None and topic not in existing:
+            trouble = Trouble(Why.NO_SUCH_TOPIC, f"the {side.value} has no topic {topic}")
+        if trouble is None:
+            trouble = Trouble(Why.NOT_MIRRORED, f"the link has no mirror of {topic}")
+            if side is Side.TARGET:
+                trouble = Trouble(Why.NOT_MIRRORED, f"{topic} is no mirror of the link")
+        return Answer(topic, partition, offset, to_topic, None, *trouble)
+
+
+def _to_target(one: MirrorPartition, offset: Offset) -> Answer:
+    name = one.source
+    to = one.offsets.target_of(offset)
+    if offset < one.begin or to < one.start:
+        first = max(one.begin, one.offsets.source_of(one.start))
+        text = f"the mirror has nothing before source offset {first}, target offset {one.start}"
+        return Answer(*name_of(name), offset, one.target.topic, None, Why.BELOW_START, text)
+    position = one.position
+    if offset > position:
+        text = f"landed is what lies before source offset {position}, target offset {one.end}"
+        return Answer(*name_of(name), offset, one.target.topic, None, Why.BEYOND, text)
+    if to > one.end:
+        text = f"no record lies between {one.offsets.source_of(one.end)} and {position}"
+        return Answer(*name_of(name), offset, one.target.topic, one.end, Why.HOLE, text)
+    following = one.offsets.source_of(to)
+    if following != offset:
+        text = f"no record at {offset} was copied; the next is source offset {following}"
+        return Answer(*name_of(name), offset, one.target.topic, to, Why.HOLE, text)
+    return Answer(*name_of(name), offset, one.target.topic, to)
+
+
+def _to_source(one: MirrorPartition, offset: Offset) -> Answer:
+    name = one.target
+    to = one.offsets.source_of(offset)
+    if offset < one.start or to < one.begin:
+        first = max(one.start, one.offsets.target_of(one.begin))
+        text = f"the mirror has nothing before target offset {first}"
+        return Answer(*name_of(name), offset, one.source.topic, None, Why.BELOW_START, text)
+    if offset > one.end:
+        text = f"the target's log ends at {one.end}, source offset {one.position}"
+        return Answer(*name_of(name), offset, one.source.topic, None, Why.BEYOND, text)
+    return Answer(*name_of(name), offset, one.source.topic, to)
+
+
+def name_of(partition: TopicPartition) -> tuple[TopicName, PartitionId]:
+    """Topic and partition, for an answer."""
+    return partition.topic, partition.partition
+
+
+def map_bytes(offsets: OffsetMap) -> int:
+    """Bytes that a map takes as rows of the state topic, values only (batch frames excluded)."""
+    breaks: list[Break] = list(offsets.breaks())
+    rows = range(0, len(breaks), ROW_BREAKS_MAX)
+    return sum(len(encode_breaks(breaks[at : at + ROW_BREAKS_MAX])) for at in rows)
+
+
+def _summary(one: MirrorPartition) -> MapSummary:
+    extents = one.extents()
+    is_exact = len(extents) == 1 and extents[0].source == extents[0].target
+    return MapSummary(
+        topic=one.source.topic,
+        partition=one.source.partition,
+        target_topic=one.target.topic,
+        kind="exact" if is_exact else "mapped",
+        extents=len(extents),
+        map_bytes=map_bytes(one.offsets),
+        position=one.position,
+        target_start=one.start,
+        target_end=one.end,
+    )

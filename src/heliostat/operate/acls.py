@@ -1,0 +1,320 @@
+"""The rights a link needs at its source and at its target: these, and nothing more.
+
+`SOURCE_TOPIC`, `MIRROR_TOPIC`, `STATE_TOPIC` and the other tables of operations are the one place
+that says which operations Heliostat asks of a cluster; a test runs a whole link with what is
+made of them, and takes each away in turn. WRITE on any topic is enough for a producer id since 2.8
+(KIP-679), and topic rights to read and write imply to describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from heliostat.clusters.acl import CLUSTER_NAME, AclRule, Operation, PatternKind, ResourceKind
+from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
+from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
+from heliostat.mm2.adopt_plan import Peer
+from heliostat.names import TopicName
+from heliostat.topics.naming import TOPIC, naming_of
+from heliostat.topics.reach import Reach, reach_of
+from heliostat.topics.replication_policy import HEARTBEATS, policy_of
+
+PRINCIPAL_DEFAULT = "User:heliostat"
+"""Where neither an option nor a user name of the configuration says who connects."""
+
+SOURCE_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.READ: "copy and verify records",
+        Operation.DESCRIBE_CONFIGS: "give mirrors the same settings",
+    }
+)
+MIRROR_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "append records",
+        Operation.READ: "verify what arrived",
+        Operation.CREATE: "create mirrors",
+        Operation.ALTER: "add partitions",
+        Operation.DELETE: "delete padding below the source's first offset, begin a mirror anew",
+        Operation.ALTER_CONFIGS: "compare and sync settings (implies DescribeConfigs)",
+    }
+)
+STATE_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "remember and report",
+        Operation.READ: "go on after a restart, show status",
+        Operation.CREATE: "create the link's own topics",
+        Operation.DESCRIBE_CONFIGS: "see that they are compacted",
+    }
+)
+PROBE: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.CREATE: "ask what a new topic would inherit (only validated, never created)",
+        Operation.DESCRIBE_CONFIGS: "read the answer",
+    }
+)
+HEARTBEATS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "emit heartbeats (heartbeats.emit)",
+        Operation.CREATE: "create the topic, if it is missing",
+    }
+)
+CHECKPOINTS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "tell groups' offsets (checkpoints.emit)",
+        Operation.READ: "know what was told before a restart",
+        Operation.CREATE: "create the topic, if it is missing",
+    }
+)
+OFFSET_SYNCS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.WRITE: "tell pairs of offsets (offset_syncs.emit)",
+        Operation.CREATE: "create the topic, if it is missing",
+    }
+)
+SOURCE_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "see groups and what they have committed"}
+)
+TARGET_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "publish groups' offsets (groups.sync), see whether somebody is in them"}
+)
+OWNER_ID: Mapping[Operation, str] = MappingProxyType(
+    {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
+)
+POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.READ: "read what MirrorMaker 2 has committed (adopt)",
+        Operation.WRITE: "tell it where to go on (adopt --back)",
+    }
+)
+STATE_OF_LINKS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "see which mirrors other links have, so that none is taken from them (adopt)"}
+)
+STATE_AT_SOURCE: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "see what other links have made there, so that none of it is mirrored back"}
+)
+WORKERS_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "see that MirrorMaker 2's workers are gone (adopt)"}
+)
+TARGET_CLUSTER: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE_CONFIGS: "read producer.id.expiration.ms of the brokers"}
+)
+MARKERS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.CLUSTER_ACTION: "fill holes with transaction markers (topics.offsets: exact)"}
+)
+
+
+_Wanted: TypeAlias = tuple[ResourceKind, Reach, Mapping[Operation, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One rule, and what it is for."""
+
+    rule: AclRule
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGrants:
+    """What one side of a link needs.
+
+    Parameters
+    ----------
+    side
+        `source` or `target`.
+    cluster
+        Its alias.
+    bootstrap
+        Its addresses, for the commands.
+    principal
+        Who connects.
+    grants
+        By resource, in the order in which they matter.
+    notes
+        Where a rule is wider than the link, and what to do about it.
+    """
+
+    side: str
+    cluster: str
+    bootstrap: str
+    principal: str
+    grants: tuple[Grant, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def rules(self) -> tuple[AclRule, ...]:
+        """The rules alone."""
+        return tuple(grant.rule for grant in self.grants)
+
+    def commands(self) -> tuple[str, ...]:
+        """One `kafka-acls` line for each resource."""
+        found: dict[tuple[ResourceKind, str, PatternKind], list[Operation]] = {}
+        for rule in self.rules:
+            found.setdefault((rule.kind, rule.name, rule.pattern), []).append(rule.operation)
+        return tuple(self._command(*key, operations) for key, operations in found.items())
+
+    def _command(
+        self, kind: ResourceKind, name: str, pattern: PatternKind, operations: Iterable[Operation]
+    ) -> str:
+        words = ["kafka-acls.sh --bootstrap-server", self.bootstrap]
+        words += ["--command-config admin.properties --add"]
+        words += ["--allow-principal", f"'{self.principal}'"]
+        words += [f"--operation {operation.value}" for operation in operations]
+        if kind is ResourceKind.CLUSTER:
+            words.append("--cluster")
+        else:
+            words += [f"--{kind.value} '{name}'", f"--resource-pattern-type {pattern.value}"]
+        return " ".join(words)
+
+    def to_json(self) -> dict[str, object]:
+        """As the command line answers it."""
+        return {
+            "side": self.side,
+            "cluster": self.cluster,
+            "principal": self.principal,
+            "acls": [
+                {
+                    "resource_type": grant.rule.kind.name,
+                    "pattern_type": grant.rule.pattern.name,
+                    "name": grant.rule.name,
+                    "operation": grant.rule.operation.name,
+                    "why": grant.why,
+                }
+                for grant in self.grants
+            ],
+            "commands": list(self.commands()),
+            "notes": list(self.notes),
+        }
+
+
+def link_grants(
+    config: Config, link: LinkConfig, principal: str | None = None, peer: Peer | None = None
+) -> tuple[ClusterGrants, ClusterGrants]:
+    """What a link needs at its source and at its target; asks no cluster.
+
+    Parameters
+    ----------
+    principal
+        Who connects, to both; by default the user name of each cluster's configuration.
+    peer
+        The MirrorMaker 2 that the link is to take over from, and may hand back to; None where
+        there is none.
+    """
+    reaches = reach_of(link.topics.include)
+    mirrors = [_mirrored(link, each) for each in reaches]
+    topic, own = ResourceKind.TOPIC, f"{STATE_TOPIC_PREFIX}{link.name}."
+    target: list[_Wanted] = [
+        *((topic, each, MIRROR_TOPIC) for each in mirrors),
+        (topic, Reach(own, PatternKind.PREFIXED), STATE_TOPIC),
+        (topic, Reach(PROBE_TOPIC), PROBE),
+        (ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}owner"), OWNER_ID),
+        (ResourceKind.CLUSTER, Reach(CLUSTER_NAME), TARGET_CLUSTER),
+    ]
+    if link.topics.offsets == "exact":
+        target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
+    source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    if not any(each.is_everything for each in reaches):
+        source.append((topic, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_AT_SOURCE))
+    if link.groups.sync or link.checkpoints.emit:
+        group, at_target = ResourceKind.GROUP, TARGET_GROUP if link.groups.sync else SOURCE_GROUP
+        for each in reach_of(link.groups.include):
+            source.append((group, each, SOURCE_GROUP))
+            target.append((group, each, at_target))
+    for side, name, operations in _interchange(link):
+        wanted = source if side == "source" else target
+        if not _is_held(name, operations, wanted):
+            wanted.append((topic, Reach(name), operations))
+    target += _adoption(peer)
+    return (
+        _side(config, "source", link, principal, source),
+        _side(config, "target", link, principal, target),
+    )
+
+
+def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation, str]]]:
+    """Topics that are written or mirrored for MirrorMaker 2's clients, by side."""
+    policy = policy_of(link)
+    if link.heartbeats.are_mirrored:
+        yield "source", HEARTBEATS, SOURCE_TOPIC
+        yield "target", naming_of(link).target_name(HEARTBEATS), MIRROR_TOPIC
+    if link.heartbeats.emit:
+        yield "source", HEARTBEATS, HEARTBEATS_TOPIC
+    if link.checkpoints.emit:
+        yield "target", policy.checkpoints_topic(link.source), CHECKPOINTS_TOPIC
+    syncs = link.offset_syncs
+    if syncs.emit:
+        other = link.target if syncs.location == "source" else link.source
+        yield syncs.location, policy.offset_syncs_topic(other), OFFSET_SYNCS_TOPIC
+
+
+def _adoption(peer: Peer | None) -> Iterator[_Wanted]:
+    """What a takeover asks of the target beside the link's rights; of the source it needs none."""
+    if peer is None:
+        return
+    yield ResourceKind.TOPIC, Reach(peer.offsets_topic), POSITIONS_TOPIC
+    yield ResourceKind.TOPIC, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_OF_LINKS
+    if peer.group is not None:
+        yield ResourceKind.GROUP, Reach(peer.group), WORKERS_GROUP
+
+
+def _is_held(name: str, operations: Mapping[Operation, str], wanted: Iterable[_Wanted]) -> bool:
+    """Whether rights that are given already hold these."""
+    return any(
+        reach.covers(Reach(name)) and set(operations) <= set(given)
+        for kind, reach, given in wanted
+        if kind is ResourceKind.TOPIC
+    )
+
+
+def _mirrored(link: LinkConfig, reach: Reach) -> Reach:
+    """The mirrors' names of a set of source topics."""
+    rule = naming_of(link).rule
+    before, _, after = rule.partition(TOPIC)
+    if reach.is_everything:
+        if not before:
+            return reach
+        return Reach(before, PatternKind.PREFIXED, exact=reach.exact and not after)
+    if reach.pattern is PatternKind.LITERAL:
+        return Reach(naming_of(link).target_name(TopicName(reach.name)))
+    return Reach(before + reach.name, PatternKind.PREFIXED, exact=reach.exact and not after)
+
+
+def _side(
+    config: Config,
+    side: str,
+    link: LinkConfig,
+    principal: str | None,
+    wanted: Iterable[_Wanted],
+) -> ClusterGrants:
+    alias = link.source if side == "source" else link.target
+    cluster = config.clusters[alias]
+    user = cluster.security.username
+    who = principal or (PRINCIPAL_DEFAULT if user is None else f"User:{user}")
+    grants: list[Grant] = []
+    notes: list[str] = []
+    for kind, reach, operations in wanted:
+        for operation, why in operations.items():
+            grants.append(Grant(AclRule(who, operation, kind, reach.name, reach.pattern), why))
+        if operations in (SOURCE_TOPIC, MIRROR_TOPIC):
+            notes.extend(_notes(reach, link))
+        elif kind is ResourceKind.GROUP and not reach.exact:
+            notes.append(f"all groups that begin with {reach.name} are allowed")
+        elif operations == POSITIONS_TOPIC:
+            notes.append(f"Write on {reach.name} is for `adopt --back` alone")
+    if link.heartbeats.are_mirrored:
+        notes.append("heartbeats topics from clusters further up need these rights as well")
+    if principal is None and user is None:
+        notes.append(f"no user name is configured: {who} stands for whoever connects")
+    return ClusterGrants(side, alias, ",".join(cluster.bootstrap), who, tuple(grants), tuple(notes))
+
+
+def _notes(reach: Reach, link: LinkConfig) -> Iterator[str]:
+    if reach.is_everything:
+        yield "the expressions begin with no fixed text, so that all topics are allowed"
+    elif not reach.exact:
+        yield f"all topics that begin with {reach.name} are allowed, the link selects some of them"
+    if link.topics.exclude and reach.pattern is PatternKind.PREFIXED and reach.exact:
+        yield f"excluded topics that begin with {reach.name} are allowed as well"

@@ -1,0 +1,204 @@
+"""`heliostat groups`: every group and partition of a link, and why it is or isn't synced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.access import ClusterAccess
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.errors import BrokerError
+from heliostat.groups.observe import observe_target
+from heliostat.groups.plan import GroupDecision, plan_groups
+from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.select import Choice, compile_selection, is_left_out
+from heliostat.groups.sync import Steps
+from heliostat.groups.values import Published, Skip, SourceGroups
+from heliostat.names import GroupId, LinkName, TopicPartition
+from heliostat.offsets.store import read_maps
+from heliostat.operate.operations import links_of
+from heliostat.state.link_state import LinkState, progress_topic
+from heliostat.status.reader import StatusReader
+
+CONSUMER = "consumer"
+"""The kind of groups of KIP-848."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group of the source as a link sees it now.
+
+    Parameters
+    ----------
+    skip, why
+        Why it is not synced at all, or which entry selects it.
+    decided
+        Its partitions; None if it is skipped.
+    members
+        Who is in it at the target, where that was asked for and is told.
+    published
+        What the link remembers having published.
+    """
+
+    group: GroupId
+    skip: Skip | None
+    why: str
+    decided: GroupDecision | None
+    members: tuple[GroupMember, ...] = ()
+    published: Published | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command line answers it."""
+        answer: dict[str, Any] = {
+            "group": self.group,
+            "selected": self.skip is None,
+            "why": self.why,
+        }
+        if self.decided is not None:
+            found = self.decided
+            answer["source_state"] = None if found.source is None else found.source.state
+            answer["target_state"] = None if found.target is None else found.target.state
+            answer["problem"] = found.problem
+            answer["partitions"] = [row.to_json() for row in found.partitions]
+        if self.members:
+            answer["target_members"] = [
+                {"client_id": each.client_id, "host": each.host} for each in self.members
+            ]
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGroups:
+    """All groups of a link, and how long it took to ask for them."""
+
+    link: LinkName
+    sync: bool
+    groups: tuple[GroupView, ...]
+    took_ms: dict[str, int]
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Partitions by reason."""
+        return dict(
+            Counter(
+                row.reason.name
+                for view in self.groups
+                if view.decided is not None
+                for row in view.decided.partitions
+            )
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command line answers it."""
+        return {
+            "link": self.link,
+            "sync": self.sync,
+            "reasons": self.reasons,
+            "took_ms": self.took_ms,
+            "groups": [view.to_json() for view in self.groups],
+        }
+
+
+def group_views(
+    config: Config, link_name: str | None = None, group: str | None = None
+) -> list[LinkGroups]:
+    """How each group stands at both sides of links, now; changes nothing.
+
+    How long a group has been idle only the running link knows: what it follows no longer for that
+    (`active_within_s`) is told as if it did.
+
+    Parameters
+    ----------
+    group
+        Only this one, and who is in it at the target.
+
+    Raises
+    ------
+    ConfigError
+        No such link, or both aliases lead to the same cluster.
+    ConnectionLost, BrokerError
+        A cluster does not answer or refuses.
+    """
+    return [_views_of(config, link, group) for link in links_of(config, link_name)]
+
+
+def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups:
+    name = LinkName(link.name)
+    access = config.clusters[link.target].access()
+    with (
+        ClusterAdmin(config.clusters[link.source].access(), "heliostat-groups") as source,
+        ClusterAdmin(access, "heliostat-groups") as target,
+        closing(LinkState(link, config.clusters[link.target])) as state,
+        closing(PublishedOffsets(access, name)) as memory,
+    ):
+        check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
+        mirrors = state.read().mirrors
+        memory.read()
+        steps = Steps(SystemClock())
+        there, here = source.list_groups(), target.list_groups()
+        steps.done("list")
+        selection = compile_selection(link.groups)
+        now_ms = SystemClock().wall_ms()
+        choices: dict[GroupId, Choice] = {}
+        for each in there.groups.values():
+            if group not in {None, each.group}:
+                continue
+            choice = selection.choose(each)
+            row = memory.rows.get(each.group)
+            if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
+                choice = Choice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
+            choices[each.group] = choice
+        chosen = [each for each, choice in choices.items() if choice.skip is None]
+        seen = SourceGroups(there, source.committed_offsets(chosen))
+        steps.done("source offsets")
+        found = observe_target(
+            source,
+            target,
+            seen,
+            here,
+            mirrors=mirrors,
+            maps=lambda: read_maps(access, name),
+            positions=lambda: _positions(access, name),
+        )
+        steps.done("target")
+        plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target)
+        steps.done("plan")
+        members = {} if group is None else _members(target, here, GroupId(group))
+        views = tuple(
+            GroupView(
+                each,
+                choice.skip,
+                choice.why,
+                plan.groups.get(each),
+                members.get(each, ()),
+                memory.rows.get(each),
+            )
+            for each, choice in sorted(choices.items())
+        )
+        return LinkGroups(name, link.groups.sync, views, steps.took_ms)
+
+
+def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, int]:
+    """How far the link's lanes say that they have copied."""
+    with closing(RecentRecords(access, progress_topic(link))) as progress:
+        reader = StatusReader(link, progress)
+        if progress.exists():
+            reader.begin()
+        return reader.board.positions()
+
+
+def _members(
+    target: ClusterAdmin, here: GroupListing, group: GroupId
+) -> dict[GroupId, tuple[GroupMember, ...]]:
+    """Who is in a group; nothing of one that is not there, or does not tell."""
+    if group not in here.groups:
+        return {}
+    is_new = here.groups[group].kind == CONSUMER
+    ask = target.describe_consumer_members if is_new else target.describe_members
+    answer = ask([group])[group]
+    return {} if isinstance(answer, BrokerError) else {group: answer}

@@ -1,0 +1,268 @@
+"""Look at mirrors of which a link's state has no row, and compare each with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+
+from heliostat.clock import SystemClock
+from heliostat.errors import BatchError, BrokerError
+from heliostat.gaps.ledger import Copied, GapLedger, copied_of
+from heliostat.link.topic_look import Seen, planned, see
+from heliostat.mm2.adopt_clusters import Sides, log_ends
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.store import read_maps
+from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
+from heliostat.rebuild.proof import NotProved, Proof, Standing, prove
+from heliostat.topics.naming import naming_of
+from heliostat.topics.topic_plan import RefusalCode
+from heliostat.topics.values import MirrorRecord
+from heliostat.verify.both_logs import rows_of
+from heliostat.verify.compaction import Cleaning, CleaningRule
+from heliostat.verify.places import Places
+from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Bounds, Isolation, LogReader
+from heliostat.verify.stream_values import Row
+
+HANDED_BACK = (
+    "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once that one is stopped"
+)
+
+
+class Look:
+    """One look at both sides; reads only.
+
+    Parameters
+    ----------
+    sides
+        Both clusters.
+    """
+
+    def __init__(self, sides: Sides) -> None:
+        self._sides = sides
+        self.maps = MapReader()
+        """What rows there are of offset maps."""
+
+    def plan(self, topics: str | None) -> RebuildPlan:
+        """Of all mirrors that the state has no row of.
+
+        Parameters
+        ----------
+        topics
+            Only source topics that this regular expression matches, from end to end.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            A cluster does not answer.
+        """
+        sides = self._sides
+        seen = see(sides.config, sides.link, sides.source, sides.target)
+        unknown = [
+            name
+            for name, refusal in seen.plan.refuse.items()
+            if refusal.code == RefusalCode.TARGET_NOT_OURS
+        ]
+        chosen = [name for name in unknown if topics is None or re.fullmatch(topics, name)]
+        found = tuple(self._looked(seen, chosen))
+        taken = {topic.record.source: topic for topic in found if not topic.refusal}
+        again = replace(
+            seen.stored,
+            mirrors={**seen.stored.mirrors, **{n: topic.record for n, topic in taken.items()}},
+            starts={**seen.stored.starts, **{n: topic.starts() for n, topic in taken.items()}},
+        )
+        after = planned(sides.config, sides.link, sides.target, replace(seen, stored=again))
+        told = {record.source: record for record in after.remember}
+        return RebuildPlan(
+            sides.name,
+            tuple(replace(t, record=told.get(t.record.source, t.record)) for t in found),
+            _notes(unknown, chosen),
+            _at_beginning(seen),
+            {name: after.refuse[name].told() for name in taken if name in after.refuse},
+        )
+
+    def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
+        """Each topic, all of its partitions; the target's ends first, then the maps, the source."""
+        sides = self._sides
+        records = [_record(seen, sides, name) for name in chosen]
+        if not records:
+            return
+        infos = sides.target.describe_topics({record.target for record in records})
+        ends = log_ends(sides.target, [info for info in infos.values() if info.error is None])
+        self.maps = read_maps(sides.target_access, sides.name)
+        with ExitStack() as stack:
+            ledger = stack.enter_context(closing(self._ledger()))
+            source = stack.enter_context(LogReader(sides.source_access, Isolation.READ_COMMITTED))
+            target = stack.enter_context(LogReader(sides.target_access, Isolation.READ_UNCOMMITTED))
+            one_by_one = _Partitions(seen, source, target, self.maps, ledger, ends)
+            for record in records:
+                if record.source in seen.stored.handed_back:
+                    yield TopicRebuild(record, (), HANDED_BACK)
+                else:
+                    yield one_by_one.topic(record)
+
+    def _ledger(self) -> GapLedger:
+        sides = self._sides
+        ledger = GapLedger(sides.name, sides.config.clusters[sides.link.target])
+        ledger.read()
+        return ledger
+
+
+@dataclass(frozen=True, slots=True)
+class _Partitions:
+    """What all partitions are looked at with."""
+
+    seen: Seen
+    source: LogReader
+    target: LogReader
+    maps: MapReader
+    ledger: GapLedger
+    ends: Mapping[TopicPartition, Offset]
+
+    def topic(self, record: MirrorRecord) -> TopicRebuild:
+        """All partitions of a mirror."""
+        ours, theirs = (
+            self.seen.source.topics[record.source],
+            self.seen.target.topics[record.target],
+        )
+        numbers = [
+            number
+            for each in range(theirs.partitions)
+            if (number := record.slot.source_partition(PartitionId(each))) is not None
+        ]
+        untold = [n for n in numbers if record.mirror_of(n) not in self.ends]
+        if untold:
+            text = f"where partition {untold[0]} ends at the target can't be read; try again"
+            return TopicRebuild(record, (), text)
+        more = [n for n in numbers if n >= ours.partitions and self.ends[record.mirror_of(n)] > 0]
+        if more:
+            text = f"partition {more[0]} has records at the target, and the source has none such"
+            return TopicRebuild(record, (), text)
+        known = [number for number in numbers if number < ours.partitions]
+        rule = CleaningRule(
+            Cleaning.of(ours.configs), Cleaning.of(theirs.configs), SystemClock().wall_ms()
+        )
+        return TopicRebuild(record, tuple(self._partition(record, n, rule) for n in known))
+
+    def _partition(
+        self, record: MirrorRecord, number: PartitionId, rule: CleaningRule
+    ) -> PartitionRebuild:
+        source, mirror = TopicPartition(record.source, number), record.mirror_of(number)
+        end = self.ends[mirror]
+        bounds = self.target.bounds([mirror])[mirror]
+        there = self.source.bounds([source])[source]  # behind the target's: it had all of that
+        found = PartitionRebuild(number, Offset(there.end), end, None)
+        if end == 0:
+            return found
+        if bounds.end != end:
+            text = f"{mirror} is not on all its replicas yet, or is written to; try again"
+            return replace(found, found=NotProved(text))
+        standing = self._standing(record, number, rule, (there, bounds))
+        rows = _BothRows(self.source, source, self.target, mirror)
+        return replace(found, found=_proved(rows, standing))
+
+    def _standing(
+        self,
+        record: MirrorRecord,
+        number: PartitionId,
+        rule: CleaningRule,
+        bounds: tuple[Bounds, Bounds],
+    ) -> Standing:
+        name = record.mirror_of(number), id_text(record.target_id)
+        is_lost = self.maps.is_lost(*name)
+        return Standing(
+            source=bounds[0],
+            target=bounds[1],
+            rule=rule,
+            places=None if is_lost else _places(self.maps, *name),
+            is_filled=not is_lost and self.maps.is_filled(*name) is True,
+            recorded=self._recorded(record, number),
+            noted=self._noted(record, number),
+        )
+
+    def _recorded(self, record: MirrorRecord, number: PartitionId) -> tuple[tuple[int, int], ...]:
+        """Source offsets that were passed by a decision, in these very topics."""
+        ids = id_text(record.source_id), id_text(record.target_id)
+        source = TopicPartition(record.source, number)
+        rows = [row for row in self.ledger.rows.values() if row.source == source]
+        return tuple(
+            (row.first, row.last + 1)
+            for row in rows
+            if (row.source_id, row.target_id) == ids and row.last is not None
+        )
+
+    def _noted(self, record: MirrorRecord, number: PartitionId) -> Copied | None:
+        """How far it was copied, as the ledger says of this very source topic."""
+        topic = self.ledger.copied.get(record.source)
+        return copied_of(topic, id_text(record.source_id)).get(number)
+
+
+def _proved(rows: _BothRows, standing: Standing) -> Proof | NotProved:
+    try:
+        return prove(rows, standing)
+    except NotProved as error:
+        return error
+    except BatchError as error:
+        return NotProved(f"it can't be read: {error}")
+    except BrokerError as error:
+        if error.kafka_code != OFFSET_OUT_OF_RANGE:
+            raise
+        return NotProved("records were deleted while they were read; try again")
+
+
+@dataclass(frozen=True, slots=True)
+class _BothRows:
+    """Both sides of one partition, see `state_proof.Rows`."""
+
+    at_source: LogReader
+    source_partition: TopicPartition
+    at_target: LogReader
+    target_partition: TopicPartition
+
+    def source(self, start: int, stop: int) -> Iterator[Row]:
+        """Of the source."""
+        return rows_of(self.at_source, self.source_partition, start, stop)
+
+    def target(self, start: int, stop: int) -> Iterator[Row]:
+        """Of the mirror."""
+        return rows_of(self.at_target, self.target_partition, start, stop)
+
+
+def _record(seen: Seen, sides: Sides, name: TopicName) -> MirrorRecord:
+    """What is remembered of a mirror; what follows from settings a plan fills in."""
+    naming, source = naming_of(sides.link), seen.source.topics[name]
+    mirror = seen.target.topics[naming.target_name(name)]
+    return MirrorRecord(
+        source=name,
+        target=mirror.name,
+        source_id=source.topic_id,
+        target_id=mirror.topic_id,
+        source_cluster=seen.source.cluster_id,
+        start="earliest",  # of partitions that were not begun: nothing of them may be passed
+        initial_partitions=source.partitions,
+        slot=naming.slot_of(name),
+    )
+
+
+def _places(maps: MapReader, mirror: TopicPartition, topic_id: str) -> Places | None:
+    found = maps.maps.get((mirror, topic_id))
+    return None if found is None or found.is_filled else Places.of(found.pairs(), found.known_from)
+
+
+def _at_beginning(seen: Seen) -> frozenset[TopicName] | None:
+    """With `start: latest` topics that there are at a link's beginning are not copied whole.
+
+    When that was is lost. Of a topic that is selected and of which nothing is known all is copied:
+    it may have come, or been written to, since.
+    """
+    if seen.stored.at_beginning is not None:
+        return None
+    unknown = seen.source.topics.keys() - seen.stored.mirrors.keys()
+    return frozenset(seen.source.names) - unknown
+
+
+def _notes(unknown: list[TopicName], chosen: list[TopicName]) -> tuple[str, ...]:
+    left = len(unknown) - len(chosen)
+    return (f"{left} more mirrors without a row were not asked for",) if left else ()

@@ -1,0 +1,227 @@
+"""Make offset maps anew whose rows are gone, from what both logs hold; a link may run meanwhile.
+
+    look     which maps are lost, by the marks that the driver has made              reads only
+    align    all records of both sides, one partition after the other                reads only
+    write    rows of the map, then read them back, then the mark that it is there
+
+What is marked is not copied by any round (I2), so the mirror's end stands still: it is looked at
+before and behind the reading. A running driver takes up the mark within a refresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BatchError, BrokerError, Refused
+from heliostat.gaps.ledger import GapLedger, copied_of
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.map_rows import RowKey, Stamp
+from heliostat.offsets.marks import MirrorId
+from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.offsets.store import OffsetMaps
+from heliostat.rebuild.alignment import Contents, NotAligned, align
+from heliostat.state.link_state import LinkState
+from heliostat.topics.values import MirrorRecord
+from heliostat.verify.both_logs import rows_of
+from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.stream import PartitionStream
+
+ROW_BREAKS = 2000
+"""Of one row of the offset map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """One partition of a mirror.
+
+    Parameters
+    ----------
+    why_not
+        Why its map can't be made anew; empty if it was.
+    extents
+        Runs of equal distance that the map has.
+    records
+        Of the mirror, that were aligned.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    why_not: str
+    extents: int = 0
+    records: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A partition whose map is to be made anew."""
+
+    source: TopicPartition
+    name: MirrorId
+    record: MirrorRecord
+
+    @property
+    def target(self) -> TopicPartition:
+        return self.name[0]
+
+
+class _Why(Exception):
+    """Why a map can't be made anew, in words."""
+
+
+def rebuild_maps(
+    config: Config,
+    link: LinkConfig,
+    topic: TopicName | None = None,
+    partition: PartitionId | None = None,
+) -> Iterator[Rebuilt]:
+    """Make the maps of a link anew that are lost: all, those of a source topic, or one.
+
+    Each is durable as it is given. Memory: 16 bytes a record of the larger partition's both sides.
+
+    Raises
+    ------
+    Refused
+        No such map is lost.
+    ConnectionLost, BrokerError
+        A cluster does not answer; what was given before is done.
+    """
+    source_access = config.clusters[link.source].access()
+    target_access = config.clusters[link.target].access()
+    with ExitStack() as stack:
+        state = stack.enter_context(closing(LinkState(link, config.clusters[link.target])))
+        lost = _lost(state, link, topic, partition)
+        ledger = stack.enter_context(
+            closing(GapLedger(LinkName(link.name), config.clusters[link.target]))
+        )
+        ledger.read()
+        source = stack.enter_context(LogReader(source_access, Isolation.READ_COMMITTED))
+        target = stack.enter_context(LogReader(target_access, Isolation.READ_UNCOMMITTED))
+        at_source = stack.enter_context(ClusterAdmin(source_access))
+        at_target = stack.enter_context(ClusterAdmin(target_access))
+        for one in lost:
+            try:
+                _refuse_other_topics(one, at_source, at_target)
+                is_compacted = _is_compacted(at_source, one.source.topic)
+                end = _end(at_target, one.target)
+                theirs = _mirror_of(target, one.target, end)
+                bounds = source.bounds([one.source])[one.source]
+                ours = Contents.of(rows_of(source, one.source, bounds.start, bounds.end))
+                noted = _noted_end(ledger, one, end)
+                breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
+                _refuse_moved(at_target, one.target, end)
+                _write(state, one.name, breaks)
+            except (_Why, NotAligned, BatchError) as error:
+                yield Rebuilt(one.source, one.target, str(error))
+            else:
+                yield Rebuilt(one.source, one.target, "", len(breaks) + 1, len(theirs))
+
+
+def _lost(
+    state: LinkState, link: LinkConfig, topic: TopicName | None, partition: PartitionId | None
+) -> list[_Lost]:
+    marks, stored = state.marks.read(), state.read()
+    found = [
+        _Lost(TopicPartition(name, number), (mirror, topic_id), record)
+        for mirror, topic_id in sorted(marks.lost)
+        for name, record in stored.mirrors.items()
+        if record.target == mirror.topic and id_text(record.target_id) == topic_id
+        if (number := record.slot.source_partition(mirror.partition)) is not None
+        if topic in {None, name} and partition in {None, number}
+    ]
+    if not found:
+        which = (
+            "" if topic is None else f" of {topic}" + ("" if partition is None else f"-{partition}")
+        )
+        raise Refused(
+            f"link {link.name} has no offset map{which} that is lost",
+            hint="a running link finds out within a refresh which are: see `heliostat status`",
+        )
+    state.offsets.begin(marks.topic, marks.lost)
+    return found
+
+
+def _refuse_other_topics(one: _Lost, source: ClusterAdmin, target: ClusterAdmin) -> None:
+    for admin, name, known, side in (
+        (source, one.record.source, one.record.source_id, "source"),
+        (target, one.record.target, one.record.target_id, "target"),
+    ):
+        info = admin.describe_topics([name])[name]
+        if info.error is not None:
+            raise _Why(f"the {side} topic {name} can't be read: {info.error.text}")
+        if info.topic_id != known:
+            raise _Why(f"the {side} topic {name} was deleted and made anew")
+
+
+def _is_compacted(source: ClusterAdmin, topic: TopicName) -> bool:
+    configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
+    if isinstance(configs, BrokerError):
+        raise _Why(f"the settings of {topic} can't be read: {configs.text}")
+    return "compact" in (configs["cleanup.policy"].value or "")
+
+
+def _end(target: ClusterAdmin, partition: TopicPartition) -> int:
+    end = target.list_log_ends([partition])[partition]
+    if isinstance(end, BrokerError):
+        raise _Why(f"where {partition} ends can't be read: {end.text}")
+    return end
+
+
+def _noted_end(ledger: GapLedger, one: _Lost, end: int) -> int | None:
+    """Source offset below which all was copied when the mirror last ended here, if it is noted."""
+    copied = copied_of(ledger.copied.get(one.record.source), id_text(one.record.source_id))
+    row = copied.get(one.source.partition)
+    return row.offset if row is not None and row.end == end else None
+
+
+def _refuse_moved(target: ClusterAdmin, partition: TopicPartition, end: int) -> None:
+    if _end(target, partition) != end:
+        raise _Why("something was appended to the mirror meanwhile; try again")
+
+
+def _mirror_of(target: LogReader, partition: TopicPartition, end: int) -> Contents:
+    """All records of a mirror, the one before its end among them."""
+    bounds = target.bounds([partition])[partition]
+    if bounds.end != end:
+        raise _Why(f"{partition} is not on all its replicas yet; try again")
+    stream = PartitionStream(target, partition, bounds.start, end)
+    found = Contents.of(row for batch in stream for row in batch.rows(bounds.start, end))
+    if stream.control_batches:
+        raise _Why("its holes were filled with markers, whose number only its map has told")
+    if found.offsets and found.offsets[-1] != end - 1:
+        raise _Why(f"the record before its end {end} is gone: nothing shows where it ended")
+    return found
+
+
+def _write(state: LinkState, name: MirrorId, breaks: list[Break]) -> None:
+    """Rows, as of the newest round that wrote any; durable and read back before the mark."""
+    if not put_map(state.offsets, name, breaks, state.offsets.fresh().stamp_of(*name)):
+        raise _Why("another writer has put other rows into its map; see that one link runs at most")
+    state.marks.put_rebuilt([name])
+
+
+def put_map(maps: OffsetMaps, name: MirrorId, breaks: Iterable[Break], stamp: Stamp) -> bool:
+    """Write a map anew and read it back; whether it is what was written."""
+    all_of_it = list(breaks)
+    maps.put(map_rows(*name, all_of_it, stamp))
+    return maps.known_breaks(name) == tuple(OffsetMap.of(all_of_it).breaks())
+
+
+def map_rows(
+    mirror: TopicPartition, topic_id: str, breaks: Iterable[Break], stamp: Stamp
+) -> Iterator[Row]:
+    """Rows that replace whatever is there of a map."""
+    all_of_it = list(breaks)
+    if not all_of_it or all_of_it[0].target:
+        all_of_it.insert(0, Break(0, 0))
+    for at in range(0, len(all_of_it), ROW_BREAKS):
+        some = tuple(all_of_it[at : at + ROW_BREAKS])
+        yield Row(RowKey(mirror, topic_id, some[0].target, stamp), some)

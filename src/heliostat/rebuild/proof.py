@@ -1,0 +1,276 @@
+"""Whether a mirror's records came one by one from its source, and at which offsets; no I/O.
+
+Three ways to lay the mirror over its source are tried: the map that its rows tell, else equal
+offsets, else the only map that both logs allow (`map_alignment`). What is laid so is judged by the
+rules of `verify`: each record that either side holds of the stretch that both could have must be
+where it belongs, or a cleaner's work must explain why it is not. One that can't be explained, or
+nothing to compare, and nothing is proved.
+
+I6  A source record that the mirror lacks would be passed in silence: it keeps a mirror from being
+    proved, unless the ledger has it as a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from heliostat.gaps.ledger import Copied
+from heliostat.names import Offset
+from heliostat.offsets.offset_map import Break
+from heliostat.rebuild.alignment import Contents, NotAligned, align
+from heliostat.verify.align import Difference
+from heliostat.verify.compaction import CleaningRule, judge
+from heliostat.verify.mapped import without
+from heliostat.verify.places import EXACT, Places
+from heliostat.verify.reader import Bounds
+from heliostat.verify.stream_values import Row
+
+ALIKE_BEHIND = 500
+"""Source records looked at behind the mirror's last, for one like it (as `MapKeeper` does)."""
+
+
+class Rows(Protocol):
+    """Both sides of one partition, to be read as often as needed; rows in offset order."""
+
+    def source(self, start: int, stop: int) -> Iterator[Row]:
+        """What readers of committed records see at offsets `[start, stop)`."""
+
+    def target(self, start: int, stop: int) -> Iterator[Row]:
+        """All records at offsets `[start, stop)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of one partition before its records are read.
+
+    Parameters
+    ----------
+    source, target
+        Where both logs begin and end; the target's end was read first.
+    places
+        What the rows of its map tell; None where there are none, or not all of them.
+    is_filled
+        Whether they tell that the source's holes are filled: offsets are equal then.
+    rule
+        How both sides clean.
+    recorded
+        Source offsets `[start, end)` that the ledger has as gaps.
+    noted
+        How far the ledger says that it was copied.
+    """
+
+    source: Bounds
+    target: Bounds
+    rule: CleaningRule
+    places: Places | None = None
+    is_filled: bool = False
+    recorded: tuple[tuple[int, int], ...] = ()
+    noted: Copied | None = None
+
+
+class Kind(StrEnum):
+    """What a proved mirror is."""
+
+    EXACT = "exact"
+    MAPPED = "mapped"
+    FILLED = "filled"
+
+
+class Proof(NamedTuple):
+    """A partition of a mirror is its source's."""
+
+    kind: Kind
+    start: Offset
+    """Source offset of where the mirror's log begins."""
+    position: Offset
+    """Source offset with which copying goes on."""
+    compared: int
+    """Records that are equal at both sides."""
+    breaks: tuple[Break, ...] | None = None
+    """The map that is to be written; None: what is there of it is right."""
+
+
+class NotProved(Exception):
+    """Why not, in words; and the first target offset that differs, where there is one."""
+
+    def __init__(self, text: str, at: int | None = None) -> None:
+        super().__init__(text)
+        self.at = at
+
+
+def prove(rows: Rows, standing: Standing) -> Proof:
+    """Show that all a mirror's partition holds is its source's, record by record, in order.
+
+    Raises
+    ------
+    NotProved
+        It can't be shown.
+    """
+    told = standing.places
+    try:
+        if standing.is_filled:
+            return _held(rows, standing, EXACT, Kind.FILLED)
+        if told is not None and not told.is_exact:
+            return _held(rows, standing, told, Kind.MAPPED)
+        return _held(rows, standing, EXACT, Kind.EXACT)
+    except NotProved as error:
+        if standing.is_filled:
+            raise
+        return _aligned(rows, standing, error)
+
+
+def _aligned(rows: Rows, standing: Standing, before: NotProved) -> Proof:
+    """By the only map that both logs allow."""
+    source, target = standing.source, standing.target
+    try:
+        breaks = align(
+            Contents.of(without(rows.source(source.start, source.end), standing.recorded)),
+            Contents.of(rows.target(target.start, target.end)),
+            is_compacted=standing.rule.source.compacts,
+        )
+    except NotAligned as error:
+        raise NotProved(f"{before}; at other offsets: {error}", before.at) from error
+    kind = Kind.MAPPED if breaks else Kind.EXACT
+    return _held(rows, standing, Places.of(breaks), kind)._replace(breaks=tuple(breaks))
+
+
+def _held(rows: Rows, standing: Standing, places: Places, kind: Kind) -> Proof:
+    """Hold every record of both sides against the other's, where `places` says it must stand."""
+    source, target = standing.source, standing.target
+    position = places.source_at(target.end)
+    low, high = max(source.start, places.source_at(target.start)), min(source.end, position)
+    proof = Proof(kind, Offset(places.source_at(target.start)), Offset(position), 0)
+    if low >= high:
+        _refuse_unlike_ends(standing, position)
+        return proof
+    logs = _Logs(rows, standing, places, (low, high))
+    judged = judge(logs, places, standing.rule, target.end)
+    findings = judged.findings
+    if not findings.is_clean:
+        raise _differs(findings.differences, places)
+    if position > source.end:
+        raise _goes_beyond(standing, places.target_at(source.end))
+    if not findings.matched or logs.last is None:
+        raise NotProved("no record is left that both sides hold: nothing shows whose it is")
+    _refuse_unclear_end(logs, standing, places, findings.matched, kind)
+    return proof._replace(compared=findings.matched)
+
+
+class _Logs:
+    """Source offsets `[low, high)` and their counterpart; see `verify.compaction.Logs`."""
+
+    def __init__(
+        self, rows: Rows, standing: Standing, places: Places, stretch: tuple[int, int]
+    ) -> None:
+        self._rows, self._standing, self._places = rows, standing, places
+        self._low, self._high = stretch
+        self._target_end = min(places.target_at(self._high), standing.target.end)
+        self.last: Row | None = None
+        """The target's last record in it, once all were read."""
+
+    def source(self) -> Iterator[Row]:
+        """The compared range, without what the ledger has as gaps."""
+        return without(self._rows.source(self._low, self._high), self._standing.recorded)
+
+    def target(self) -> Iterator[Row]:
+        """Its counterpart."""
+        low = max(self._places.target_at(self._low), self._standing.target.start)
+        rows = self._rows.target(low, self._target_end)
+        for row in without(rows, self._places.lost_source_ranges()):
+            self.last = row
+            yield row
+
+    def source_later(self) -> Iterator[Row]:
+        """What may have superseded a record, where a cleaner took some."""
+        if not self._standing.rule.matters:
+            return iter(())
+        return self._rows.source(self._high, self._standing.source.end)
+
+    def target_later(self) -> Iterator[Row]:
+        """What may have superseded a record, where a cleaner took some."""
+        if not self._standing.rule.matters:
+            return iter(())
+        return self._rows.target(self._target_end, self._standing.target.end)
+
+    def source_row(self, offset: int) -> Row | None:
+        """One record."""
+        return next(self._rows.source(offset, offset + 1), None)
+
+    def target_row(self, offset: int) -> Row | None:
+        """One record."""
+        return next(self._rows.target(offset, offset + 1), None)
+
+    def has_alike_behind(self, row: Row, offset: int) -> bool:
+        """Whether a record like this comes behind a source offset, soon."""
+        behind = self._rows.source(offset + 1, self._standing.source.end)
+        return any(each[1:] == row[1:] for each in islice(behind, ALIKE_BEHIND))
+
+
+def _refuse_unlike_ends(standing: Standing, position: int) -> None:
+    """No record can be at both sides: only that both are empty, or the ledger, can speak."""
+    source, target, noted = standing.source, standing.target, standing.noted
+    if position > source.end:
+        raise _goes_beyond(standing, target.start)
+    if target.start == target.end and source.start == source.end == position:
+        return  # nothing can be lost or doubled
+    if noted is not None and noted.end == target.end and noted.offset >= position:
+        return
+    raise NotProved(
+        f"no record is left that both sides hold: the mirror has offsets {target.start} to "
+        f"{target.end}, which is source offset {position}, and the source {source.start} to "
+        f"{source.end}"
+    )
+
+
+def _refuse_unclear_end(
+    logs: _Logs, standing: Standing, places: Places, matched: int, kind: Kind
+) -> None:
+    """Which source record the mirror's last one is must be clear: there copying goes on.
+
+    With equal offsets and no map that tells so, one like it further on could be it as well; unless
+    the source has each of its records yet, from the first on, without a hole.
+    """
+    assert logs.last is not None
+    offset = places.source_at(logs.last[0])
+    if standing.rule.matters and logs.source_row(offset) is None:
+        raise NotProved(
+            f"the source has cleaned away what the mirror's last record is, target offset "
+            f"{logs.last[0]}: nothing shows where it ended",
+            logs.last[0],
+        )
+    is_whole = standing.source.start == 0 and matched == standing.target.end
+    if kind is Kind.EXACT and not is_whole and logs.has_alike_behind(logs.last, offset):
+        raise NotProved(
+            f"the mirror's last record, target offset {logs.last[0]}, is like others behind source "
+            f"offset {offset}: it could be one of them",
+            logs.last[0],
+        )
+
+
+def _goes_beyond(standing: Standing, at: int) -> NotProved:
+    return NotProved(
+        f"target offset {at} and what follows is not at the source, which ends at "
+        f"{standing.source.end}",
+        at,
+    )
+
+
+def _differs(differences: list[Difference], places: Places) -> NotProved:
+    if not differences:
+        return NotProved("both sides differ, but what differed is gone by now; try again")
+    first = differences[0]
+    if first.target_offset is None:
+        assert first.source_offset is not None
+        at = places.target_at(first.source_offset)
+        return NotProved(f"source offset {first.source_offset} is missing, target offset {at}", at)
+    at = first.target_offset
+    if first.source_offset is None:
+        return NotProved(f"target offset {at} is no record of the source's", at)
+    field = first.field or "content"
+    return NotProved(
+        f"target offset {at} has another {field} than source offset {first.source_offset}", at
+    )

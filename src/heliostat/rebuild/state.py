@@ -1,0 +1,243 @@
+"""Make the rows of a lost state anew, of mirrors that contents show to be the link's.
+
+    look      topics that the link refuses for want of a row, both logs of each       reads only
+    claim     nobody else drives the link; what a killed driver's rounds may send is waited for
+    check     no mirror has moved since it was looked at
+    write     offset maps, that there are such, where partitions begin, then whose mirrors they are
+    look      whether another link has said the same of one of them meanwhile: then it lets go
+
+Nothing is written to the mirrors. What is written last makes them the link's, so that a rebuild
+that was interrupted can be done again from its beginning.
+
+I2  A mirror goes on by the map that its rows tell, if contents agree; else by one made of them.
+I10 The producer of the state that was lost is not known any more: the link goes on with another
+    one, to which the broker's sequence check says nothing of the former one's appends. So these
+    have all landed, or never will, before the ends are looked at for the last time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+
+from heliostat.clock import Clock, SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
+from heliostat.invariants import GENERATIONS_PER_CLAIM
+from heliostat.link.lane_set import START_SLACK_S
+from heliostat.mm2.adopt_clusters import OWN_LASTS_S, Sides, let_go, owned, refuse_moved, rivals_of
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.offsets.marks import Mapped
+from heliostat.offsets.offset_map import MapReader
+from heliostat.rebuild.look import Look
+from heliostat.rebuild.offset_maps import put_map
+from heliostat.rebuild.plan import RebuildPlan, TopicRebuild
+from heliostat.rebuild.proof import Kind
+from heliostat.records.copier.lane import Announcement
+from heliostat.records.copier.late_sends import LATE_S
+from heliostat.state.link_state import LinkState, progress_topic
+from heliostat.state.ownership import Ownership
+from heliostat.status.reader import StatusReader
+from heliostat.topics.values import MirrorRecord
+
+HEAR_S = 3.0
+"""A driver and its lanes tell of themselves once a second."""
+RENEW_EVERY_S = 2.0
+
+
+def plan_rebuild(config: Config, link: LinkConfig, topics: str | None = None) -> RebuildPlan:
+    """Look at everything and compare; changes nothing.
+
+    Parameters
+    ----------
+    topics
+        As `Look.plan`.
+
+    Raises
+    ------
+    Refused
+        The link runs.
+    ConnectionLost, BrokerError
+        A cluster does not answer.
+    """
+    with Sides(config, link, may_share=True) as sides:
+        _refuse_running(sides)
+        return Look(sides).plan(topics)
+
+
+def rebuild_state(
+    config: Config,
+    link: LinkConfig,
+    topics: str | None = None,
+    agree: Callable[[RebuildPlan], bool] = lambda _: True,
+) -> RebuildPlan:
+    """Write the rows of every mirror of which all partitions are proved.
+
+    Parameters
+    ----------
+    topics
+        As `Look.plan`.
+    agree
+        Shown the plan before anything is written; writes nothing if it says no.
+
+    Raises
+    ------
+    Refused
+        The link runs; or something was written to a mirror meanwhile, or another link took it.
+    ConnectionLost, BrokerError
+        A cluster does not answer; it can be done again.
+    """
+    with Sides(config, link, may_share=True) as sides:
+        ended_well = _refuse_running(sides)
+        look = Look(sides)
+        plan = look.plan(topics)
+        if not plan.taken or not agree(plan):
+            return plan
+        with owned(sides) as (state, ownership):
+            known = state.read().mirrors
+            taken = [topic for topic in plan.taken if topic.record.source not in known]
+            _end_rounds(state, ownership, look.maps, 0.0 if ended_well else _rounds_last_s(link))
+            records = [topic.record for topic in taken]
+            refuse_moved(sides.target, records, _looked(taken))
+            _refuse_other_sources(sides.source, records)
+            ownership.hold(OWN_LASTS_S)
+            write_state(state, taken, plan.at_beginning)
+            let_go(state, records, rivals_of(sides, (record.target for record in records)))
+        return plan
+
+
+# -- nobody else writes ------------------------------------------------------------------------
+
+
+def _refuse_running(sides: Sides) -> bool:
+    """Whether the last driver has said that it ended, with all of its rounds.
+
+    Raises
+    ------
+    Refused
+        Something tells of itself.
+    """
+    topic = progress_topic(sides.name)
+    with closing(RecentRecords(sides.target_access, topic)) as progress:
+        if not progress.exists():
+            return False
+        reader = StatusReader(sides.name, progress)
+        reader.begin()
+        if reader.read(HEAR_S):
+            raise Refused(
+                f"link {sides.name} runs, or rounds of a driver that was killed have not ended",
+                hint="stop it, then try again; a running link writes a lost state anew by itself",
+            )
+        return reader.board.status(SystemClock().wall_ms()).state == "stopped"
+
+
+def _rounds_last_s(link: LinkConfig) -> float:
+    """No round that was given out sends longer than this (`LaneSet`)."""
+    return link.lanes.round_s + START_SLACK_S + LATE_S
+
+
+def _end_rounds(
+    state: LinkState,
+    ownership: Ownership,
+    maps: MapReader,
+    last_s: float,
+    clock: Clock | None = None,
+) -> None:
+    """Tell lanes that none is wanted, and wait until none can send any more.
+
+    Where the count of owners was lost as well it goes on above all that have written to the maps:
+    rows of a later owner that seemed older would not be listened to.
+    """
+    clock = clock or SystemClock()
+    stamps = (maps.stamp_of(*name).generation for name in maps.maps)
+    newest = max(stamps, default=0) // GENERATIONS_PER_CLAIM
+    state.claim = max(ownership.claim_number, newest)
+    state.announce(Announcement({}, None, ()))
+    until_s = clock.monotonic_s() + last_s
+    while (left_s := until_s - clock.monotonic_s()) > 0:
+        ownership.keep(OWN_LASTS_S)
+        clock.sleep(min(left_s, RENEW_EVERY_S))
+
+
+def _looked(taken: Iterable[TopicRebuild]) -> dict[TopicPartition, Offset]:
+    return {
+        topic.record.mirror_of(each.partition): each.target_end
+        for topic in taken
+        for each in topic.partitions
+    }
+
+
+def _refuse_other_sources(source: ClusterAdmin, records: Iterable[MirrorRecord]) -> None:
+    chosen = {record.source: record for record in records}
+    for name, info in source.describe_topics(chosen).items():
+        if info.topic_id != chosen[name].source_id:
+            raise Refused(f"{name} was deleted at the source meanwhile", hint="try again")
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def write_state(
+    state: LinkState,
+    taken: Iterable[TopicRebuild],
+    at_beginning: frozenset[TopicName] | None,
+) -> None:
+    """Make it durable, the records that make mirrors ours at last.
+
+    Raises
+    ------
+    Refused
+        Somebody else writes rows of the maps.
+    """
+    topics = list(taken)
+    _write_maps(state, topics)
+    _write_marks(state, topics)
+    if at_beginning is not None:
+        state.put_beginning(at_beginning)
+    state.put_starts({topic.record.source: topic.starts() for topic in topics})
+    state.put_mirrors({topic.record.source: topic.record for topic in topics})
+
+
+def _write_maps(state: LinkState, topics: Iterable[TopicRebuild]) -> None:
+    """Those made anew, of the newest round's stamp that wrote any; read back."""
+    known = state.offsets.fresh()
+    for topic in topics:
+        for one in topic.partitions:
+            if one.proof is None or one.proof.breaks is None:
+                continue
+            name = topic.record.mirror_of(one.partition), id_text(topic.record.target_id)
+            breaks = one.proof.breaks
+            if not breaks and name not in known.maps:
+                continue  # equal offsets need no rows
+            if not put_map(state.offsets, name, breaks, known.stamp_of(*name)):
+                raise Refused(
+                    f"another writer has put other rows into the map of {name[0]}",
+                    hint="see that one link runs at most, then try again",
+                )
+
+
+def _write_marks(state: LinkState, topics: Iterable[TopicRebuild]) -> None:
+    """That there are maps, so that their loss would be seen."""
+    marks = state.marks.read()
+    names = {
+        (topic.record.mirror_of(each.partition), id_text(topic.record.target_id))
+        for topic in topics
+        for each in topic.partitions
+    }
+    mapped: dict[TopicName, Mapped] = {}
+    for topic in topics:
+        record = topic.record
+        numbers = frozenset(
+            record.mirror_of(each.partition).partition
+            for each in topic.partitions
+            if each.proof is not None and each.proof.kind is not Kind.EXACT
+        )
+        if numbers:
+            mapped[record.source] = Mapped(record.target, id_text(record.target_id), numbers)
+    state.marks.put_mapped(mapped)
+    if marks.topic is None and state.offsets.known is not None:
+        state.marks.put_topic(state.offsets.known)
+    if lost := names & marks.lost.keys():
+        state.marks.put_rebuilt(lost)

@@ -1,0 +1,100 @@
+"""Which records of a fetch's answer belong to transactions that were aborted.
+
+A broker names them with the answer (KIP-98, `FetchResponse.AbortedTransaction`): a producer id and
+the first offset of its transaction, which goes up to the abort marker of that producer. As a batch
+has one producer, nothing has to be decompressed to leave them out (`CompletedFetch`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from heliostat.errors import BatchError
+from heliostat.records.batches.batch import HEADER_BYTES, BatchHeader
+from heliostat.records.batches.crc import Buffer
+from heliostat.records.batches.varints import read_varint
+
+ABORT = 0
+"""Type of a control record (`ControlRecordType`): 0 aborts, 1 commits."""
+_MARKER_KEY_BYTES = 4
+"""Version and type, two bytes each."""
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted."""
+
+    producer_id: int
+    first_offset: int
+
+
+class AbortedTransactions:
+    """The aborted transactions of one answer; batches are asked about in order, also twice.
+
+    An answer of a megabyte may hold thousands of batches of one producer, and hundreds of its
+    transactions that were aborted. So nothing here looks through all of them: a lane that did took
+    longer for an answer than its round lasts, and never got beyond it.
+
+    Parameters
+    ----------
+    aborted
+        As the broker named them.
+    """
+
+    def __init__(self, aborted: Sequence[Aborted]) -> None:
+        self._first_offsets: dict[int, list[int]] = {}
+        self._abort_markers: dict[int, list[int]] = {}
+        for item in aborted:
+            self._first_offsets.setdefault(item.producer_id, []).append(item.first_offset)
+        for firsts in self._first_offsets.values():
+            firsts.sort()
+
+    @property
+    def none_aborted(self) -> bool:
+        """Whether all transactions of this answer were committed."""
+        return not self._first_offsets
+
+    def has_aborted(self, header: BatchHeader) -> bool:
+        """Whether the batch's records are of an aborted transaction."""
+        if not header.is_transactional or header.producer_id not in self._first_offsets:
+            return False
+        markers = self._abort_markers.get(header.producer_id, [])
+        before = bisect_left(markers, header.base_offset)
+        ended = markers[before - 1] if before else -1  # all that began up to there are over
+        firsts = self._first_offsets[header.producer_id]
+        at = bisect_right(firsts, ended)
+        return at < len(firsts) and firsts[at] <= header.last_offset
+
+    def take_marker(self, view: Buffer, at: int, header: BatchHeader) -> None:
+        """Take note of the marker in the control batch at `at`.
+
+        Raises
+        ------
+        BatchError
+            It is none.
+        """
+        if marker_type(view, at + HEADER_BYTES, at + header.size) == ABORT:
+            markers = self._abort_markers.setdefault(header.producer_id, [])
+            if not markers or markers[-1] < header.base_offset:
+                markers.append(header.base_offset)
+
+
+def marker_type(view: Buffer, at: int, end: int) -> int:
+    """Type of the marker whose control record stands from `at` to `end`.
+
+    Raises
+    ------
+    BatchError
+        There is none.
+    """
+    try:
+        _, at = read_varint(view, at)  # length
+        _, at = read_varint(view, at + 1)  # timestamp, behind the attributes
+        _, at = read_varint(view, at)  # offset
+        size, at = read_varint(view, at)
+    except IndexError:
+        size = -1
+    if size < _MARKER_KEY_BYTES or at + size > end:
+        raise BatchError("a control batch has no marker in it")
+    return int.from_bytes(view[at + 2 : at + 4], "big", signed=True)

@@ -1,0 +1,265 @@
+"""The 61 bytes in front of every v2 record batch: read, checked, rewritten in place.
+
+Layout: KIP-98, `org.apache.kafka.common.record.DefaultRecordBatch`. The CRC covers bytes 21 to
+the end; base offset, length, leader epoch, magic and the CRC itself may change without it.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum
+from typing import NamedTuple
+
+from heliostat.errors import BatchError
+from heliostat.records.batches.crc import Buffer, crc32c, shifted
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+"""All of it, in the order of `BatchHeader`'s fields."""
+HEADER_BYTES = 61
+LENGTH_ENDS_AT = 12
+"""`length` counts the bytes after itself."""
+LENGTH_MIN = HEADER_BYTES - LENGTH_ENDS_AT
+"""A batch without records."""
+RECORD_BYTES_MIN = 7
+"""Seven fields of one byte."""
+MAGIC_AT = 16
+CRC_FROM = 21
+MAGIC = 2
+
+CODEC_BITS = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+OFFSET_MAX = 2**63 - 1
+
+_LENGTH = struct.Struct(">8xi")
+_OFFSET_TO_MAGIC = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
+_CRC_AT = 17
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = 43
+
+
+class Codec(Enum):
+    """How a batch's records are compressed; the number is the one in its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODECS = tuple(Codec)
+"""By number."""
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header as stored; offsets and timestamps (ms) as Kafka counts them.
+
+    A named tuple, because one is made for every batch: 1 us less than a frozen dataclass.
+    """
+
+    base_offset: int
+    length: int
+    """Bytes after this field."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    """What the records' timestamps count from; with the delete-horizon bit no record's own."""
+    max_timestamp: int
+    """Largest timestamp; with LogAppendTime that of every record."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LENGTH_ENDS_AT + self.length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of its last record, which compaction may have removed."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """First offset behind it."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """How its records are compressed."""
+        return CODECS[self.attributes & CODEC_BITS]
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Readers see `max_timestamp` for each record."""
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Its records are part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """It holds a marker and no records for readers."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """`base_timestamp` tells the cleaner when tombstones may go."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def is_dense(self) -> bool:
+        """Every offset from first to last has its record."""
+        return self.records_count == self.last_offset_delta + 1
+
+
+def claimed_size(buffer: Buffer, at: int, end: int) -> int | None:
+    """Size that the bytes at `at` claim for their batch; None if not even that is there."""
+    if end - at < LENGTH_ENDS_AT:
+        return None
+    length: int = _LENGTH.unpack_from(buffer, at)[0]
+    return LENGTH_ENDS_AT + length
+
+
+def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
+    """Read the header of the batch that begins at `at`.
+
+    Parameters
+    ----------
+    buffer, at, end
+        The batch is within `buffer[at:end]`.
+
+    Returns
+    -------
+    BatchHeader | None
+        None if the batch is cut off by `end`, which is usual at the end of a fetch's answer.
+
+    Raises
+    ------
+    BatchError
+        The bytes are no v2 batch, or its header contradicts itself. The CRC is not looked at.
+    """
+    if end - at <= MAGIC_AT:
+        return None
+    magic = buffer[at + MAGIC_AT]
+    if magic in (0, 1):
+        raise BatchError(
+            "the batch is in the message format of Kafka before 0.11, which is not copied",
+            magic=magic,
+        )
+    if magic != MAGIC:
+        raise BatchError("the bytes are no record batch of a known format", magic=magic)
+    length = _LENGTH.unpack_from(buffer, at)[0]
+    if length < LENGTH_MIN:
+        raise BatchError("a batch claims to be shorter than its header", length=length)
+    if at + LENGTH_ENDS_AT + length > end:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(buffer, at))
+    count, last = header.records_count, header.last_offset_delta
+    if count < 0 or last < 0 or count > last + 1:
+        raise BatchError("a batch's counts contradict each other", records=count, last_delta=last)
+    if not 0 <= header.base_offset <= OFFSET_MAX - 1 - last:
+        raise BatchError("a batch's offsets are out of range", base_offset=header.base_offset)
+    codec = header.attributes & CODEC_BITS
+    if codec >= len(CODECS):
+        raise BatchError("a batch's codec is not known", attributes=header.attributes)
+    if not codec and count * RECORD_BYTES_MIN > length - LENGTH_MIN:
+        raise BatchError("a batch is too short for its records", length=length, records=count)
+    return header
+
+
+def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
+    """Compare the batch's CRC with its bytes.
+
+    Raises
+    ------
+    BatchError
+        They do not fit.
+    """
+    found = crc32c(memoryview(buffer)[at + CRC_FROM : at + header.size])
+    if found != header.crc:
+        raise BatchError(
+            "a batch's checksum does not fit its bytes",
+            base_offset=header.base_offset,
+            stored=header.crc,
+            computed=found,
+        )
+
+
+def patch_header(
+    buffer: bytearray | memoryview,
+    at: int,
+    header: BatchHeader,
+    *,
+    producer_id: int,
+    base_sequence: int,
+) -> None:
+    """Make a stored batch one that a producer may send, in place, its payload unseen.
+
+    Base offset 0 (a broker wants that of clients), no leader epoch, our producer, epoch 0, and of
+    the attributes only the codec: no transaction, no delete horizon (the target's cleaner sets
+    its own; deltas still count from the base timestamp), no bits without a meaning. The CRC is
+    changed by what these changes make of it, so a payload that no longer fits keeps one that
+    does not fit either.
+
+    Parameters
+    ----------
+    buffer, at, header
+        The batch, and what `read_header` said of it. It must not be LogAppendTime: clearing that
+        bit would change its records' timestamps.
+    producer_id, base_sequence
+        Whose batch it is to be and in which place.
+    """
+    changing = memoryview(buffer)[at + CRC_FROM : at + HEADER_BYTES]
+    difference = crc32c(changing)
+    _OFFSET_TO_MAGIC.pack_into(buffer, at, 0, header.length, -1)
+    _ATTRIBUTES.pack_into(buffer, at + CRC_FROM, header.attributes & CODEC_BITS)
+    _PRODUCER.pack_into(buffer, at + _PRODUCER_AT, producer_id, 0, base_sequence)
+    difference ^= crc32c(changing)
+    crc = header.crc ^ shifted(difference, header.length - LENGTH_MIN)
+    _CRC.pack_into(buffer, at + _CRC_AT, crc)
+
+
+def pack_header(
+    body: Buffer,
+    *,
+    records: int,
+    codec: Codec,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    base_sequence: int,
+) -> bytes:
+    """Header of a new dense CreateTime batch with `body` (compressed already) behind it."""
+    header = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        header,
+        0,
+        0,
+        LENGTH_MIN + len(body),
+        -1,
+        MAGIC,
+        0,
+        codec.value,
+        records - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        0 if producer_id >= 0 else -1,
+        base_sequence,
+        records,
+    )
+    _CRC.pack_into(header, _CRC_AT, crc32c(body, crc32c(bytes(header[CRC_FROM:]))))
+    return bytes(header)

@@ -1,0 +1,145 @@
+"""Which of an answer's offsets may be believed: no checksum covers them.
+
+I6  A base offset is outside its batch's CRC (KIP-98), as is the offset of a message of magic 0
+    or 1: brokers set both. A damaged one that is too large looks like a hole that compaction left,
+    and all records in it would be passed over unseen.
+
+What stands behind a batch in the same answer contradicts such a claim (`carry`). The last batch has
+nothing behind it: it counts where it continues what stands before it, or where two answers claim it
+alike, within the log's end as they tell it. So does a first batch that claims to begin before what
+was asked for. What is held back begins the next answer, where more follows.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+
+from heliostat.records.batches.batch import (
+    HEADER_BYTES,
+    LENGTH_ENDS_AT,
+    MAGIC,
+    MAGIC_AT,
+    claimed_size,
+)
+from heliostat.records.batches.converted import Stop, StopReason
+from heliostat.records.batches.copied_epochs import CopiedTo, last_epoch
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT = types.int64
+_LENGTH_AT = 8
+_OFFSET = struct.Struct(">q")
+_LAST_DELTA = struct.Struct(">23xi")
+
+
+class Believed(NamedTuple):
+    """What may be taken of an answer ends at `end`; `stop` is why what stands there can't be right.
+
+    `epoch` is that of the last whole batch (`last_epoch`).
+    """
+
+    end: int
+    epoch: CopiedTo
+    stop: Stop | None = None
+
+
+@njit(types.UniTuple(_INT, 2)(_BYTES, _INT, _INT), cache=True, nogil=True)
+def _last_batches(data: Any, start: int, end: int) -> Any:
+    last, before = np.int64(-1), np.int64(-1)
+    at = np.int64(start)
+    while at + LENGTH_ENDS_AT <= end:
+        length = np.int64(0)
+        for place in range(4):
+            length = length << 8 | np.int64(data[at + _LENGTH_AT + place])
+        size = length + LENGTH_ENDS_AT
+        if length <= 0 or at + size > end:
+            break
+        last, before = at, last
+        at += size
+    return last, before
+
+
+def last_batches(buffer: bytearray | memoryview, start: int, end: int) -> tuple[int, int]:
+    """Where an answer's last whole batch or message begins, and the one before; -1 for none."""
+    if claimed_size(buffer, start, end) == end - start:  # mostly, and ten times as fast
+        return start, -1
+    last, before = _last_batches(np.frombuffer(buffer, np.uint8), start, end)
+    return int(last), int(before)
+
+
+class ClaimedOffsets:
+    """What one partition's answers claimed, within one round."""
+
+    def __init__(self) -> None:
+        self._seen = -1
+        """What the answer before claimed of a batch that was held back for it."""
+
+    def believed(self, answer: memoryview, position: int, log_end: int) -> Believed:
+        """How much of an answer may be taken; ask before headers are patched (`carry`).
+
+        Parameters
+        ----------
+        answer
+            Batches as fetched; the last may be cut.
+        position
+            Source offset that was asked for.
+        log_end
+            Source offset at which the log ended for us, as the same answer says. Brokers note it
+            before they read, so that one answer may rightly reach beyond it.
+        """
+        seen, self._seen = self._seen, -1
+        last, before = last_batches(answer, 0, len(answer))
+        epoch = last_epoch(answer, last, len(answer))
+        if last < 0 or len(answer) - last <= MAGIC_AT:
+            return Believed(len(answer), epoch)  # nothing whole
+        first = _offset(answer, 0)
+        if (first < position or _is_old(answer, 0)) and first != seen:
+            self._seen = first
+            return Believed(0, epoch)
+        expected = position if before < 0 else _behind(answer, before)
+        end, trouble = self._believed_up_to(answer, last, expected, log_end, seen)
+        if not trouble:
+            return Believed(end, epoch)
+        text = f"source offset {expected} can't be copied: its batch claims {trouble}"
+        return Believed(end, epoch, Stop(StopReason.CORRUPT, expected, text))
+
+    def _believed_up_to(
+        self, answer: memoryview, last: int, expected: int, log_end: int, seen: int
+    ) -> tuple[int, str]:
+        """Where what may be taken ends, by its last whole batch, and what is wrong with that."""
+        end = len(answer)
+        claim, behind, is_old = _offset(answer, last), _behind(answer, last), _is_old(answer, last)
+        if claim <= expected and not is_old:
+            return end, ""  # it continues; `carry` tells one that goes back
+        next_at = last + (claimed_size(answer, last, end) or 0)
+        if end - next_at >= _OFFSET.size and not is_old:
+            following = _offset(answer, next_at)
+            text = f"offsets {claim} to {behind - 1}, the next one {following}"
+            return (end, "") if following >= behind else (last, text)
+        if claim == seen and behind <= log_end:
+            return end, ""
+        self._seen = claim
+        is_beyond = claim == seen
+        text = f"offsets up to {behind - 1}, where the log ends at {log_end}"
+        return last, text if is_beyond else ""
+
+
+def _is_old(buffer: memoryview, at: int) -> bool:
+    """Whether it is a message of a format before v2: its offset is that of the last in it."""
+    return buffer[at + MAGIC_AT] < MAGIC
+
+
+def _offset(buffer: memoryview, at: int) -> int:
+    found: int = _OFFSET.unpack_from(buffer, at)[0]
+    return found
+
+
+def _behind(buffer: memoryview, at: int) -> int:
+    """Source offset behind a whole batch, or message, as it claims."""
+    if _is_old(buffer, at) or len(buffer) - at < HEADER_BYTES:
+        return _offset(buffer, at) + 1
+    delta: int = _LAST_DELTA.unpack_from(buffer, at)[0]
+    return _offset(buffer, at) + delta + 1

@@ -1,0 +1,158 @@
+"""Values of carrying: what is wanted, what came of it, and what stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from heliostat.offsets.offset_map import Break
+from heliostat.records.batches.batch import Codec
+from heliostat.records.batches.crc import Buffer
+
+JOIN_BYTES_MAX = 1024 * 1024
+"""Default size of joined batches: 5,000 small records; larger ones gain nothing measurable."""
+JOIN_BELOW_BYTES = 256 * 1024
+"""Default: a broker appends larger batches about as fast as a joined one (docs/adr/0005)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarrySettings:
+    """How the batches of one partition are made; sizes in bytes."""
+
+    producer_id: int
+    batch_bytes_max: int
+    """The target topic's `max.message.bytes`."""
+    join_bytes_max: int = JOIN_BYTES_MAX
+    """Size of a joined batch before compression; never above `batch_bytes_max`."""
+    join_below_bytes: int = JOIN_BELOW_BYTES
+    """Batches smaller than this are joined; 0 joins none."""
+    compression: Codec | None = None
+    """Codec of joined batches; None leaves them uncompressed, as they came."""
+    ends_at_holes: bool = False
+    """No batch reaches over a hole between source offsets: it is to be filled at the target."""
+
+
+@dataclass(slots=True)
+class CarriedBatch:
+    """One batch to append at the target."""
+
+    base_offset: int
+    """Where it belongs at the target."""
+    records: int
+    parts: tuple[Buffer, ...]
+    """Its bytes in order; they may point into the buffer they came in."""
+    size: int
+    """Bytes of all parts."""
+    max_timestamp: int
+    """Largest timestamp of its records (ms), by which a broker remembers the producer."""
+    source_ahead: int = 0
+    """Source offset of its last record less that at the target."""
+    breaks: tuple[Break, ...] = ()
+    """What the offset map must hold before it is sent (I3)."""
+    places: Sequence[tuple[int, int]] = ()
+    """Records, by their numbers, with which a run of source offsets begins: (number, offset)."""
+    fills: range = range(0)
+    """Not records but markers, for these target offsets, see `filling`."""
+    own_bytes: int = 0
+    """What it keeps in memory by itself. Its parts, where they are views of the answer that it came
+    in, are not of it: they keep the whole answer, which is counted as such (`lane_memory`)."""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its bytes stand in the answer that they came in."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], memoryview)
+
+    def copy_out(self) -> int:
+        """Copy its bytes out of the answer that they came in; how many these are."""
+        self.parts = (bytes(self.parts[0]),)
+        self.own_bytes += self.size
+        return self.size
+
+    def let_go(self) -> None:
+        """It was handed to a connection; if it is lost there, it is read again from the source."""
+        self.parts = ()
+
+    @property
+    def next_offset(self) -> int:
+        """First target offset behind it."""
+        return self.base_offset + self.records
+
+    @property
+    def next_source_offset(self) -> int:
+        """First source offset behind its last record."""
+        return self.next_offset + self.source_ahead
+
+    @property
+    def source_offset(self) -> int:
+        """Source offset of its first record."""
+        return self.source_of(0)
+
+    def source_of(self, number: int) -> int:
+        """Source offset of its record of this number, from 0."""
+        for first, source in reversed(self.places):
+            if first <= number:
+                return source + number - first
+        return self.base_offset + self.source_ahead + number
+
+
+class StopReason(Enum):
+    """Why a partition can't be carried on; the name is the partition's code."""
+
+    CORRUPT = "corrupt"
+    """A batch of the source is no sound batch, however often it is fetched."""
+    TOO_LARGE = "too large"
+    """A batch or a record is larger than the target takes."""
+    RECORD_REFUSED = "record refused"
+    """The target refuses a record: without a key where it compacts, or for its timestamp."""
+    HOLE_TOO_LARGE = "hole too large"
+    """A hole of the source would take more markers than are written to keep offsets equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What stands in the way, for the operator."""
+
+    reason: StopReason
+    offset: int
+    """First offset that could not be carried."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A record that the target has refused: all before it is carried, and then it stops."""
+
+    offset: int
+    """At the source."""
+    text: str
+
+
+@dataclass(slots=True)
+class CarryOutcome:
+    """What became of a fetch's answer."""
+
+    next_offset: int
+    """Source offset where the next fetch goes on; all below is in `batches`, is a hole, or was
+    below the position."""
+    next_target_offset: int
+    """Where the next batch belongs."""
+    batches: list[CarriedBatch] = field(default_factory=list)
+    stop: Stop | None = None
+
+
+class Place(NamedTuple):
+    """Where carrying begins, on both sides."""
+
+    source: int
+    """First source offset that is wanted."""
+    target: int
+    """Target offset of the next record."""
+    ahead: int | None = 0
+    """Source offset less target offset, by the offset map; None: the next batch has to say."""
+
+    @classmethod
+    def same(cls, offset: int) -> Place:
+        """The same offset on both sides."""
+        return cls(offset, offset)

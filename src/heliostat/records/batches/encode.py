@@ -1,0 +1,103 @@
+"""The small batches that Heliostat's tasks write and read for themselves (state, progress)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from heliostat.errors import BatchError
+from heliostat.records.batches.batch import HEADER_BYTES, Codec, check_crc, pack_header, read_header
+from heliostat.records.batches.codecs import compress, decompress
+from heliostat.records.batches.crc import Buffer
+from heliostat.records.batches.varints import read_varint, varint
+
+NO_PRODUCER = -1
+"""Producer id and sequence of a batch that a broker does not check for repetition."""
+_NULL = varint(-1)
+_NO_HEADERS = varint(0)
+
+
+def encode_batch(
+    records: Sequence[tuple[bytes | None, bytes | None, int]], *, codec: Codec = Codec.NONE
+) -> bytes:
+    """One plain batch to append.
+
+    Parameters
+    ----------
+    records
+        At least one (key, value, timestamp in ms).
+    codec
+        How to compress it.
+    """
+    base_timestamp = records[0][2]
+    body = bytearray()
+    for index, (key, value, timestamp) in enumerate(records):
+        record = b"\0" + varint(timestamp - base_timestamp) + varint(index)
+        record += _sized(key) + _sized(value) + _NO_HEADERS
+        body += varint(len(record)) + record
+    packed = compress(codec, body)
+    header = pack_header(
+        packed,
+        records=len(records),
+        codec=codec,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(timestamp for _, _, timestamp in records),
+        producer_id=NO_PRODUCER,
+        base_sequence=NO_PRODUCER,
+    )
+    return header + packed
+
+
+def decode_batches(buffer: Buffer) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+    """Read all whole batches of `buffer`, without transactions' markers; headers are left out.
+
+    Returns
+    -------
+    Iterator[tuple[int, int, bytes | None, bytes | None]]
+        (offset, timestamp in ms, key, value) of each record.
+
+    Raises
+    ------
+    BatchError
+        A batch is not sound.
+    """
+    at, end = 0, len(buffer)
+    while (header := read_header(buffer, at, end)) is not None:
+        check_crc(buffer, at, header)
+        if not header.is_control:
+            packed = memoryview(buffer)[at + HEADER_BYTES : at + header.size]
+            body = decompress(header.codec, packed)
+            record_at = 0
+            for _ in range(header.records_count):
+                delta, timestamp, key, value, record_at = _read_record(body, record_at)
+                timestamp += header.base_timestamp
+                if header.is_log_append_time:
+                    timestamp = header.max_timestamp
+                yield header.base_offset + delta, timestamp, key, value
+        at += header.size
+
+
+def _sized(content: bytes | None) -> bytes:
+    return _NULL if content is None else varint(len(content)) + content
+
+
+def _read_record(body: bytes, at: int) -> tuple[int, int, bytes | None, bytes | None, int]:
+    """Offset delta, timestamp delta, key, value of the record at `at`; where the next begins."""
+    try:
+        length, at = read_varint(body, at)
+        end = at + length
+        timestamp, at = read_varint(body, at + 1)
+        delta, at = read_varint(body, at)
+        key, at = _read_sized(body, at)
+        value, at = _read_sized(body, at)
+    except IndexError:
+        at, end = 1, 0
+    if not at <= end <= len(body):
+        raise BatchError("a record does not end where its length says")
+    return delta, timestamp, key, value, end
+
+
+def _read_sized(body: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(body, at)
+    if length < 0:
+        return None, at
+    return body[at : at + length], at + length

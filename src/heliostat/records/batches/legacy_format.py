@@ -1,0 +1,270 @@
+"""Messages in the formats of Kafka before 0.11 (magic 0 and 1), which lie in old segments.
+
+Brokers return them as they are stored; since 4.0 nothing converts them (KIP-724), and brokers take
+nothing but record batches of today. A message stands alone, or its value wraps compressed ones:
+
+    offset 8 | length 4 | CRC-32 of what follows 4 | magic 1 | attributes 1 | timestamp 8 (magic 1)
+    | key length 4 | key | value length 4 | value
+
+Wrapped messages of magic 1 count their offsets from the first one, the wrapper has that of the last
+(KIP-31); where it says LogAppendTime, its timestamp holds for all of them (KIP-32).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
+
+from heliostat.errors import BatchError
+from heliostat.records.batches.batch import MAGIC_AT, Codec, claimed_size
+from heliostat.records.batches.codecs import decompress
+from heliostat.records.batches.joining import SourceRecords
+from heliostat.records.batches.varints import varint
+
+OLD_MAGICS = (0, 1)
+RECORDS_AT_ONCE_MAX = 5_000
+"""Of one new batch before it is split to size."""
+BYTES_AT_ONCE_MAX = 512 * 1024
+DELTA_MAX = (1 << 31) - 2
+"""A batch counts its offsets in an int32; behind compaction the next one may be further on."""
+NO_TIMESTAMP = -1
+"""What readers see of a message of magic 0."""
+_ATTRIBUTES_AT = 17
+_LOG_APPEND_TIME = 8
+_HEAD = struct.Struct(">qiIbb")
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_UINT = struct.Struct("<I")
+_CRC_FROM = 16
+_CODECS = {0: Codec.NONE, 1: Codec.GZIP, 2: Codec.SNAPPY, 3: Codec.LZ4}
+_NULL = varint(-1)
+_NO_HEADERS = varint(0)
+
+
+@dataclass(frozen=True, slots=True)
+class OldRun:
+    """Messages encoded as records of today, in order of their offsets."""
+
+    records: SourceRecords
+    codec: Codec
+    """How they were compressed."""
+    base_offset: int
+    """What their offset deltas count from."""
+    deltas: int
+    """One more than the last delta."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldMessages:
+    """What stands in an answer in an old format."""
+
+    runs: Sequence[OldRun]
+    next_offset: int
+    """Source offset behind them."""
+    end: int
+    """Where in the data the first byte stands that is not theirs."""
+
+
+class _Message(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class _Run:
+    codec: Codec
+    base_offset: int
+    base_timestamp: int
+    body: bytearray
+    count: int = 0
+    last_offset: int = -1
+
+
+def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1) -> OldMessages:
+    """Read the messages of old formats that stand at `at` one behind the other.
+
+    Parameters
+    ----------
+    view, at, end
+        The answer's bytes; the last message may be cut.
+    position
+        First offset that is wanted; what lies before is left out.
+    last
+        Offset that stands before them in the answer; -1 if nothing does.
+
+    Raises
+    ------
+    BatchError
+        A message is not sound, or their offsets, which no checksum covers, do not ascend.
+    """
+    runs: list[_Run] = []
+    next_offset = position
+    while end - at > MAGIC_AT and view[at + MAGIC_AT] in OLD_MAGICS:
+        size = claimed_size(view, at, end)
+        if size is None or size <= _ATTRIBUTES_AT:
+            raise BatchError("a message claims to be shorter than its header")
+        if at + size > end:
+            break
+        codec = _CODECS.get(view[at + _ATTRIBUTES_AT] & 7)
+        if codec is None:
+            raise BatchError("a message's codec is not known")
+        for message in _messages(view[at : at + size]):
+            if message.offset <= last:
+                # One of the two is wrong; taken for read already, this one would be lost unseen.
+                raise BatchError(f"a message claims offset {message.offset} behind {last}")
+            last = message.offset
+            if message.offset >= next_offset:
+                _add(runs, codec, message)
+                next_offset = message.offset + 1
+        at += size
+    else:
+        behind = _LONG.unpack_from(view, at)[0] if end - at > MAGIC_AT else last + 1
+        if behind <= last:  # a batch of today stands there
+            raise BatchError(f"a message claims offset {last}, the batch behind it {behind}")
+        return _done(runs, next_offset, at)
+    return _done(runs, next_offset, end)  # the rest is cut and comes with the next fetch
+
+
+def _messages(data: memoryview) -> list[_Message]:
+    """A message, or those packed in it."""
+    _, _, crc, magic, attributes = _HEAD.unpack_from(data)
+    if crc32(data[_CRC_FROM:]) != crc:
+        raise BatchError("a message's checksum does not fit its bytes")
+    try:
+        outer = _message(data, magic)
+        codec = _CODECS[attributes & 7]
+        if codec is Codec.NONE:
+            return [outer]
+        packed = outer.value or b""
+        if codec is Codec.LZ4 and magic == 0:
+            packed = _with_right_checksum(packed)
+        found = list(_unpacked(memoryview(decompress(codec, packed)), magic))
+    except struct.error as error:
+        raise BatchError("a message of an old format can't be read", why=str(error)) from error
+    if magic == 0 or not found:
+        return found
+    first = outer.offset - found[-1].offset
+    stamped = bool(attributes & _LOG_APPEND_TIME)
+    return [
+        _Message(
+            first + each.offset,
+            outer.timestamp_ms if stamped else each.timestamp_ms,
+            each.key,
+            each.value,
+        )
+        for each in found
+    ]
+
+
+def _unpacked(data: memoryview, magic: int) -> Iterator[_Message]:
+    """Messages one behind the other, none of them packed once more."""
+    at = 0
+    while at < len(data):
+        size = claimed_size(data, at, len(data))
+        if size is None or not _HEAD.size <= size <= len(data) - at:
+            raise BatchError("a packed message claims other bytes than there are")
+        each = data[at : at + size]
+        if each[MAGIC_AT] != magic or each[_ATTRIBUTES_AT] & 7:
+            raise BatchError("a packed message is of another format, or packed once more")
+        yield _message(each, magic)
+        at += size
+
+
+def _message(data: memoryview, magic: int) -> _Message:
+    (offset,) = _LONG.unpack_from(data)
+    at, timestamp = _HEAD.size, NO_TIMESTAMP
+    if magic:
+        (timestamp,) = _LONG.unpack_from(data, at)
+        at += _LONG.size
+    key, at = _content(data, at)
+    value, _ = _content(data, at)
+    return _Message(offset, timestamp, key, value)
+
+
+def _content(data: memoryview, at: int) -> tuple[bytes | None, int]:
+    """A key or a value, and where the next byte stands."""
+    (size,) = _INT.unpack_from(data, at)
+    at += _INT.size
+    if size < 0:
+        return None, at
+    if at + size > len(data):
+        raise BatchError("a message claims more bytes than there are")
+    return bytes(data[at : at + size]), at + size
+
+
+_LZ4_FLAGS_AT = 4
+_LZ4_HAS_SIZE = 8
+_PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+_WORD = 0xFFFFFFFF
+
+
+def _with_right_checksum(frame: bytes) -> bytes:
+    """An LZ4 frame whose header's checksum is as LZ4 has it.
+
+    With messages of magic 0 Kafka computed it over the wrong bytes (KAFKA-3160, KIP-57).
+    """
+    if len(frame) <= _LZ4_FLAGS_AT:
+        raise BatchError("a message's LZ4 frame is cut")
+    end = _LZ4_FLAGS_AT + 2 + (8 if frame[_LZ4_FLAGS_AT] & _LZ4_HAS_SIZE else 0)
+    checksum = _short_xxh32(frame[_LZ4_FLAGS_AT:end]) >> 8 & 0xFF
+    return frame[:end] + bytes([checksum]) + frame[end + 1 :]
+
+
+def _short_xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes."""
+    one, two, three, four, five = _PRIMES
+    found = (five + len(data)) & _WORD
+    words = len(data) // _UINT.size * _UINT.size
+    for (word,) in _UINT.iter_unpack(data[:words]):
+        found = _rotated(found + word * three, 17) * four & _WORD
+    for byte in data[words:]:
+        found = _rotated(found + byte * five, 11) * one & _WORD
+    found = (found ^ found >> 15) * two & _WORD
+    found = (found ^ found >> 13) * three & _WORD
+    return found ^ found >> 16
+
+
+def _rotated(number: int, bits: int) -> int:
+    number &= _WORD
+    return (number << bits | number >> 32 - bits) & _WORD
+
+
+def _add(runs: list[_Run], codec: Codec, message: _Message) -> None:
+    offset, timestamp, key, value = message
+    run = runs[-1] if runs else None
+    if (
+        run is None
+        or run.codec is not codec
+        or run.count >= RECORDS_AT_ONCE_MAX
+        or len(run.body) >= BYTES_AT_ONCE_MAX
+        or offset - run.base_offset > DELTA_MAX
+    ):
+        run = _Run(codec, offset, timestamp, bytearray())
+        runs.append(run)
+    rest = varint(timestamp - run.base_timestamp) + varint(offset - run.base_offset)
+    rest += _sized(key) + _sized(value) + _NO_HEADERS
+    run.body += varint(1 + len(rest)) + b"\0" + rest
+    run.count += 1
+    run.last_offset = offset
+
+
+def _sized(content: bytes | None) -> bytes:
+    return _NULL if content is None else varint(len(content)) + content
+
+
+def _done(runs: list[_Run], next_offset: int, end: int) -> OldMessages:
+    found = [
+        OldRun(
+            SourceRecords(bytes(run.body), run.count, run.base_timestamp, None, is_sparse=True),
+            run.codec,
+            run.base_offset,
+            run.last_offset - run.base_offset + 1,
+        )
+        for run in runs
+    ]
+    return OldMessages(found, next_offset, end)

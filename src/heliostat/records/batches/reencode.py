@@ -1,0 +1,349 @@
+"""Records encoded anew for another batch: the one loop over records, compiled by Numba.
+
+A record is `length, attributes, timestamp delta, offset delta, key, value, headers`. In another
+batch it has another place and another base timestamp: so two deltas change, and with their size
+the length; all behind them stays opaque bytes. In plain Python this takes 1 us a record, compiled
+20 to 50 ns (`bench/carry_speed.py`, docs/adr/0005).
+
+Rules of this file, since a compiled loop checks no index: a number read from data is compared with
+where the data ends before it is used as a place; numbers are int64 but for the bits of varints.
+With `NUMBA_BOUNDSCHECK=1` a wrong index raises: a test runs damaged batches that way.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from heliostat.records.batches.batch import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    CRC_FROM,
+    HEADER_BYTES,
+    LENGTH_ENDS_AT,
+    LENGTH_MIN,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    RECORD_BYTES_MIN,
+)
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
+
+GROWTH_BYTES_MAX = 14
+"""A record's timestamp delta may grow from 1 byte to 10, its offset delta from 1 to 5, its length
+by 1."""
+VARINT_BYTES_MAX = 10
+"""A 64-bit number needs no more."""
+
+
+class Problem(IntEnum):
+    """Why records can't be encoded anew."""
+
+    NONE = 0
+    TOO_SHORT = 1
+    CUT = 2
+    LENGTH = 3
+    OFFSET = 4
+    TIMESTAMP = 5
+    LEFT_OVER = 6
+    FAR_APART = 7
+    NO_ROOM = 8
+    CHECKSUM = 9
+
+
+# Places in the array that says how far a new batch is: int64 each.
+FILLED, RECORDS, BASE_TIMESTAMP, MAX_TIMESTAMP, BATCHES, AT = range(6)
+BATCH_FIELDS = 6
+
+_CUT, _TOO_SHORT, _LENGTH, _OFFSET = map(
+    int, (Problem.CUT, Problem.TOO_SHORT, Problem.LENGTH, Problem.OFFSET)
+)
+_TIMESTAMP, _LEFT_OVER, _FAR_APART, _NO_ROOM = map(
+    int, (Problem.TIMESTAMP, Problem.LEFT_OVER, Problem.FAR_APART, Problem.NO_ROOM)
+)
+NEVER_JOINED_BITS = CODEC_BITS | CONTROL_BIT
+_KNOWN_BITS = 0x7F
+_OUT = types.uint8[::1]
+_INT = types.int64
+_FIELDS = types.int64[::1]
+
+
+def _compiled(signature: Any) -> Any:
+    return njit(signature, cache=True, nogil=True)
+
+
+@_compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
+def read_varint_compiled(data: Any, at: int, end: int) -> Any:
+    """Signed number at `at` and where the next byte is; -1 for that where it is cut or too long."""
+    value = np.uint64(0)
+    for place in range(VARINT_BYTES_MAX):
+        if at + place >= end:
+            break
+        byte = data[at + place]
+        if place == VARINT_BYTES_MAX - 1 and byte > 1:
+            break
+        value |= np.uint64(byte & 127) << np.uint64(7 * place)
+        if byte < 128:
+            half = np.int64(value >> np.uint64(1))
+            return (half if value & np.uint64(1) == np.uint64(0) else ~half), at + place + 1
+    return np.int64(0), np.int64(-1)
+
+
+@_compiled(_INT(_INT))
+def varint_bytes(value: int) -> Any:
+    """Bytes that a signed number takes."""
+    rest = np.uint64(value << 1 ^ value >> 63)
+    count = 1
+    while rest > np.uint64(127):
+        rest >>= np.uint64(7)
+        count += 1
+    return count
+
+
+@_compiled(_INT(_OUT, _INT, _INT))
+def write_varint(out: Any, at: int, value: int) -> Any:
+    """Write a signed number; answers where the next byte goes."""
+    rest = np.uint64(value << 1 ^ value >> 63)
+    while rest > np.uint64(127):
+        out[at] = np.uint8(rest & np.uint64(127) | np.uint64(128))
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@_compiled(types.boolean(_INT, _INT, _INT))
+def _overflows_sum(first: int, second: int, total: int) -> Any:
+    return (first ^ total) & (second ^ total) < 0
+
+
+@_compiled(
+    _INT(BYTES, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT, _OUT, _FIELDS, _FIELDS)
+)
+def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
+    data: Any,
+    at: int,
+    end: int,
+    count: int,
+    base_timestamp: int,
+    append_time: int,
+    has_append_time: bool,
+    start: int,
+    stop: int,
+    out: Any,
+    batch: Any,
+    deltas: Any,
+) -> Any:
+    """Append those of the `count` records in `data[at:end]` to a new batch that lie in a range.
+
+    The range `[start, stop)` is of offset deltas. With room for `count` of them in `deltas` (int64)
+    they may have holes, as compaction leaves them, and those of the records taken go there.
+    All are checked; their timestamp deltas count from `base_timestamp` (ms), readers see
+    `append_time` instead if `has_append_time`. `out` (uint8) holds the new batch's records, `batch`
+    (int64, see `FILLED`) how far it is. Answers a `Problem`; beside `NONE`, `batch` is as it was.
+    """
+    if count * RECORD_BYTES_MIN > end - at:
+        return _TOO_SHORT
+    filled, place = batch[FILLED], batch[RECORDS]
+    base, latest = batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP]
+    first, before = place, np.int64(-1)
+    for index in range(count):
+        length, begin = read_varint_compiled(data, at, end)
+        if begin < 0:
+            return _CUT
+        if length < RECORD_BYTES_MIN - 1 or length > end - begin:
+            return _LENGTH
+        at = begin + length
+        since, place_at = read_varint_compiled(data, begin + 1, at)
+        if place_at < 0:
+            return _TIMESTAMP
+        delta, rest_at = read_varint_compiled(data, place_at, at)
+        if rest_at < 0 or delta <= before or (delta != index and not len(deltas)):
+            return _OFFSET
+        before = delta
+        if delta < start or delta >= stop:
+            continue
+        timestamp = append_time if has_append_time else base_timestamp + since
+        if not has_append_time and _overflows_sum(base_timestamp, since, timestamp):
+            return _TIMESTAMP
+        if place == 0:
+            base = timestamp
+        latest = max(latest, timestamp)
+        since = timestamp - base
+        if (timestamp ^ base) & (timestamp ^ since) < 0:
+            return _FAR_APART
+        new_length = 1 + varint_bytes(since) + varint_bytes(place) + at - rest_at
+        if filled + VARINT_BYTES_MAX + new_length > len(out):
+            return _NO_ROOM
+        filled = write_varint(out, filled, new_length)
+        out[filled] = data[begin]
+        filled = write_varint(out, filled + 1, since)
+        filled = write_varint(out, filled, place)
+        rest = at - rest_at
+        copy_bytes(out, filled, data, rest_at, rest)
+        filled += rest
+        if len(deltas):
+            deltas[place - first] = delta
+        place += 1
+    if at != end:
+        return _LEFT_OVER
+    batch[FILLED], batch[RECORDS] = filled, place
+    batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = base, latest
+    return 0
+
+
+@_compiled(_INT(BYTES, _INT, _INT))
+def _read_number(data: Any, at: int, size: int) -> Any:
+    """Signed big-endian number of `size` bytes."""
+    value = np.uint64(0)
+    for place in range(size):
+        value = value << np.uint64(8) | np.uint64(data[at + place])
+    unused = np.int64(64 - 8 * size)
+    return np.int64(value) << unused >> unused
+
+
+@_compiled(types.void(BYTES, _INT, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
+def join_plain(  # noqa: PLR0917 - compiled without keywords
+    data: Any,
+    end: int,
+    base_offset: int,
+    below_bytes: int,
+    records_max: int,
+    refused_bits: int,
+    out: Any,
+    batch: Any,
+    none: Any,
+) -> None:
+    """Join uncompressed batches that stand from `batch[AT]` on, one behind the other.
+
+    Ends before the first that is not whole, not sound, not next in line, not for joining, or that
+    finds no room; why is for the caller to see, who has the words for it.
+
+    Parameters
+    ----------
+    data, end
+        Batches as fetched; the last may be cut.
+    base_offset
+        Offset of the new batch's first record.
+    below_bytes, records_max, refused_bits
+        Only batches smaller than this, up to so many records, without any of these attributes.
+    out, batch, none
+        As in `encode_records`, no room for deltas; `batch[AT]` moves on, `batch[BATCHES]` counts.
+    """
+    while True:
+        at = batch[AT]
+        if end - at <= HEADER_BYTES:
+            return
+        length = _read_number(data, at + 8, 4)
+        if length <= LENGTH_MIN or length >= below_bytes - LENGTH_ENDS_AT:
+            return
+        batch_end = at + LENGTH_ENDS_AT + length
+        bits = _read_number(data, at + CRC_FROM, 2)
+        count = _read_number(data, at + 57, 4)
+        if (
+            batch_end > end
+            or data[at + MAGIC_AT] != MAGIC
+            or bits & refused_bits
+            or bits & ~_KNOWN_BITS
+            or _read_number(data, at, 8) != base_offset + batch[RECORDS]
+            or count < 1
+            or count != _read_number(data, at + 23, 4) + 1
+            or count > records_max - batch[RECORDS]
+        ):
+            return
+        stored = np.uint32(_read_number(data, at + 17, 4) & 0xFFFFFFFF)
+        if crc32c_compiled(data, at + CRC_FROM, batch_end) != stored:
+            return
+        problem = encode_records(
+            data,
+            at + HEADER_BYTES,
+            batch_end,
+            count,
+            _read_number(data, at + 27, 8),
+            _read_number(data, at + 35, 8),
+            bits & LOG_APPEND_TIME_BIT != 0,
+            0,
+            count,
+            out,
+            batch,
+            none,
+        )
+        if problem != 0:
+            return
+        batch[BATCHES] += 1
+        batch[AT] = batch_end
+
+
+@_compiled(_INT(BYTES, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
+def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
+    data: Any,
+    end: int,
+    next_offset: int,
+    below_bytes: int,
+    refused_bits: int,
+    out: Any,
+    batch: Any,
+    sources: Any,
+) -> Any:
+    """As `join_plain`, for batches with holes in them or before them, as compaction leaves them.
+
+    `next_offset` is the source offset behind what is there; the new one is answered. The source
+    offset of record n goes to `sources[n]` (int64), which has room for all that are wanted. A hole
+    before a batch is believed if the batch behind it does not claim to lie before its end: base
+    offsets are outside of a batch's checksum.
+    """
+    while True:
+        at, there = batch[AT], batch[RECORDS]
+        if end - at <= HEADER_BYTES:
+            return next_offset
+        length = _read_number(data, at + 8, 4)
+        if length <= LENGTH_MIN or length >= below_bytes - LENGTH_ENDS_AT:
+            return next_offset
+        batch_end = at + LENGTH_ENDS_AT + length
+        if batch_end > end or data[at + MAGIC_AT] != MAGIC:
+            return next_offset
+        offset, last = _read_number(data, at, 8), _read_number(data, at + 23, 4)
+        bits, count = _read_number(data, at + CRC_FROM, 2), _read_number(data, at + 57, 4)
+        behind = offset + last + 1
+        if (
+            bits & refused_bits
+            or bits & ~_KNOWN_BITS
+            or offset < next_offset
+            or count < 1
+            or count > last + 1
+            or count > len(sources) - there
+            or (end - batch_end >= HEADER_BYTES and _read_number(data, batch_end, 8) < behind)
+        ):
+            return next_offset
+        stored = np.uint32(_read_number(data, at + 17, 4) & 0xFFFFFFFF)
+        if crc32c_compiled(data, at + CRC_FROM, batch_end) != stored:
+            return next_offset
+        filled, base, latest = batch[FILLED], batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP]
+        problem = encode_records(
+            data,
+            at + HEADER_BYTES,
+            batch_end,
+            count,
+            _read_number(data, at + 27, 8),
+            _read_number(data, at + 35, 8),
+            bits & LOG_APPEND_TIME_BIT != 0,
+            0,
+            last + 1,
+            out,
+            batch,
+            sources[there:],
+        )
+        if problem != 0:
+            return next_offset
+        if batch[RECORDS] - there != count:  # one claims to stand behind its batch
+            batch[FILLED], batch[RECORDS] = filled, there
+            batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = base, latest
+            return next_offset
+        for place in range(there, batch[RECORDS]):
+            sources[place] += offset
+        next_offset = behind
+        batch[BATCHES] += 1
+        batch[AT] = batch_end

@@ -1,0 +1,256 @@
+"""Which partitions of one source broker are fetched how: busy, watched in groups, or as a backlog.
+
+A fetch that waits at the broker for thousands of partitions makes every append there look through
+all of them, and an incremental fetch session costs more still (design, section 5). So a few
+partitions wait together; of many, those are watched in groups, each by a fetch that waits on a
+connection of its own and goes out anew at a pace that costs the broker little. Sparse partitions
+are watched in many small groups: one in which nothing happens costs nearly nothing, and a record in
+it comes within milliseconds. Busy ones are in a few groups of their own: each answer brings records
+of many of them, and those that are far behind have connections of their own, so that live ones
+don't wait behind their bytes (docs/adr/0009, 0011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from heliostat.names import BrokerId
+from heliostat.records.copier.lane import CopySettings
+from heliostat.records.copier.network import DIALS_AT_ONCE, LIVE, Channel, Traffic
+from heliostat.records.copier.partition_copy import PartitionCopy
+
+REGROUP_EVERY_S = 1.0
+RATE_MEMORY_S = 10.0
+"""Over about so long a rate is an average."""
+BUSY_FROM, BUSY_TO = 0.5, 0.2
+"""Answers with records a second from which on a partition is busy, and below which it is no more. A
+record of a sparse one costs an answer of its group; a busy one costs a look at it every 15 ms or
+so, which is as much at some 0.5 records a second."""
+BUSY_GROUPS = 4
+"""Of one broker and lane, at most: the fewer, the more records an answer brings."""
+_FORGOTTEN_BELOW = 0.01
+WATCHED_MAX = 64
+"""Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
+OPEN_WITHIN_S = 1.0
+"""Connections for groups are open after this: a round is prepared in two seconds."""
+WATCHES_MIN, WATCHES_MAX = 2, 128
+LOOK_S_PER_PARTITION, LOOK_S = 5e-6, 200e-6
+"""What an answer costs the broker: for each partition of the group, and for the request (measured,
+docs/scale.md)."""
+BROKER_SHARE = 0.25
+"""Of one of the broker's cores, for the watches of one lane."""
+BURST_S = 0.1
+"""Of that share, as much as this may be used at once after a silence."""
+WATCH_PACE_S_MIN = 0.02
+"""Between two fetches of one group whose answer does not come."""
+
+
+class WatchPace:
+    """When a group may be watched anew: all groups of a broker together keep to a share of it."""
+
+    def __init__(self) -> None:
+        self.asked_ms: dict[Channel, int] = {}
+        """Wall clock of the last fetch: what it has no news of was level then."""
+        self._free_at_s = 0.0
+
+    def began(self, channel: Channel, now_s: float, now_ms: int) -> float:
+        """A fetch is sent; when the next one may follow if nothing is heard of this one."""
+        self.asked_ms[channel] = now_ms
+        return now_s + WATCH_PACE_S_MIN
+
+    def ended(self, partitions: int, now_s: float) -> float:
+        """It was answered; when the next one of the group may go (monotonic seconds)."""
+        cost_s = (LOOK_S + LOOK_S_PER_PARTITION * partitions) / BROKER_SHARE
+        self._free_at_s = max(self._free_at_s, now_s - BURST_S) + cost_s
+        return max(now_s, self._free_at_s)
+
+
+class FetchPlan:
+    """Groups of the partitions that one source broker leads for a lane.
+
+    Parameters
+    ----------
+    items
+        All of them.
+    together_max
+        So many need no groups: they wait together.
+    backlog_slots
+        Connections over which those far behind are spread.
+    watches_max
+        Groups of sparse partitions at most.
+    rates
+        Records a second by index, as known from rounds before.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[PartitionCopy],
+        *,
+        together_max: int,
+        backlog_slots: int,
+        watches_max: int = WATCHES_MAX,
+        rates: Mapping[int, float] | None = None,
+    ) -> None:
+        self.pace = WatchPace()
+        self._together_max = together_max
+        self.items = list(items)
+        self._items = {item.index: item for item in items}
+        size = max(WATCHED_MAX, -(-len(items) // watches_max))
+        sparse = -(-len(items) // size)
+        busy = min(BUSY_GROUPS, sparse)
+        self._watch = {
+            item.index: Channel(Traffic.SPARSE, place // size) for place, item in enumerate(items)
+        }
+        # Neighbours are mostly of one topic, and alike: each to another group.
+        self._busy_watch = {
+            item.index: Channel(Traffic.SPARSE, sparse + place % busy)
+            for place, item in enumerate(items)
+        }
+        self._slots = backlog_slots
+        self._behind: set[int] = set()
+        self._are_few = len(items) <= together_max
+        known = rates or {}
+        self._rates = {index: known[index] for index in self._items if index in known}
+        self._busy = {index for index, rate in self._rates.items() if rate >= BUSY_FROM}
+        self._leaving: set[int] = set()
+        """Were busy until lately: their sparse group's fetch was perhaps sent without them."""
+        self._hits: dict[int, int] = {}
+        self._learned_s = RATE_MEMORY_S if self._rates else 0.0
+        self._regroup_at_s: float | None = None
+        self._groups: dict[Channel, list[PartitionCopy]] = {}
+        self._is_stale = True
+
+    @property
+    def groups(self) -> dict[Channel, list[PartitionCopy]]:
+        """Partitions by channel, none empty."""
+        if self._is_stale:
+            self._is_stale = False
+            self._groups = self._grouped()
+        return self._groups
+
+    @property
+    def channels(self) -> set[Channel]:
+        """Those that are in use, and the ones of busy partitions, which are found soon."""
+        if self._are_few:
+            return {LIVE, *self.groups}
+        return {*self._busy_watch.values(), *self.groups}
+
+    def channel_of(self, index: int) -> Channel:
+        """Where a partition is fetched now."""
+        if index in self._behind:
+            return Channel(Traffic.BACKLOG, index % self._slots)
+        if self._are_few:
+            return LIVE
+        return self._busy_watch[index] if index in self._busy else self._watch[index]
+
+    def is_busy(self, index: int) -> bool:
+        """Whether records of it are expected at any moment."""
+        return index in self._busy
+
+    def watched(self, channel: Channel, now_s: float) -> float:
+        """A group was answered; when it may be watched anew."""
+        return self.pace.ended(len(self.groups.get(channel, ())), now_s)
+
+    def judge(self, index: int, lag: int, got_bytes: int, wanted_bytes: int) -> None:
+        """Take note of an answer: how busy a partition is, and whether it is far behind."""
+        if got_bytes:
+            self.saw_records(index, is_behind=lag > 0 and got_bytes * 2 >= wanted_bytes)
+        if lag <= 0 or 0 < got_bytes * 4 < wanted_bytes:
+            self.caught_up(index)
+
+    def saw_records(self, index: int, *, is_behind: bool) -> None:
+        """An answer held records of a partition, and whether more are left than one holds."""
+        self._hits[index] = self._hits.get(index, 0) + 1
+        if is_behind and index not in self._behind:
+            self._behind.add(index)
+            self._is_stale = True
+
+    def caught_up(self, index: int) -> None:
+        """An answer held the last that there was of a partition."""
+        if index in self._behind:
+            self._behind.remove(index)
+            self._is_stale = True
+
+    def regroup(self, now_s: float) -> None:
+        """Decide anew, if a second has passed, who is busy."""
+        if self._regroup_at_s is None:
+            self._regroup_at_s = now_s
+        passed_s = now_s - self._regroup_at_s
+        if passed_s < REGROUP_EVERY_S:
+            return
+        self._regroup_at_s = now_s
+        self._learn(passed_s)
+        are_few = len(self._items) - len(self._behind) <= self._together_max
+        busy = {
+            index
+            for index, rate in self._rates.items()
+            if rate >= (BUSY_TO if index in self._busy else BUSY_FROM)
+        }
+        leaving = self._busy - busy
+        if (are_few, busy, leaving) != (self._are_few, self._busy, self._leaving):
+            self._are_few, self._busy, self._leaving = are_few, busy, leaving
+            self._is_stale = True
+
+    def _learn(self, passed_s: float) -> None:
+        """Rates by what was seen; at first the average of all that was."""
+        self._learned_s += passed_s
+        weight = max(passed_s / self._learned_s, 1.0 - math.exp(-passed_s / RATE_MEMORY_S))
+        for index in {*self._rates, *self._hits}:
+            before = self._rates.get(index, 0.0)
+            rate = before + weight * (self._hits.get(index, 0) / passed_s - before)
+            if rate < _FORGOTTEN_BELOW:
+                self._rates.pop(index, None)
+            else:
+                self._rates[index] = rate
+        self._hits.clear()
+
+    def _grouped(self) -> dict[Channel, list[PartitionCopy]]:
+        groups: dict[Channel, list[PartitionCopy]] = {}
+        for index, item in self._items.items():
+            groups.setdefault(self.channel_of(index), []).append(item)
+            if index in self._leaving and index not in self._behind and not self._are_few:
+                groups.setdefault(self._busy_watch[index], []).append(item)
+        return groups
+
+
+def watches_for(open_s: float) -> int:
+    """How many groups there may be at one broker where a connection takes so long to open."""
+    return max(
+        WATCHES_MIN, min(WATCHES_MAX, int(DIALS_AT_ONCE * OPEN_WITHIN_S / max(open_s, 1e-3)))
+    )
+
+
+def lines_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:
+    """Connections that are needed."""
+    return {(broker, channel) for broker, plan in plans.items() for channel in plan.channels}
+
+
+def make_plans(
+    partitions: Sequence[PartitionCopy],
+    leaders: Mapping[int, BrokerId],
+    before: Mapping[BrokerId, FetchPlan],
+    settings: CopySettings,
+    *,
+    watches_max: int = WATCHES_MAX,
+    rates: Mapping[int, float] | None = None,
+) -> dict[BrokerId, FetchPlan]:
+    """A plan for each source broker; one of those `before` where it leads the same partitions."""
+    led: dict[BrokerId, list[PartitionCopy]] = {}
+    for item in partitions:
+        broker = leaders.get(item.index)
+        if broker is not None:
+            led.setdefault(broker, []).append(item)
+    plans: dict[BrokerId, FetchPlan] = {}
+    for broker, items in led.items():
+        known = before.get(broker)
+        if known is None or known.items != items:
+            known = FetchPlan(
+                items,
+                together_max=settings.live_partitions_max,
+                backlog_slots=settings.backlog_connections,
+                watches_max=watches_max,
+                rates=rates,
+            )
+        plans[broker] = known
+    return plans

@@ -1,0 +1,274 @@
+"""What a driver tells a lane's task, and what the task reports: plain values that pickle.
+
+A lane is the set of partitions that one Spark task serves; a round is one Spark job of one lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+from heliostat.access import ClusterAccess
+from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
+from heliostat.offsets.offset_map import Break, MapTail
+from heliostat.records.batches.batch import Codec
+from heliostat.records.batches.converted import CarrySettings
+
+
+class PartitionState(Enum):
+    """Where a partition of a mirror stands, as people see it."""
+
+    STARTING = "starting"
+    """Its position has not been read from the target yet."""
+    LIFTING = "lifting"
+    """The empty target partition is filled up to the offset the source begins at."""
+    COPYING = "copying"
+    RETRYING = "retrying"
+    """A passing fault: looked at again after a pause that doubles."""
+    BLOCKED = "blocked"
+    """Its records can't be copied as they are; the reason says what can be done."""
+    GAP = "gap"
+    """Source records are gone before they were copied (I6)."""
+    DIVERGED = "diverged"
+    """The target holds something that we did not put where it is (I1)."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Nothing more is copied until a person decides."""
+        return self in (PartitionState.BLOCKED, PartitionState.GAP, PartitionState.DIVERGED)
+
+
+class PartitionCode(StrEnum):
+    """Why a partition is not copied on, in a word; otherwise it is the name of a broker's code.
+
+    Together with `StopReason`, whose names are codes too.
+    """
+
+    SOURCE_OVERTOOK = "SOURCE_OVERTOOK"
+    """Retention or DeleteRecords took source records before they were copied."""
+    SOURCE_TRUNCATED = "SOURCE_TRUNCATED"
+    """The source lost records that the target has: an unclean election, or made anew."""
+    TARGET_TRUNCATED = "TARGET_TRUNCATED"
+    """The target ends far before what it held."""
+    FOREIGN_TAIL = "FOREIGN_TAIL"
+    """The last record of the mirror is another producer's."""
+    TAIL_UNKNOWN = "TAIL_UNKNOWN"
+    """Nothing tells whose the mirror's last records were: they are gone, the producer forgotten."""
+    TAIL_UNREAD = "TAIL_UNREAD"
+    """Whose the last record of the mirror is can't be told at the moment; looked at again."""
+    APPENDED_ELSEWHERE = "APPENDED_ELSEWHERE"
+    """A batch landed behind records of another producer."""
+    TARGET_REFUSES_SEQUENCE = "TARGET_REFUSES_SEQUENCE"
+    """At the mirror's end another sequence is expected: another producer has appended."""
+    OFFSETS_GO_BACK = "OFFSETS_GO_BACK"
+    """It was decided to go on at an earlier source offset, where offsets are to stay equal."""
+    OFFSET_MAP_LOST = "OFFSET_MAP_LOST"
+    """Rows of the mirror's offset map are gone, or it is not the one by which records landed: where
+    the mirror goes on can't be known."""
+    MARKERS_MISSING = "MARKERS_MISSING"
+    """The mirror does not end where markers for a hole should have brought it; looked at again."""
+    CONNECTION_LOST = "CONNECTION_LOST"
+    """An answer never came; the mirror's end is read before anything is sent again (I4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """One partition to copy.
+
+    `start` is the source offset that the mirror begins with: fixed when the mirror was made and
+    kept in the link's state, so that every round lifts an empty target to the same offset.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    source_topic_id: TopicId | None
+    target_topic_id: TopicId | None
+    start: Offset
+    batch_bytes_max: int
+    """The target topic's `max.message.bytes`."""
+    is_compacted: bool
+    """The source's topic is, and so its mirror: throw-away records need a key, and where records
+    were read before, fewer may be found now."""
+    adopted_at: Offset | None = None
+    """The target's end when the mirror was taken over: the record before it is not ours, and may
+    stand there."""
+    jump: Break | None = None
+    """Where a recorded gap lets it go on elsewhere: at this target offset stands this source
+    offset (I6). Only where the target's log ends just there."""
+    truncated: str = ""
+    """The driver found that the source lost or replaced what was copied of it: stop, and why."""
+    map_lost: str = ""
+    """Rows of its offset map are gone: stop, and why."""
+    fills: bool = False
+    """Holes are filled with markers, so that offsets stay equal: if it has not been mapped yet."""
+    can_lift: bool = True
+    """Whether an empty target is lifted to `start`: not where `cleanup.policy` is `compact`, as
+    records can't be deleted there; its mirror is mapped from the beginning."""
+
+
+def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> CarrySettings:
+    """How a partition's batches are converted for its mirror."""
+    return CarrySettings(
+        producer_id=producer_id,
+        batch_bytes_max=spec.batch_bytes_max,
+        join_bytes_max=min(settings.join_bytes_max, spec.batch_bytes_max),
+        join_below_bytes=settings.join_below_bytes,
+        compression=Codec[settings.compression.upper()] if settings.compression else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CopySettings:
+    """How a lane copies; sizes in bytes, times in seconds."""
+
+    fetch_bytes_max: int = 32 * 1024 * 1024
+    partition_fetch_bytes_max: int = 2 * 1024 * 1024
+    fetch_wait_ms: int = 500
+    requests_in_flight_max: int = 5
+    """Per target broker; a broker remembers the last five batches of a producer."""
+    queued_bytes_max: int = 8 * 1024 * 1024
+    """Per partition: fetched and not yet acknowledged."""
+    lane_queued_bytes_max: int = 192 * 1024 * 1024
+    """Of a whole lane, so that its memory is bounded."""
+    join_below_bytes: int = 256 * 1024
+    join_bytes_max: int = 1024 * 1024
+    compression: str | None = None
+    """Codec of joined batches; None leaves them as they came."""
+    produce_timeout_s: float = 30.0
+    producer_expiration_s: float = 86_400.0
+    """The target's `producer.id.expiration.ms`: how long the net under I1 holds."""
+    report_interval_s: float = 1.0
+    control_interval_s: float = 0.25
+    live_partitions_max: int = 64
+    """A lane with no more at a broker has them all wait together: 0.6 ms of its time a fetch."""
+    backlog_connections: int = 1
+    """To each broker, for partitions far behind; several fill a long line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """All that a task needs for one round."""
+
+    link: LinkName
+    lane: LaneId
+    generation: int
+    """Counts the plans; a task whose generation is not the newest ends its round."""
+    round_number: int
+    round_s: float
+    """The round ends after this many seconds of the task's own monotonic clock (I10) ..."""
+    expires_at_ms: int
+    """... and not later than this wall clock time, which the driver has announced."""
+    source_access: ClusterAccess
+    target_access: ClusterAccess
+    producer_id: ProducerId
+    partitions: tuple[PartitionSpec, ...]
+    control_topic: str
+    progress_topic: str
+    settings: CopySettings = field(default_factory=CopySettings)
+    offsets_topic: str = ""
+    """Where rows of the offset map are."""
+    maps: tuple[tuple[int, MapTail], ...] = ()
+    """Maps by index of the partition, as far as the driver has read."""
+    maps_from: int = 0
+    """Offset of the offsets topic from which on rows are not in `maps`."""
+    maps_topic_id: str = ""
+    """Of the very topic that these rows are of; one made anew holds none of them. Empty: not
+    known, as before Kafka 2.8."""
+    copied: tuple[tuple[int, int, int, int], ...] = ()
+    """By index of the partition: source offset behind a copied batch, its leader epoch, and where
+    the target's log ended then (-1: not known). Of those that are missing no round of this driver
+    has said that it copies them: what they end with is compared (`doubts`)."""
+    rates: tuple[tuple[int, float], ...] = ()
+    """By index of the partition: records a second, of those that are not nearly silent."""
+    begin_at_ms: int = 0
+    """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
+    may_land_s: float = 0.0
+    """So long from its beginning on what rounds before it sent may still land: one has failed, or
+    another driver gave them out. For records as in `waits_for`."""
+    waits_for: tuple[str, ...] = ()
+    """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
+    duplicate check may not hold (I10)."""
+
+    @property
+    def round_id(self) -> str:
+        """Names this round among all of the link."""
+        return f"{self.lane}/{self.generation}/{self.round_number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What running tasks are told."""
+
+    generations: Mapping[LaneId, int]
+    """The wanted one of each lane; rounds of any other end."""
+    switch_at_ms: int | None
+    """When these end (wall clock); None: at once."""
+    running: tuple[str, ...]
+    """Rounds that have not ended yet, see `LaneSpec.round_id`."""
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """Where one partition stands at the end of a report's interval."""
+
+    source: TopicPartition
+    target: TopicPartition
+    state: PartitionState
+    position: int
+    """Next source offset to copy: all below it is at the target (-1: not known yet)."""
+    source_end: int
+    """The source's high watermark when it was last seen (-1: not known yet)."""
+    records: int
+    """Copied since the round began."""
+    bytes: int
+    """Bytes of batches appended since the round began."""
+    last_timestamp_ms: int
+    """Largest timestamp among the copied records (-1: none)."""
+    caught_up_ms: int
+    """Wall clock when the target last held all that the source had (-1: not in this round)."""
+    since_ms: int
+    """Wall clock when it came into its state."""
+    code: str = ""
+    reason: str = ""
+    open_records: int = 0
+    """Of those that are missing, how many stand behind transactions that are open."""
+    breaks: int = 0
+    """Of its offset map; with none offsets are equal on both sides."""
+    copied_to: int = -1
+    """Source offset behind the last batch whose leader epoch is known (-1: none) ..."""
+    copied_epoch: int = -1
+    """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
+    missing_ms: int = -1
+    """Timestamp of the first record that is missing, where nothing is copied (-1: not known)."""
+    target_end: int = -1
+    """Where the target's log ends (-1: not known)."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known how far it is, and how far the source."""
+        return self.position >= 0 and self.source_end >= 0
+
+
+@dataclass(slots=True)
+class RoundReport:
+    """What a round says it did."""
+
+    lane: LaneId
+    generation: int
+    round_number: int
+    records: int
+    bytes: int
+    ended_by: str
+    """`deadline`, `plan` (a newer generation or a stop) or `error`."""
+    partitions: list[PartitionReport]
+    latency_ms: list[int] = field(default_factory=list)
+    """Counts of records by latency bucket, see `heliostat.ops.latency`."""
+    copied: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Of its end, as `LaneSpec.copied`, of partitions that it copied records of."""
+    lost: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of its end, by index of the partition: source offsets `[first, end)` that the target had
+    acknowledged and lost; they were copied again."""
+    spare_s: float | None = None
+    """How long before its beginning it was ready, negative where that was late; None: nothing was
+    there to wait for."""

@@ -1,0 +1,235 @@
+"""The copies of a lane's partitions as a round begins, with what is known from rounds before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heliostat.names import Offset
+from heliostat.offsets.map_rows import Stamp
+from heliostat.offsets.offset_map import OffsetMap
+from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
+from heliostat.records.copier.begin_checks import needs_tail
+from heliostat.records.copier.doubts import doubt_unnoted
+from heliostat.records.copier.lane import LaneSpec, PartitionCode, PartitionState
+from heliostat.records.copier.network import (
+    AppendLost,
+    FetchLost,
+    LogRange,
+    Network,
+    Problem,
+    Tail,
+    Unanswered,
+)
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+
+NETWORK_EXCEPTION = 13
+LATE_MARKERS_S = 1.0
+"""Markers whose answer was lost may land yet, and nothing tells them from those that are sent
+again: so long is waited before the end is read. A broker serves what it has taken in far less."""
+SEEK_S_PER_PARTITION = 100e-6
+"""A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
+
+
+def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCopy]:
+    """One for each partition, in the lane's order, of a round that begins at a monotonic second."""
+    found = [
+        PartitionCopy(
+            index,
+            spec,
+            lane.settings,
+            lane.producer_id,
+            now_ms,
+            stamp=Stamp(lane.generation, lane.round_number),
+            holds_old=bool(lane.waits_for),
+        )
+        for index, spec in enumerate(lane.partitions)
+    ]
+    for item in found if lane.may_land_s else ():
+        item.may_land_until_s = begins_s + lane.may_land_s
+    for index, offset, epoch, end in lane.copied:
+        found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
+        found[index].copied_to, found[index].copied_end = offset, end
+    doubt_unnoted(found, {index for index, *_ in lane.copied})
+    return found
+
+
+def begin(
+    item: PartitionCopy,
+    target: LogRange,
+    tail: Tail | None,
+    known: OffsetMap,
+    now_ms: int,
+    *,
+    now_s: float,
+) -> None:
+    """Go on where the target ends; note what it has lost of what it had acknowledged (I2).
+
+    `now_s` is from before the target was asked.
+
+    A report a second would not show it: what was lost is copied again within milliseconds.
+    """
+    item.begin_at(target, tail, known, now_ms)
+    item.looked_early = item.looked_early or now_s < item.may_land_until_s
+    item.found_end = target.end
+    if item.phase is Phase.COPY and target.end < item.copied_end:
+        before = item.lost or (item.position, item.copied_to)
+        item.lost = min(before[0], item.position), max(before[1], item.copied_to)
+        item.copied_to, item.copied_end = item.position, target.end
+
+
+def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
+    """Whether any has next what must go with nothing before it on its connection (I4)."""
+    return any(item.is_next_old(now_ms) for item in items.values())
+
+
+class Needy:
+    """The few of thousands of partitions that are not just being copied.
+
+    Parameters
+    ----------
+    items
+        All of a lane.
+    """
+
+    def __init__(self, items: Sequence[PartitionCopy]) -> None:
+        self._items = items
+        self._found: list[PartitionCopy] = []
+        self._seek_at_s = 0.0
+
+    def now(self, now_s: float, *, at_once: bool) -> list[PartitionCopy]:
+        """Them; all are looked through at times, or `at_once` when there was trouble."""
+        if at_once or now_s >= self._seek_at_s:
+            self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._items)
+            self._found = [
+                item
+                for item in self._items
+                if item.phase is not Phase.COPY or item.needs_source_range
+            ]
+        return self._found
+
+
+def tails_of(
+    network: Network, ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy]
+) -> tuple[Mapping[int, Tail | None], set[int]]:
+    """Who appended the last records of these logs; and those of which that can't be told now."""
+    asked = {
+        index: target
+        for index, target in ranges.items()
+        if isinstance(target, LogRange) and needs_tail(items[index].spec, target)
+    }
+    tails = network.target_tails(asked) if asked else {}
+    return tails, asked.keys() - tails.keys()
+
+
+def ask_source_ends(
+    network: Network, items: Sequence[PartitionCopy], now_s: float, now_ms: int
+) -> bool:
+    """Ask where the source of these stands; whether somebody else may lead one of them now."""
+    if not items:
+        return False
+    by_index = {item.index: item for item in items}
+    is_stale = False
+    missing: dict[int, Offset] = {}
+    for index, source in network.source_ranges(list(by_index)).items():
+        item = by_index[index]
+        if not isinstance(source, Exception):
+            source_stands(item, source, now_ms)
+            if item.phase is not Phase.COPY and 0 <= item.position < source.end:
+                missing[index] = max(Offset(item.position), source.start)
+        elif item.needs_source_range:
+            item.needs_source_range = False
+            item.no_leader(source, now_s, now_ms)
+            is_stale = True
+    unknown = {index: at for index, at in missing.items() if by_index[index].missing_ms < 0}
+    for index, time_ms in network.source_times(unknown).items() if unknown else ():
+        by_index[index].missing_ms = time_ms
+    return is_stale
+
+
+def look_behind_markers(
+    items: Sequence[PartitionCopy],
+    indexes: Sequence[int],
+    network: Network,
+    now_s: float,
+    now_ms: int,
+) -> list[PartitionCopy]:
+    """Tell partitions that can't go on without it where the target ends now; answers them."""
+    for index, target in network.target_ranges(indexes).items():
+        end = None if isinstance(target, Exception) else target.end
+        items[index].ends_at(end, now_s, now_ms)
+    return [items[index] for index in indexes]
+
+
+def went_wrong(
+    items: Sequence[PartitionCopy],
+    event: FetchLost | AppendLost | Unanswered,
+    now_s: float,
+    now_ms: int,
+) -> None:
+    """Tell those whom it concerns of a connection that was lost, or of a broker that is silent."""
+    match event:
+        case FetchLost():
+            _fetch_lost(items, event, now_s, now_ms)
+        case AppendLost():
+            for send in event.sends:
+                item = items[send.index]
+                item.append_lost(send.batch, event.reason, now_s, now_ms)
+                if send.batch.fills:
+                    item.not_before_s = max(item.not_before_s, now_s + LATE_MARKERS_S)
+        case Unanswered():
+            for index in event.indexes:
+                item = items[index]
+                item.unanswered(event.problem, now_s, now_ms, is_target=event.is_target)
+
+
+def _fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, now_ms: int) -> None:
+    """A fetch will not be answered: those that waited for it try again."""
+    for want in lost.wants:
+        item = items[want.index]
+        if want.attempt == item.attempt and want.bytes_max:
+            item.fetching = None
+            if item.phase is not Phase.STOPPED:
+                item.fetch_failed(NETWORK_EXCEPTION, lost.reason, now_s, now_ms)
+
+
+def delete_throw_away(
+    partitions: Sequence[PartitionCopy], network: Network, now_s: float, now_ms: int
+) -> list[PartitionCopy]:
+    """Delete what lifted targets; the partitions that may go on."""
+    lifted: list[PartitionCopy] = []
+    for item in partitions:
+        before = item.delete_before
+        if before is not None and now_s >= item.not_before_s:
+            problem = network.delete_target_records(item.index, before)
+            if problem is None:
+                item.deleted(before, now_ms)
+                lifted.append(item)
+            else:
+                item.find_end_failed(problem, now_s, now_ms)
+    return lifted
+
+
+def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:
+    """What the source holds; decides where it called our offset out of range."""
+    item.source_end = source.end
+    if not item.needs_source_range:
+        return
+    item.needs_source_range = False
+    wanted = item.fetch_offset
+    if wanted < source.start:
+        item.stop(
+            PartitionState.GAP,
+            PartitionCode.SOURCE_OVERTOOK,
+            f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
+            f"(retention or DeleteRecords; the source now begins at {source.start})",
+            now_ms,
+        )
+    elif wanted > source.end:
+        item.stop(
+            PartitionState.GAP,
+            PartitionCode.SOURCE_TRUNCATED,
+            f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
+            "the source was truncated or made anew",
+            now_ms,
+        )

@@ -1,0 +1,54 @@
+"""What a lane reports of a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from heliostat.records.copier.lane import PartitionReport
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+
+
+def report_of(item: PartitionCopy) -> PartitionReport:
+    """Where it stands."""
+    return PartitionReport(
+        item.spec.source,
+        item.spec.target,
+        item.state,
+        item.position,
+        item.source_end,
+        item.records,
+        item.bytes,
+        item.last_timestamp_ms,
+        item.caught_up_ms,
+        item.since_ms,
+        item.code,
+        item.reason,
+        max(0, item.source_end - item.stable_end) if item.stable_end >= 0 else 0,
+        0 if item.map.fills else item.map.breaks,
+        *item.epochs.copied(item.position),
+        item.missing_ms if item.phase is not Phase.COPY else -1,
+        item.target_end,
+    )
+
+
+Copied = list[tuple[int, int, int, int]]
+Lost = list[tuple[int, int, int]]
+
+
+def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copied, Lost]:
+    """What a round says when it ends, see `RoundReport`: how far was copied, what was lost."""
+    if not ended_by:
+        return [], []
+    return _copied_in(items), [(item.index, *item.lost) for item in items if item.lost is not None]
+
+
+def _copied_in(items: Iterable[PartitionCopy]) -> Copied:
+    """How far those were copied of which this round copied anything, as `LaneSpec.copied`."""
+    found: Copied = []
+    for item in items:
+        if item.records:
+            offset, epoch = item.epochs.copied(item.position)
+            end = item.copied_end if offset == item.position else -1
+            found.append((item.index, offset, epoch, end))
+    return found

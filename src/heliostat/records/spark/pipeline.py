@@ -1,0 +1,294 @@
+"""Rounds on Spark: the only module of the copying path that imports PySpark.
+
+One job a round and lane, submitted by the lane's own thread on the driver with its own job group
+and description, so lanes live and fail independently and the Spark UI names them. The rows that
+come back are the report's sums. See docs/adr/0002 for why not Structured Streaming.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heliostat.clock import Clock, SystemClock
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.errors import SparkUnavailable
+from heliostat.ops.driver_death import begun, death, has_died, stopped, told_when_dead
+from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.spark_session import (
+    Executor,
+    ShippedPackage,
+    executors_of,
+    is_local,
+    session_settings,
+    wait_executors,
+)
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.late_sends import KilledWhenLate
+from heliostat.records.spark.placement import Placement, lanes_for
+from heliostat.records.spark.warm_up import warm_up
+from heliostat.records.transport.control_channel import StateChannel
+from heliostat.records.transport.kafka_network import WireNetwork
+from heliostat.records.transport.offset_map_topic import MapChannel
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
+LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
+AN_EXECUTOR_WITHIN_S = 3.0
+"""A round waits so long when all executors are gone, then fails and is told as failed."""
+LOOK_S = 0.1
+STATE_TIMEOUT_S = 8.0
+"""For answers about state topics: a lane that hears nothing for 20 s ends its round."""
+SWITCH_INTERVAL_S = 0.0005
+"""While a report is written by the other thread, copying waits for the interpreter so long at most,
+not Python's 5 ms."""
+NAMED_PARTITIONS_MAX = 4
+"""A description names so many; Spark's page shows one line."""
+
+
+class SparkRounds:
+    """A Spark session that runs rounds.
+
+    Parameters
+    ----------
+    app_name
+        Shown in Spark's UI.
+    master
+        `local[*]`, `spark://host:port`, `yarn`, `k8s://...`.
+    conf
+        Further settings; they win over ours.
+    task_cpus
+        Cores a lane counts for: lanes wait for the network most of the time (Spark 4.3 takes
+        fractions).
+    """
+
+    def __init__(
+        self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
+    ) -> None:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        self.is_local = is_local(master)
+        """Whether rounds run on this machine."""
+        self._lock = threading.Lock()
+        self._placement = Placement()
+        settings = {
+            "spark.task.cpus": f"{task_cpus:g}",
+            "spark.driver.memory": "512m",
+            "spark.speculation": "false",  # two attempts of one lane would race for nothing
+            "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
+            "spark.task.reaper.enabled": "true",
+            "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
+            **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
+            **session_settings(master, conf),
+        }
+        builder = SparkSession.builder.appName(app_name).master(master)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        caught = signal.getsignal(signal.SIGINT)
+        self.session: SparkSession = begun(builder, SparkContext)
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
+            signal.signal(signal.SIGINT, caught)
+        self._package: ShippedPackage | None = None
+        try:
+            self.session.sparkContext.setLogLevel("OFF")
+            if not self.is_local:
+                self._package = ShippedPackage(self.session.sparkContext)
+                wait_executors(self.session.sparkContext)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def cores(self) -> int:
+        """Cores that Spark has for us now; on a cluster they come and go with its executors."""
+        context = self.session.sparkContext
+        with told_when_dead(context):
+            if self.is_local:
+                return int(context.defaultParallelism)
+            return lanes_for(executors_of(context))
+
+    def run(self, lane: LaneSpec) -> RoundReport:
+        """Run one round of `lane` as a Spark job; blocks until it ends.
+
+        Raises
+        ------
+        SparkUnavailable
+            No executor is there to run it, or Spark's JVM has died.
+        py4j.protocol.Py4JJavaError
+            The task failed; the text holds our error's code.
+        """
+        with told_when_dead(self.session.sparkContext):
+            return self._run(lane)
+
+    def _run(self, lane: LaneSpec) -> RoundReport:
+        context = self.session.sparkContext
+        group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
+        if self.is_local:
+            context.setJobGroup(group, describe(lane), True)
+            return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
+        executors = self._wait_executors()
+        with self._lock:
+            chosen = self._placement.take(place, lane.round_number, executors)
+        assert chosen is not None
+        try:
+            context.setJobGroup(group, describe(lane), True)
+            return _placed(context, lane, chosen).mapPartitions(copy_rounds).collect()[0]
+        finally:
+            with self._lock:
+                self._placement.give_back(place, lane.round_number)
+
+    def why_ended(self) -> SparkUnavailable | None:
+        """What ended Spark: its JVM died, or the cluster's master removed this program."""
+        context = self.session.sparkContext
+        if has_died(context):
+            return death()
+        try:
+            with told_when_dead(context):
+                is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001  # no other way
+        except SparkUnavailable as error:
+            return error
+        return SparkUnavailable("Spark has ended this program's session") if is_stopped else None
+
+    def cancel(self, lane: LaneSpec) -> None:
+        """Kill a lane's job: the last resort when a task does not end by itself."""
+        context = self.session.sparkContext
+        stopped(context, lambda: context.cancelJobGroup(_job_group(lane)))
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        try:
+            stopped(self.session.sparkContext, self.session.stop)
+        finally:
+            if self._package is not None:
+                self._package.delete()
+
+    def _wait_executors(self) -> list[Executor]:
+        """Executors that run; waits for one when all are gone."""
+        deadline_s = time.monotonic() + AN_EXECUTOR_WITHIN_S
+        while not (found := executors_of(self.session.sparkContext)):
+            if time.monotonic() > deadline_s:
+                raise SparkUnavailable("all of Spark's executors are gone")
+            time.sleep(LOOK_S)
+        return found
+
+
+def _log_option() -> str:
+    """Asked for at the driver: at an executor this package is in an archive, not a file."""
+    return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+
+
+def _job_group(lane: LaneSpec) -> str:
+    """Name under which a round's job can be cancelled, without the one that is prepared."""
+    return f"{lane.link}/{lane.round_id}"
+
+
+def describe(lane: LaneSpec) -> str:
+    """What Spark's page says of a round's job."""
+    named = [str(item.source) for item in lane.partitions[:NAMED_PARTITIONS_MAX]]
+    more = len(lane.partitions) - len(named)
+    plural = "" if len(lane.partitions) == 1 else "s"
+    return (
+        f"{lane.link} lane {lane.lane}, round {lane.round_number}: "
+        f"{len(lane.partitions)} partition{plural}, {', '.join(named)}"
+        + (f" and {more} more" if more else "")
+    )
+
+
+def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
+    """One row, `lane`, which Spark would rather read on `executor` (SparkContext.makeRDD).
+
+    Python's `parallelize` can't say where. Any other executor takes it when this one is gone.
+    """
+    from pyspark import RDD
+    from pyspark.serializers import CPickleSerializer
+
+    jvm = context._jvm  # noqa: SLF001  # as PySpark's own modules do
+    place = f"executor_{executor.host}_{executor.number}"  # Scala class TaskLocation
+    wanted = jvm.PythonUtils.toSeq([place])
+    pickles: Any = CPickleSerializer()
+    row = jvm.scala.Tuple2(pickles.dumps(lane), wanted)
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
+    rows = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq([row]), tag)  # noqa: SLF001  # as above
+    placed = jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rows, tag)
+    return RDD(placed, context, pickles)
+
+
+def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
+    """Body of the Spark task."""
+    for lane in lanes:
+        # The driver hears of partitions by the progress topic. Thousands of rows on their way
+        # through Spark would take the processor from the next round, which begins just now.
+        yield replace(copy_round(lane), partitions=[])
+
+
+def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
+    """Both clusters of a lane, not connected yet; the caller closes it."""
+    target = WireCluster(lane.target_access, dial)
+    return WireNetwork(
+        lane.partitions,
+        WireCluster(lane.source_access, dial),
+        target,
+        lane.settings,
+        clock.monotonic_s,
+        maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
+        producer_id=lane.producer_id,
+    )
+
+
+def copy_round(lane: LaneSpec) -> RoundReport:
+    """One round over real connections, in this process."""
+    warm_up()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    clock = SystemClock()
+    late_sends = KilledWhenLate()
+    dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
+    network = network_of(lane, clock, dial)
+    state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
+    state = StateChannel(
+        lane, WireCluster(lane.target_access, state_dial), clock.monotonic_s, clock.wall_ms
+    )
+    try:
+        copier = Copier(lane, network, clock)
+        # What thousands of partitions consist of lasts as long as the round: not to be looked
+        # through again and again while it copies.
+        gc.freeze()
+        parent = os.getppid()
+
+        def is_superseded() -> bool:
+            # Without the daemon that started it this process belongs to no executor any more:
+            # the lane's next round runs elsewhere.
+            return os.getppid() != parent or state.is_superseded()
+
+        report = copier.run(
+            Hooks(
+                is_superseded,
+                state.due,
+                state.publish,
+                state.running,
+                lambda: state.switch_at_ms,
+                late_sends,
+            )
+        )
+        state.publish(report)
+        return report
+    finally:
+        gc.unfreeze()
+        late_sends.close()
+        state.close()
+        network.close()

@@ -1,0 +1,38 @@
+"""What is slow when a process does it for the first time, done once before it matters.
+
+Compiled functions find their machine code at their first call, 40 ms for one of them, and a first
+answer would wait for that: rounds changed 0.15 s late in processes that were new (2026-11-21).
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+
+from heliostat.records.batches.batch import Codec
+from heliostat.records.batches.claimed_offsets import last_batches
+from heliostat.records.batches.convert import carry
+from heliostat.records.batches.converted import CarrySettings, Place
+from heliostat.records.batches.encode import encode_batch
+
+_BYTES_MAX = 1 << 20
+_RECORD = (b"key", bytes(100), 0)
+
+
+@functools.cache
+def warm_up() -> None:
+    """Carry a few records, once in the life of a process and of those it forks."""
+    for codec in (Codec.NONE, Codec.LZ4):
+        batch = encode_batch([_RECORD], codec=codec)
+        data = bytearray(2 * batch)
+        data[len(batch) : len(batch) + 8] = (1).to_bytes(8, "big")  # the second one's offset
+        for join_below_bytes in (0, _BYTES_MAX):
+            settings = CarrySettings(
+                producer_id=0, batch_bytes_max=_BYTES_MAX, join_below_bytes=join_below_bytes
+            )
+            last_batches(data, 0, len(data))
+            outcome = carry(bytearray(data), 0, len(data), Place(0, 0, 0), settings, ())
+            assert outcome.stop is None
+    gc.collect()
+    # What is there now stays: looking through it later would copy it into each forked process.
+    gc.freeze()

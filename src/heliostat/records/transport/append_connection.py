@@ -1,0 +1,184 @@
+"""Connections of a lane to target brokers, each with what is under way on it.
+
+Appends are pipelined: the broker serves them strictly in order (`SocketServer` mutes the connection
+meanwhile).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from heliostat.clusters.wire import markers, produce
+from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.primitives import Buffer, request_header
+from heliostat.errors import ProtocolError
+from heliostat.names import TopicId
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.markers import filler_of
+from heliostat.records.copier.network import Appended, AppendLost, Event, Send
+from heliostat.records.transport.fetch_connection import LineContext
+
+
+def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
+    topic = spec.target_topic_id if by_id and spec.target_topic_id else spec.target.topic
+    return topic, spec.target.partition
+
+
+class AppendLine:
+    """One connection to a target broker; several appends under way, answered in order.
+
+    Parameters
+    ----------
+    connection, version
+        Open, and the version of Produce that it speaks.
+    context
+        The lane's.
+    """
+
+    def __init__(self, connection: Connection, version: int, context: LineContext) -> None:
+        self.connection = connection
+        connection.discard_at_close(is_wanted=True)  # nothing lands that nobody waits for (I10)
+        self._version = version
+        self._context = context
+        self._requests: deque[tuple[int, float, Sequence[Send]]] = deque()
+        """Correlation id, when it was sent (monotonic seconds), what it holds: only batches of
+        records, or only markers."""
+        self._throttled_until_s = 0.0
+
+    @property
+    def is_free(self) -> bool:
+        """Fewer appends are under way than allowed, all taken, and no pause was asked for."""
+        is_room = len(self._requests) < self._context.settings.requests_in_flight_max
+        is_room = is_room and not self.connection.has_unsent
+        return is_room and self._context.monotonic_s() >= self._throttled_until_s
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an append is under way."""
+        return bool(self._requests)
+
+    @property
+    def under_way(self) -> set[int]:
+        """Partitions with something that is not answered."""
+        return {send.index for _, _, request in self._requests for send in request}
+
+    def is_overdue(self, limit_s: float) -> bool:
+        """Whether an answer is due for longer than `limit_s`."""
+        return bool(self._requests) and (
+            self._context.monotonic_s() > self._requests[0][1] + limit_s
+        )
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether nothing has come for so long of an answer that is due."""
+        return self.is_overdue(for_s) and not self.connection.is_receiving
+
+    def give_up(self, reason: str) -> AppendLost:
+        """What is under way, which will not be answered."""
+        sends = [send for _, _, request in self._requests for send in request]
+        self._requests.clear()
+        return AppendLost(sends, reason)
+
+    def close(self) -> None:
+        """Close the connection; what is under way is thrown away where it was not taken yet."""
+        self.connection.discard_at_close(is_wanted=bool(self._requests))
+        self.connection.close()
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Begin to send a produce request; markers among them go in a request of their own.
+
+        Raises
+        ------
+        ConnectionLost
+            It can't be sent, as a whole at least.
+        """
+        marking = [send for send in sends if send.batch.fills]
+        records = [send for send in sends if not send.batch.fills] if marking else sends
+        frames = [self._produce(records)] if records else []
+        if marking:
+            frames.append(self._mark(marking))
+        for send in sends:
+            send.batch.let_go()  # an answer that is kept for it would count until the broker's
+        self.connection.begin_send(*frames)
+
+    def _produce(self, sends: Sequence[Send]) -> list[Buffer]:
+        specs = self._context.partitions
+        body = produce.encode_produce(
+            self._version,
+            [
+                produce.ProducePartition(
+                    specs[send.index].target.topic,
+                    specs[send.index].target_topic_id,
+                    specs[send.index].target.partition,
+                    send.batch.parts,
+                    send.batch.size,
+                )
+                for send in sends
+            ],
+            timeout_ms=int(self._context.settings.produce_timeout_s * 1000),
+        )
+        return [self._begun(produce.API_KEY, self._version, sends), *body]
+
+    def _mark(self, sends: Sequence[Send]) -> list[Buffer]:
+        """A request for markers, see `filling`."""
+        targets = [self._context.partitions[send.index].target for send in sends]
+        wanted = [
+            markers.Markers(
+                target.topic, target.partition, len(send.batch.fills), send.coordinator_epoch
+            )
+            for target, send in zip(targets, sends, strict=True)
+        ]
+        body = markers.encode_markers(filler_of(self._context.producer_id), wanted)
+        return [self._begun(markers.API_KEY, markers.VERSIONS[0], sends), body]
+
+    def _begun(self, api_key: int, version: int, sends: Sequence[Send]) -> bytes:
+        """Count a request as under way; its header."""
+        number = self.connection.next_correlation_id()
+        self._requests.append((number, self._context.monotonic_s(), sends))
+        client_id = self.connection.settings.client_id
+        return request_header(api_key, version, number, client_id, flexible=True)
+
+    def _take_markers(self, frame: Frame) -> list[Event]:
+        errors = markers.decode_markers(frame.buffer, 4)
+        events: list[Event] = []
+        for send in self._requests.popleft()[2]:
+            target = self._context.partitions[send.index].target
+            error = errors.get((target.topic, target.partition))
+            if error is None:
+                raise ProtocolError("an answer about markers lacks partitions")
+            events.append(Appended(send, error, -1, ""))
+        return events
+
+    def take(self, frame: Frame) -> list[Event]:
+        """Events of an answer.
+
+        Raises
+        ------
+        ProtocolError
+            It does not fit what was sent.
+        """
+        if not self._requests or self._requests[0][0] != frame.correlation_id:
+            raise ProtocolError("a produce answer belongs to another request")
+        if self._requests[0][2][0].batch.fills:
+            return self._take_markers(frame)
+        answers, throttle_ms = produce.decode_produce(self._version, frame.buffer, 4)
+        until_s = self._context.monotonic_s() + throttle_ms / 1000
+        self._throttled_until_s = max(self._throttled_until_s, until_s)
+        specs = self._context.partitions
+        by_id = self._version >= produce.BY_ID_FROM
+        waiting = {
+            _target_key(specs[send.index], by_id=by_id): send for send in self._requests[0][2]
+        }
+        events: list[Event] = []
+        for got in answers:
+            send = waiting.pop((got.topic, got.partition), None)
+            if send is None:
+                raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
+            is_repeated = got.log_append_time_ms >= 0
+            events.append(
+                Appended(send, got.error, got.base_offset, got.message, got.refused, is_repeated)
+            )
+        if waiting:
+            raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
+        self._requests.popleft()
+        return events

@@ -1,0 +1,319 @@
+"""Connections of a lane to source brokers, each with what is under way on it: fetches, watches.
+
+A fetch is answered before the next one is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from typing_extensions import override
+
+from heliostat.clusters.wire import fetch
+from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.primitives import read_topic, request_header, skip_tagged_fields
+from heliostat.clusters.wire.scan import (
+    END,
+    ERROR,
+    HIGH_WATERMARK,
+    PARTITION,
+    ROW_FIELDS,
+    STABLE_END,
+    START,
+    scan_partitions,
+)
+from heliostat.errors import BrokerError, ProtocolError
+from heliostat.names import BrokerId, TopicId
+from heliostat.records.batches.aborted import Aborted
+from heliostat.records.copier.lane import CopySettings, PartitionSpec
+from heliostat.records.copier.network import Channel, Event, Fetched, FetchLost, Want, Watched
+
+FETCH_BYTES_MIN = 1
+"""A fetch is answered as soon as there is anything: no linger."""
+NO_TAGS = 0
+_TOPICS_BEHIND_TAGS = 10
+"""Throttle time, error and session id stand before the list of topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineContext:
+    """What all connections of a lane have in common."""
+
+    partitions: Sequence[PartitionSpec]
+    settings: CopySettings
+    monotonic_s: Callable[[], float]
+    producer_id: int = -1
+
+
+def _source_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
+    topic = spec.source_topic_id if by_id and spec.source_topic_id else spec.source.topic
+    return topic, spec.source.partition
+
+
+class FetchLine:
+    """One connection to a source broker; one fetch at a time.
+
+    Parameters
+    ----------
+    connection, version
+        Open, and the version of Fetch that it speaks.
+    context
+        The lane's.
+    bytes_max
+        Of an answer.
+    """
+
+    WAIT_MS: int | None = None
+    """How long the broker waits for records; None: as the settings say."""
+
+    def __init__(
+        self, connection: Connection, version: int, context: LineContext, bytes_max: int
+    ) -> None:
+        self.connection = connection
+        self._version = version
+        self._context = context
+        self._bytes_max = bytes_max
+        self._by_id = version >= fetch.BY_ID_FROM
+        self._wants: Sequence[Want] = ()
+        self._correlation_id = -1
+        self._sent_at_s = 0.0
+        self._throttled_until_s = 0.0
+
+    @property
+    def is_free(self) -> bool:
+        """No fetch is under way, and the broker has not asked for a pause (KIP-219)."""
+        return not self._wants and self._context.monotonic_s() >= self._throttled_until_s
+
+    def is_overdue(self, limit_s: float) -> bool:
+        """Whether an answer is due for longer than `limit_s`."""
+        is_due = bool(self._wants) and not self.connection.waits_for_room
+        return is_due and self._context.monotonic_s() > self._sent_at_s + limit_s
+
+    def go_on(self) -> None:
+        """There is room for the answer: only now the rest of it is due."""
+        self._sent_at_s = self._context.monotonic_s()
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether nothing has come for so long of an answer that is due."""
+        settings = self._context.settings
+        wait_ms = settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS
+        return self.is_overdue(for_s + wait_ms / 1000) and not self.connection.is_receiving
+
+    def give_up(self, reason: str) -> FetchLost:
+        """What is under way, which will not be answered."""
+        wants, self._wants = self._wants, ()
+        return FetchLost(list(wants), reason)
+
+    def send(self, wants: Sequence[Want]) -> None:
+        """Send one fetch.
+
+        Raises
+        ------
+        ConnectionLost
+            It can't be sent.
+        """
+        self._wants = wants
+        self._send(self._encode(wants, None))
+
+    def _encode(self, wants: Sequence[Want], offsets_at: list[int] | None) -> bytearray:
+        specs, settings = self._context.partitions, self._context.settings
+        return fetch.encode_fetch(
+            self._version,
+            [
+                fetch.FetchPartition(
+                    specs[want.index].source.topic,
+                    specs[want.index].source_topic_id,
+                    specs[want.index].source.partition,
+                    want.offset,
+                    want.bytes_max,
+                    want.last_epoch,
+                )
+                for want in wants
+            ],
+            max_wait_ms=settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS,
+            min_bytes=FETCH_BYTES_MIN,
+            max_bytes=self._bytes_max,
+            read_committed=True,
+            offsets_at=offsets_at,
+        )
+
+    def _send(self, body: bytearray) -> None:
+        connection = self.connection
+        self._sent_at_s = self._context.monotonic_s()
+        self._correlation_id = connection.next_correlation_id()
+        header = request_header(
+            fetch.API_KEY,
+            self._version,
+            self._correlation_id,
+            connection.settings.client_id,
+            flexible=True,
+        )
+        connection.begin_send([header, body])
+
+    def take(self, frame: Frame) -> list[Event]:
+        """Events of an answer.
+
+        Raises
+        ------
+        ProtocolError
+            It does not fit what was asked.
+        """
+        if frame.correlation_id != self._correlation_id:
+            raise ProtocolError("a fetch answer belongs to another request")
+        answer = fetch.decode_fetch(self._version, frame.buffer, 4)
+        until_s = self._context.monotonic_s() + answer.throttle_ms / 1000
+        self._throttled_until_s = max(self._throttled_until_s, until_s)
+        if answer.error:
+            failure = BrokerError("a fetch was refused", kafka_code=answer.error)
+            return [self.give_up(str(failure))]
+        events = self._events(frame, answer)
+        self._wants = ()
+        return events
+
+    def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
+        specs = self._context.partitions
+        wants = {_source_key(specs[want.index], by_id=self._by_id): want for want in self._wants}
+        events: list[Event] = []
+        for got in answer.partitions:
+            want = wants.pop((got.topic, got.partition), None)
+            if want is None:
+                raise ProtocolError("a fetch answer holds what was not asked", topic=got.topic)
+            events.append(
+                Fetched(
+                    want,
+                    got.error,
+                    got.high_watermark,
+                    frame.buffer,
+                    got.start,
+                    got.end,
+                    got.last_stable_offset,
+                    [Aborted(*item) for item in got.aborted],
+                    got.parted,
+                )
+            )
+        if wants:
+            raise ProtocolError("a fetch answer lacks partitions", missing=len(wants))
+        return events
+
+
+class WatchLine(FetchLine):
+    """Watches a group of partitions, and looks only at the news of an answer.
+
+    The request is made once; then only offsets that moved are written into it. The answer is looked
+    through by compiled code (`scan`).
+
+    Parameters
+    ----------
+    broker, channel
+        Whom it goes to, and for which group.
+    """
+
+    WAIT_MS = 1000
+    """So late at most it is seen that a partition is to be read from elsewhere."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        channel: Channel,
+        connection: Connection,
+        version: int,
+        context: LineContext,
+    ) -> None:
+        super().__init__(connection, version, context, context.settings.fetch_bytes_max)
+        self._broker = broker
+        self._channel = channel
+        self._body = bytearray()
+        self._offsets_at: list[int] = []
+        self._sent: list[Want] = []
+        self._rows = np.empty((0, ROW_FIELDS), np.int64)
+        self._numbers = np.empty(0, np.int64)
+        self._ends = np.empty(0, np.int64)
+        """High watermarks as last heard, in the order of the request."""
+
+    @override
+    def send(self, wants: Sequence[Want]) -> None:
+        """Send one fetch; see `FetchLine.send`."""
+        if len(wants) != len(self._sent):
+            self._prepare(wants)
+        else:
+            # Most are the very same objects, see `GroupWants`.
+            changed = [
+                (place, new, old)
+                for place, (new, old) in enumerate(zip(wants, self._sent, strict=True))
+                if new is not old
+            ]
+            if any(new.index != old.index for _, new, old in changed):
+                self._prepare(wants)
+            else:
+                for place, new, _ in changed:
+                    at = self._offsets_at[place]
+                    fetch.aim(self._body, at, new.offset, new.bytes_max, new.last_epoch)
+        self._sent = list(wants)
+        self._wants = self._sent
+        self._send(self._body)
+
+    def _prepare(self, wants: Sequence[Want]) -> None:
+        self._offsets_at = []
+        self._body = self._encode(wants, self._offsets_at)
+        specs = self._context.partitions
+        self._numbers = np.array([specs[want.index].source.partition for want in wants], np.int64)
+        self._rows = np.empty((len(wants), ROW_FIELDS), np.int64)
+        self._ends = np.full(len(wants), -2, np.int64)
+
+    @override
+    def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
+        data = np.frombuffer(frame.buffer, np.uint8)
+        rows = self._rows
+        at = skip_tagged_fields(frame.buffer, 4) + _TOPICS_BEHIND_TAGS
+        found = scan_partitions(data, at, self._by_id, rows)
+        events: list[Event] = []
+        if found != len(rows) or not np.array_equal(rows[:, PARTITION], self._numbers):
+            # Not in the order of the request, as refused partitions make it: the slow way.
+            events = super()._events(frame, answer)
+        else:
+            self._add_news(events, frame, rows)
+        events.append(Watched(self._broker, self._channel))
+        return events
+
+    def _add_news(self, events: list[Event], frame: Frame, rows: np.ndarray) -> None:
+        specs = self._context.partitions
+        is_news = (
+            (rows[:, ERROR] != 0)
+            | (rows[:, END] > rows[:, START])
+            | (rows[:, HIGH_WATERMARK] != self._ends)
+            | (rows[:, STABLE_END] != rows[:, HIGH_WATERMARK])
+            | (np.frombuffer(frame.buffer, np.uint8)[rows[:, END]] != NO_TAGS)
+        )
+        for place in np.flatnonzero(is_news).tolist():
+            row = rows[place].tolist()
+            topic_at, _, error, high_watermark, start, end, stable_end, aborted_at = row
+            want = self._wants[place]
+            spec = specs[want.index]
+            if not self._is_topic(frame, topic_at, spec):
+                raise ProtocolError("a watch's answer is not in order", topic=spec.source.topic)
+            self._ends[place] = high_watermark
+            found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
+            aborted = [Aborted(*item) for item in found]
+            parted = fetch.read_parted(frame.buffer, end)
+            events.append(
+                Fetched(
+                    want,
+                    error,
+                    high_watermark,
+                    frame.buffer,
+                    start,
+                    end,
+                    stable_end,
+                    aborted,
+                    parted,
+                )
+            )
+
+    def _is_topic(self, frame: Frame, topic_at: int, spec: PartitionSpec) -> bool:
+        if self._by_id and spec.source_topic_id:
+            topic, _ = read_topic(frame.buffer, topic_at, by_id=True)
+            return topic == spec.source_topic_id
+        name = spec.source.topic.encode()
+        return bytes(frame.buffer[topic_at : topic_at + len(name)]) == name

@@ -1,0 +1,251 @@
+"""The offset map's rows, as a lane's task reads and writes them on the target.
+
+I2  `read` answers with every row that was durable when it was called. What a fetch calls the high
+    watermark does not say how many that are: a leader that was elected just now learns it only
+    from its followers' next fetches, and has all acknowledged rows before. ListOffsets waits for
+    that, it answers OFFSET_NOT_AVAILABLE meanwhile (KIP-207). Where rows are gone, or are another
+    topic's, nothing is read or written: the driver must find out first what that concerns.
+I3  `MapWritten` comes only after all replicas in sync have a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from heliostat.clusters.wire import fetch, produce
+from heliostat.clusters.wire.cluster import LATEST, TopicLeaders, WireCluster
+from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.errors import (
+    BrokerError,
+    ConnectionLost,
+    HeliostatError,
+    OffsetMapLost,
+    ProtocolError,
+)
+from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.offsets.offset_map import MapReader, Odd, OffsetMap
+from heliostat.records.batches.batch import Codec, read_header
+from heliostat.records.batches.encode import decode_batches, encode_batch
+from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.copier.network import MapLost, MapWrite, MapWritten
+from heliostat.records.transport.state_connection import ONLY, StateLine
+
+FETCH_BYTES = 4 * 1024 * 1024
+ANSWER_S = 8.0
+"""Longest wait for one answer."""
+WRITE_BYTES_MAX = 512 * 1024
+"""Of one batch of rows; the topic takes 1 MiB."""
+OFFSET_OUT_OF_RANGE = 1
+
+
+class MapChannel:
+    """Rows of one lane's partitions.
+
+    Parameters
+    ----------
+    lane
+        Names the topic, and what is known of the maps.
+    target
+        The target cluster.
+    monotonic_s, wall_ms
+        The clocks.
+    """
+
+    def __init__(
+        self,
+        lane: LaneSpec,
+        target: WireCluster,
+        monotonic_s: Callable[[], float],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._monotonic_s = monotonic_s
+        self._wall_ms = wall_ms
+        self._reading = StateLine(lane.offsets_topic, target, monotonic_s)
+        self._writing = StateLine(lane.offsets_topic, target, monotonic_s)
+        self._next_offset = lane.maps_from
+        self._topic_id = lane.maps_topic_id
+        self._names = {
+            (spec.target, id_text(spec.target_topic_id)): index
+            for index, spec in enumerate(lane.partitions)
+        }
+        self._maps = MapReader()
+        for index, tail in lane.maps:
+            spec = lane.partitions[index]
+            self._maps.begin(spec.target, id_text(spec.target_topic_id), tail)
+        self._lost_maps: dict[int, str] = {}
+        """Why no map of these can be relied on."""
+        self._writes: Sequence[MapWrite] = ()
+        self._sent_at_s = 0.0
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reading.close()
+        self._writing.close()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self) -> Mapping[int, OffsetMap]:
+        """Maps that have breaks, by index of the partition.
+
+        Raises
+        ------
+        OffsetMapLost
+            Rows are gone that had been there.
+        ConnectionLost, BrokerError, ProtocolError
+            They can't be read now.
+        """
+        try:
+            end = self._durable_end()
+            if end < self._next_offset:
+                raise self._lost(f"it ends at {end}, and had rows up to {self._next_offset}")
+            while self._next_offset < end:  # ends: each turn goes on, or raises
+                self._read_more(end)
+            for odd in self._maps.lost_rows():
+                self._lose(odd)
+        except HeliostatError:
+            self._reading.close()
+            raise
+        maps = self._maps.maps.items()
+        found = {self._names[name]: one for name, one in maps if name in self._names}
+        return found | {index: OffsetMap(lost=why) for index, why in self._lost_maps.items()}
+
+    def _durable_end(self) -> int:
+        """Behind the last row that was acknowledged."""
+        line = self._reading
+        _, leaders, leader = line.open()
+        self._look_at_id(leaders)
+        partition = TopicPartition(TopicName(line.topic), ONLY)
+        found = line.target.list_offsets(leader.broker, [partition], timestamp=LATEST)[partition]
+        if isinstance(found, BrokerError):
+            raise found
+        return found
+
+    def _read_more(self, end: int) -> None:
+        """Read what one fetch gives of the rows before `end`."""
+        line = self._reading
+        connection, leaders, leader = line.open()
+        version = line.target.fetch_version(leader.broker)
+        want = fetch.FetchPartition(
+            line.topic, leaders.topic_id, ONLY, self._next_offset, FETCH_BYTES
+        )
+        body = fetch.encode_fetch(
+            version, [want], max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, read_committed=False
+        )
+        line.send(fetch.API_KEY, version, [body])
+        buffer = connection.receive(ANSWER_S).buffer
+        for got in fetch.decode_fetch(version, buffer, 4).partitions:
+            if got.error == OFFSET_OUT_OF_RANGE:
+                raise self._lost(f"what stood before {end} from {self._next_offset} on is deleted")
+            if got.error:
+                raise BrokerError("the offset map can't be read", kafka_code=got.error)
+            for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
+                if offset >= self._next_offset:
+                    self._take(offset, key, value)
+            following = _next_offset(buffer[got.start : got.end])
+            if following is None and got.end == got.start:
+                following = got.high_watermark  # compaction has taken the rest
+            if (following or 0) <= self._next_offset < end:
+                raise ConnectionLost("the offset map's leader has changed", topic=line.topic)
+            self._next_offset = max(self._next_offset, following or 0)
+            return
+        raise ProtocolError("a fetch of the offset map is answered without it")
+
+    def _look_at_id(self, leaders: TopicLeaders) -> None:
+        found = id_text(leaders.topic_id)
+        if self._topic_id and found and found != self._topic_id:
+            raise self._lost("it was deleted and made anew")
+
+    def _lost(self, why: str) -> OffsetMapLost:
+        return OffsetMapLost(f"topic {self._reading.topic} has lost rows: {why}")
+
+    def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """A record that is no row concerns that mirror alone whose row it may have replaced."""
+        odd = self._maps.take_record(key, value, offset)
+        if odd is not None:
+            self._lose(odd)
+
+    def _lose(self, odd: Odd) -> None:
+        if odd.mirror in self._names:
+            topic = self._reading.topic
+            why = f"{odd.why} (topic {topic}, offset {odd.offset}; hint: {OffsetMapLost.hint})"
+            self._lost_maps[self._names[odd.mirror]] = why
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @property
+    def is_free(self) -> bool:
+        """No rows are under way, and a failure is not too fresh."""
+        return not self._writes and self._monotonic_s() >= self._writing.retry_at_s
+
+    @property
+    def connection(self) -> Connection:
+        """What rows are written over."""
+        return self._writing.open()[0]
+
+    def send(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
+        """Send as many rows as fit into one batch; answers which.
+
+        Raises
+        ------
+        OffsetMapLost
+            The topic is not the one that was read.
+        ConnectionLost, BrokerError
+            They can't be sent.
+        """
+        line = self._writing
+        _, leaders, leader = line.open()
+        self._look_at_id(leaders)
+        rows: list[tuple[bytes | None, bytes | None, int]] = []
+        size, now_ms = 0, self._wall_ms()
+        for write in writes:
+            value = write.row.encode()
+            size += len(value)
+            if rows and size > WRITE_BYTES_MAX:
+                break
+            rows.append((write.row.key.encode(), value, now_ms))
+        self._writes = writes[: len(rows)]
+        self._sent_at_s = self._monotonic_s()
+        batch = encode_batch(rows, codec=Codec.NONE)
+        version = line.target.produce_version(leader.broker)
+        item = produce.ProducePartition(line.topic, leaders.topic_id, ONLY, [batch], len(batch))
+        body = produce.encode_produce(version, [item], timeout_ms=int(ANSWER_S * 1000))
+        line.send(produce.API_KEY, version, body)
+        return self._writes
+
+    def take(self, frame: Frame) -> list[MapWritten | MapLost]:
+        """Events of an answer.
+
+        Raises
+        ------
+        ProtocolError
+            It is none.
+        """
+        line = self._writing
+        _, _, leader = line.open()
+        version = line.target.produce_version(leader.broker)
+        answers, _ = produce.decode_produce(version, frame.buffer, 4)
+        writes, self._writes = self._writes, ()
+        if answers[0].error:
+            error = BrokerError("a row was refused", kafka_code=answers[0].error)
+            self._writing.failed(error, 0.0)
+            return [MapLost(writes, str(error))]
+        line.worked()
+        return [MapWritten(writes)]
+
+    def is_overdue(self, limit_s: float) -> bool:
+        """Whether an answer is due for longer than `limit_s`."""
+        return bool(self._writes) and self._monotonic_s() > self._sent_at_s + limit_s
+
+    def give_up(self, reason: str) -> MapLost:
+        """Close the connection; what is under way will not be answered."""
+        writes, self._writes = self._writes, ()
+        self._writing.failed(ConnectionLost(reason), 0.1)
+        return MapLost(list(writes), reason)
+
+
+def _next_offset(data: memoryview) -> int | None:
+    """Offset behind the last whole batch, which compaction may have left without records."""
+    at, found = 0, None
+    while (header := read_header(data, at, len(data))) is not None:
+        at, found = at + header.size, header.next_offset
+    return found

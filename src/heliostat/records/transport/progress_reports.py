@@ -1,0 +1,290 @@
+"""What a lane writes to the progress topic: only what changed, so that thousands of rows are cheap.
+
+A round's first report holds every partition, and its last one where a newer plan ends it. Others
+hold the partitions that changed since they were last written, and a slice of all others: whoever
+begins to read knows every partition after `REFRESH_S`. Where many move, each is written when it
+has not been for `MOVED_EVERY_S`, but at once if its state changes: a row takes a lane and its
+driver some 50 us of processor time. The round's last report holds all that moved. A report of many
+rows is several records, and each can be read alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+
+REFRESH_S = 30.0
+"""Every partition is written at least so often, changed or not."""
+MOVED_EVERY_S = 5.0
+DUE_SLACK_S = 0.5
+"""Reports come each second, or a little later."""
+MOVED_MAX = 100
+"""So many partitions that moved are written in every report."""
+ROWS_PER_RECORD = 1000
+"""Some 80 bytes each: a record stays far below a broker's `message.max.bytes` (1 MiB)."""
+ROWS_PER_STEP = 64
+"""Encoded in one go, in some 0.2 ms: the copier's thread waits for the interpreter so long."""
+REASON_CHARACTERS_MAX = 400
+"""A thousand reasons still fit into a record."""
+
+_Key = tuple[TopicName, PartitionId]
+_Standing = tuple[object, ...]
+_Moved = tuple[int, ...]
+_UNWRITTEN: tuple[_Standing, _Moved, float] = ((), (), 0.0)
+Pause = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One record of the progress topic, read back.
+
+    Parameters
+    ----------
+    report
+        Its partitions are those of this record; its other figures are the round's.
+    at_ms
+        When it was written, by the wall clock of the lane's machine.
+    lane_partitions
+        How many the lane has.
+    is_whole
+        It ends a report that named every partition of the lane.
+    """
+
+    report: RoundReport
+    at_ms: int
+    lane_partitions: int
+    is_whole: bool
+
+
+class Thinning:
+    """Chooses the rows of a round's next report. Pure.
+
+    Parameters
+    ----------
+    refresh_s
+        Within so long every partition is chosen at least once.
+    """
+
+    def __init__(self, refresh_s: float = REFRESH_S) -> None:
+        self._refresh_s = refresh_s
+        self._known: dict[_Key, PartitionReport] = {}
+        self._written: dict[_Key, tuple[_Standing, _Moved, float]] = {}
+        """What was written last, and when."""
+        self._moved: set[_Key] = set()
+        """Those that stand elsewhere than was written."""
+        self._order: list[_Key] = []
+        self._next = 0
+        self._at_s = 0.0
+
+    def choose(
+        self,
+        rows: Sequence[PartitionReport],
+        now_s: float,
+        *,
+        whole: bool,
+        pause: Pause,
+        is_last: bool = False,
+    ) -> list[PartitionReport]:
+        """Rows to write now, by topic; they count as written.
+
+        Parameters
+        ----------
+        rows
+            Partitions that may have changed since the last call; all of them at the first.
+        whole
+            Every partition known is chosen.
+        pause
+            Called between steps of `ROWS_PER_STEP`.
+        is_last
+            All that moved are chosen.
+        """
+        chosen: set[_Key] = set()
+        for number, row in enumerate(rows):
+            if number % ROWS_PER_STEP == 0:
+                pause()
+            key = (row.source.topic, row.source.partition)
+            if key not in self._known:
+                self._order.append(key)
+            self._known[key] = row
+            standing, moved, _ = self._written.get(key, _UNWRITTEN)
+            if standing != _standing(row):
+                chosen.add(key)
+            elif moved != _moved(row):
+                self._moved.add(key)
+        chosen.update(self._due(now_s, every=is_last))
+        chosen.update(self._order if whole else self._slice(now_s - self._at_s))
+        self._at_s = now_s
+        pause()
+        keys = sorted(chosen)
+        for place, key in enumerate(keys):
+            row = self._known[key]
+            # As if written a little earlier each, so that those of one report come apart.
+            apart_s = MOVED_EVERY_S * place / len(keys) if whole else 0.0
+            self._written[key] = (_standing(row), _moved(row), now_s - apart_s)
+        self._moved -= chosen
+        return [self._known[key] for key in keys]
+
+    def _due(self, now_s: float, *, every: bool) -> list[_Key]:
+        """Of those that moved: all if they are few, else whose turn it is."""
+        if every or len(self._moved) <= MOVED_MAX:
+            return list(self._moved)
+        before_s = now_s - MOVED_EVERY_S + DUE_SLACK_S
+        return [key for key in self._moved if self._written[key][2] <= before_s]
+
+    def _slice(self, past_s: float) -> list[_Key]:
+        """The next partitions in line, as many as keep the pace."""
+        count = len(self._order)
+        share = min(count, int(count * past_s / self._refresh_s) + 1)
+        start, self._next = self._next, self._next + share
+        found = [self._order[at % count] for at in range(start, self._next)]
+        self._next = self._next % count if count else 0
+        return found
+
+
+def _standing(row: PartitionReport) -> _Standing:
+    """What makes a row worth writing at once."""
+    return (row.state, row.since_ms, row.code, row.reason)
+
+
+def _moved(row: PartitionReport) -> _Moved:
+    """What makes it worth writing soon: not the moment at which it was level, which moves."""
+    at = (row.position, row.source_end, row.bytes)
+    return (*at, row.open_records, row.breaks, row.missing_ms)
+
+
+def encode_progress(
+    report: RoundReport,
+    rows: Sequence[PartitionReport],
+    at_ms: int,
+    *,
+    lane_partitions: int,
+    is_whole: bool,
+    pause: Pause = lambda: None,
+) -> Iterator[bytes]:
+    """The records of one report, at least one; `rows` stand by topic."""
+    starts = range(0, max(1, len(rows)), ROWS_PER_RECORD)
+    for start in starts:
+        head = {
+            "at_ms": at_ms,
+            "lane": report.lane,
+            "generation": report.generation,
+            "round": report.round_number,
+            "records": report.records,
+            "bytes": report.bytes,
+            "ended_by": report.ended_by,
+            "latency": report.latency_ms,
+            "lane_partitions": lane_partitions,
+            "is_whole": is_whole and start == starts[-1],
+        }
+        steps: list[bytes] = []
+        end = min(len(rows), start + ROWS_PER_RECORD)
+        for at in range(start, end, ROWS_PER_STEP):
+            steps.append(_encoded_topics(rows[at : min(end, at + ROWS_PER_STEP)]))
+            pause()
+        encoded = json.dumps(head, separators=(",", ":")).encode()
+        yield encoded[:-1] + b',"topics":[' + b",".join(steps) + b"]}"
+
+
+def _encoded_topics(rows: Sequence[PartitionReport]) -> bytes:
+    """`[source, target, [row, ...]], ...`: a topic's names stand once beside its rows."""
+    topics = [
+        [source, target, [_row(item) for item in group]]
+        for (source, target), group in groupby(rows, _names)
+    ]
+    return json.dumps(topics, separators=(",", ":")).encode()[1:-1]
+
+
+def _names(item: PartitionReport) -> tuple[str, str]:
+    return item.source.topic, item.target.topic
+
+
+def _row(item: PartitionReport) -> list[object]:
+    row: list[object] = [
+        _numbers(item),
+        item.state.value,
+        item.position,
+        item.source_end,
+        item.records,
+        item.bytes,
+        item.last_timestamp_ms,
+        item.caught_up_ms,
+        item.since_ms,
+        _copied(item),
+    ]
+    is_mapped = bool(item.open_records or item.breaks)
+    is_elsewhere = item.target_end != item.position
+    has_age = item.missing_ms >= 0 or is_elsewhere
+    if item.code or item.reason or is_mapped or has_age:
+        row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
+    if is_mapped or has_age:
+        row += [item.open_records, item.breaks]
+    row += [item.missing_ms] if has_age else []
+    return [*row, item.target_end] if is_elsewhere else row
+
+
+def _numbers(item: PartitionReport) -> object:
+    """The partition; both sides' where they differ, as with fan-in."""
+    source, target = item.source.partition, item.target.partition
+    return source if source == target else [source, target]
+
+
+def decode_progress(value: Mapping[str, Any]) -> Progress:
+    """One record, decoded from JSON."""
+    partitions = [
+        _partition(TopicName(source), TopicName(target), row)
+        for source, target, rows in value["topics"]
+        for row in rows
+    ]
+    report = RoundReport(
+        LaneId(value["lane"]),
+        value["generation"],
+        value["round"],
+        value["records"],
+        value["bytes"],
+        value["ended_by"],
+        partitions,
+        value["latency"],
+    )
+    return Progress(report, value["at_ms"], value["lane_partitions"], value["is_whole"])
+
+
+def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:
+    number, state, position, source_end, records, size, last_ms, caught_up_ms, since_ms = row[:9]
+    copied_to, epoch = row[9] if isinstance(row[9], list) else (position, row[9])
+    code, reason = row[10:12] or ("", "")
+    open_records, breaks = row[12:14] or (0, 0)
+    missing_ms = row[14] if row[14:] else -1
+    target_end = row[15] if row[15:] else position
+    one, other = number if isinstance(number, list) else (number, number)
+    return PartitionReport(
+        TopicPartition(source, PartitionId(one)),
+        TopicPartition(target, PartitionId(other)),
+        PartitionState(state),
+        position,
+        source_end,
+        records,
+        size,
+        last_ms,
+        caught_up_ms,
+        since_ms,
+        code,
+        reason,
+        open_records,
+        breaks,
+        copied_to if epoch >= 0 else -1,
+        epoch,
+        missing_ms,
+        target_end,
+    )
+
+
+def _copied(item: PartitionReport) -> object:
+    """The leader epoch of the last copied batch; with its end where that is not the position."""
+    is_level = item.copied_epoch < 0 or item.copied_to == item.position
+    return item.copied_epoch if is_level else [item.copied_to, item.copied_epoch]

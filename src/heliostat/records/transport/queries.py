@@ -1,0 +1,227 @@
+"""What a lane asks both clusters: who leads what, where logs end, what stands there.
+
+Each question goes to the brokers that it concerns, and fails for their partitions alone (I7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from heliostat.clusters.wire.cluster import CONSUMER, DEBUG_REPLICA, TopicLeaders, WireCluster
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import Leaders, LogRange, MirrorEnd, Problem, SourceSays, Tail
+from heliostat.records.transport.last_batches import read_tails
+from heliostat.records.transport.mirror_ends import compare_ends, times_at
+from heliostat.records.transport.single_batches import (
+    SMALL_BATCH_BYTES,
+    BatchAt,
+    Batches,
+    by_leader,
+    read_led,
+)
+
+UNKNOWN_TOPIC_ID = 100
+LEADER_NOT_AVAILABLE = 5
+
+
+class WireQuestions:
+    """See `heliostat.records.copier.network.Network`.
+
+    Parameters
+    ----------
+    partitions
+        The lane's, in order of their indexes.
+    source, target
+        Both clusters.
+    producer_id
+        The link's.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[PartitionSpec],
+        source: WireCluster,
+        target: WireCluster,
+        producer_id: int,
+    ) -> None:
+        self._partitions = partitions
+        self._source = source
+        self._target = target
+        self._producer_id = producer_id
+        self._leaders = Leaders({}, {}, {})
+
+    def leaders(self) -> Leaders:
+        """Ask both clusters for the leaders of all partitions of the lane.
+
+        Raises
+        ------
+        ConnectionLost
+            One of the clusters answers nothing at all.
+        """
+        source_topics = self._source.metadata(sorted({p.source.topic for p in self._partitions}))
+        target_topics = self._target.metadata(sorted({p.target.topic for p in self._partitions}))
+        source: dict[int, BrokerId] = {}
+        target: dict[int, BrokerId] = {}
+        problems: dict[int, Problem] = {}
+        for index, spec in enumerate(self._partitions):
+            for found, topics, partition, topic_id in (
+                (source, source_topics, spec.source, spec.source_topic_id),
+                (target, target_topics, spec.target, spec.target_topic_id),
+            ):
+                answer = _leader(topics.get(partition.topic), partition, topic_id)
+                if isinstance(answer, BrokerError):
+                    problems[index] = answer
+                else:
+                    found[index] = answer
+        self._leaders = Leaders(source, target, problems)
+        return self._leaders
+
+    def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | Problem]:
+        """Log starts and log ends, uncommitted tail included, asked from the leaders.
+
+        ListOffsets and markers know topics by name only. An empty mirror may be one that was made
+        anew since its leaders were asked for: a round of the old one was seen to begin it with a
+        marker, which the new one's rounds took for a stranger's. What has records is known by
+        them, as fetches name the id.
+        """
+        partitions = {index: self._partitions[index].target for index in indexes}
+        found = self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
+        empty = [index for index, each in found.items() if each == LogRange(Offset(0), Offset(0))]
+        return found | self._made_anew(empty)
+
+    def _made_anew(self, indexes: Sequence[int]) -> dict[int, Problem]:
+        """Those of these whose topic is another one now, or of which that can't be told."""
+        targets = {index: self._partitions[index].target for index in indexes}
+        if not targets:
+            return {}
+        try:
+            topics = self._target.metadata(sorted({each.topic for each in targets.values()}))
+        except ConnectionLost as error:
+            return dict.fromkeys(targets, error)
+        answers = {
+            index: _leader(topics.get(each.topic), each, self._partitions[index].target_topic_id)
+            for index, each in targets.items()
+        }
+        return {index: each for index, each in answers.items() if isinstance(each, BrokerError)}
+
+    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
+        """Who appended the last record of these logs, asked from the leaders."""
+        found: dict[int, Tail | None] = {}
+        for broker, some in by_leader(self._leaders.target, ranges).items():
+            specs = {index: self._partitions[index] for index in some}
+            found |= read_tails(self._target, broker, specs, some, self._producer_id)
+        return found
+
+    def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
+        """Whether the source has what these end with, read from the leaders of both sides."""
+        return compare_ends(ends, self._at_target, self._at_source)
+
+    def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
+        """Times of records, read from the source's leaders."""
+        return times_at(places, self._at_source)
+
+    def _at_target(self, offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
+        of = self._partitions
+        at = {i: BatchAt(of[i].target, of[i].target_topic_id, o) for i, o in offsets.items()}
+        return read_led(self._target, self._leaders.target, at, room)
+
+    def _at_source(self, offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
+        of = self._partitions
+        at = {i: BatchAt(of[i].source, of[i].source_topic_id, o) for i, o in offsets.items()}
+        return read_led(self._source, self._leaders.source, at, room)
+
+    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+        """Log starts and high watermarks, asked from the leaders."""
+        partitions = {index: self._partitions[index].source for index in indexes}
+        return self._ranges(self._source, self._leaders.source, partitions, CONSUMER)
+
+    def _ranges(
+        self,
+        cluster: WireCluster,
+        leaders: Mapping[int, BrokerId],
+        partitions: Mapping[int, TopicPartition],
+        replica_id: int,
+    ) -> dict[int, LogRange | Problem]:
+        by_broker: dict[BrokerId, list[int]] = {}
+        result: dict[int, LogRange | Problem] = {}
+        for index in partitions:
+            if index in leaders:
+                by_broker.setdefault(leaders[index], []).append(index)
+            else:
+                result[index] = ConnectionLost("no leader known", partition=str(partitions[index]))
+        asked = {
+            broker: [partitions[index] for index in indexes]
+            for broker, indexes in by_broker.items()
+        }
+        for broker, answer in cluster.ranges_of(asked, replica_id=replica_id).items():
+            for index in by_broker[broker]:
+                result[index] = (
+                    answer
+                    if isinstance(answer, ConnectionLost)
+                    else _range(*answer, partitions[index])
+                )
+        return result
+
+    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
+        """Lift the log start of one target partition.
+
+        DeleteRecords knows topics by name only: whether it is the very topic is looked at right
+        before and right after, so that nothing is copied into another one.
+        """
+        broker = self._leaders.target.get(index)
+        spec = self._partitions[index]
+        if broker is None:
+            return ConnectionLost("no leader known", index=index)
+        try:
+            self._check_target(spec)
+            self._target.delete_records(broker, spec.target, before)
+            self._check_target(spec)
+        except (BrokerError, ConnectionLost) as error:
+            return error
+        return None
+
+    def _check_target(self, spec: PartitionSpec) -> None:
+        """See that the mirror's topic has not been made anew."""
+        topic = self._target.metadata([spec.target.topic]).get(spec.target.topic)
+        leader = _leader(topic, spec.target, spec.target_topic_id)
+        if isinstance(leader, BrokerError):
+            raise leader
+
+
+def _leader(
+    topic: TopicLeaders | None, partition: TopicPartition, topic_id: TopicId | None
+) -> BrokerId | BrokerError:
+    if topic is None or topic.error:
+        code = topic.error if topic is not None else 3
+        return BrokerError("no metadata of a topic", kafka_code=code, topic=partition.topic)
+    if topic_id is not None and topic.topic_id is not None and topic.topic_id != topic_id:
+        return BrokerError(
+            "the topic was deleted and made anew",
+            kafka_code=UNKNOWN_TOPIC_ID,
+            topic=partition.topic,
+            was=str(topic_id),
+            now=str(topic.topic_id),
+        )
+    leader = topic.partitions.get(partition.partition)
+    if leader is None or leader.error not in (0, 9) or leader.broker < 0:
+        code = leader.error if leader is not None and leader.error else LEADER_NOT_AVAILABLE
+        return BrokerError("a partition has no leader", kafka_code=code, partition=str(partition))
+    return leader.broker
+
+
+def _range(
+    starts: Mapping[TopicPartition, Offset | BrokerError],
+    ends: Mapping[TopicPartition, Offset | BrokerError],
+    partition: TopicPartition,
+) -> LogRange | Problem:
+    start, end = starts.get(partition), ends.get(partition)
+    for item in (start, end):
+        if isinstance(item, BrokerError):
+            return item
+    if start is None or end is None:
+        return ConnectionLost("an answer lacks a partition", partition=str(partition))
+    assert not isinstance(start, BrokerError)
+    assert not isinstance(end, BrokerError)
+    return LogRange(start, end)

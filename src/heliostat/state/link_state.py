@@ -1,0 +1,378 @@
+"""What a link knows, all of it on the target: a driver that dies is restarted anywhere.
+
+    heliostat.<link>.state     compacted: producer id, owner, mirrors, start offsets; the owner is
+                               written in transactions, which fence a predecessor (I10)
+    heliostat.<link>.control   compacted: which generation of which lane is wanted
+    heliostat.<link>.offsets   compacted: the offset maps of mirrors whose source has holes (I3)
+    heliostat.<link>.progress  an hour of reports, one a second and lane
+
+Losing `progress` costs the view of the last hour, losing `control` nothing (it is written anew),
+losing `state` the knowledge which target topics are ours: the plan then refuses non-empty ones,
+until `heliostat state rebuild` has shown by contents whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.fenced_writer import FencedWriter
+from heliostat.clusters.keyed_topic import KeyedTopic, read_as_row
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
+from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
+from heliostat.offsets.marks import MapMarks
+from heliostat.offsets.store import OffsetMaps
+from heliostat.records.copier.lane import Announcement
+from heliostat.records.transport.control_channel import CONTROL_KEY
+from heliostat.state.ownership import Owner
+from heliostat.state.stops import Changed, StopBook, Stops, stop_key, stop_row, stops_in
+from heliostat.state_topics import state_topic
+from heliostat.topics.values import Feed, MirrorRecord
+
+PRODUCER_KEY = "producer"
+OWNER_KEY = "owner"
+DRIVER_KEY = "driver"
+MIRROR_PREFIX = "mirror/"
+MAKING_PREFIX = "making/"
+"""Mirrors whose topics are about to be created, by source topic: who looks at the target's topics
+finds none that is a mirror and not told of."""
+HANDED_BACK_PREFIX = "handed-back/"
+"""Mirrors that were left to MirrorMaker 2: contents alone must not make them ours again."""
+START_PREFIX = "start/"
+BEGINNING_PREFIX = "beginning/"
+NAMES_MAX = 5_000
+"""Of one row: some 200 kB of the 1 MiB that a record may have."""
+OWNER_WITHIN_S = 16.0
+"""Whoever has not read the owner's record by then looks again, by another client."""
+CHANGES_WITHIN_S = 0.1
+"""A waiting instance asks for changes so long."""
+UNKNOWN_TOPIC = 3
+"""UNKNOWN_TOPIC_OR_PARTITION."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Source offsets that the partitions of one mirror begin with; of that target topic only.
+
+    `adopted` are target offsets at which partitions ended when the link took the mirror over.
+    """
+
+    target_id: TopicId | None
+    offsets: dict[PartitionId, Offset] = field(default_factory=dict)
+    adopted: dict[PartitionId, Offset] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Stored:
+    """The state topic, read once."""
+
+    producer_id: ProducerId | None = None
+    owner: Owner | None = None
+    mirrors: dict[TopicName, MirrorRecord] = field(default_factory=dict)
+    starts: dict[TopicName, Starts] = field(default_factory=dict)
+    at_beginning: frozenset[TopicName] | None = None
+    """The source's topics when the link began; None: it has not."""
+    making: set[TopicName] = field(default_factory=set)
+    """Source topics of mirrors whose topics were about to be created."""
+    stops: Stops = field(default_factory=dict)
+    """What stood stopped when that was last told."""
+    handed_back: set[TopicName] = field(default_factory=set)
+    """Source topics of former mirrors that were left to MirrorMaker 2."""
+
+    def take(self, key: str, value: Mapping[str, Any]) -> None:
+        """Take note of one row."""
+        self.mirrors |= mirrors_in({key: value})
+        self.starts |= starts_in({key: value})
+        self.stops |= stops_in({key: value})
+        if key == PRODUCER_KEY:
+            self.producer_id = ProducerId(int(value["producer_id"]))
+        elif key == OWNER_KEY:
+            self.owner = Owner.from_json(value)
+        elif key.startswith(MAKING_PREFIX):
+            self.making.add(TopicName(key.removeprefix(MAKING_PREFIX)))
+        elif key.startswith(HANDED_BACK_PREFIX):
+            self.handed_back.add(TopicName(key.removeprefix(HANDED_BACK_PREFIX)))
+        elif key.startswith(BEGINNING_PREFIX):
+            names = (TopicName(name) for name in value["topics"])
+            self.at_beginning = (self.at_beginning or frozenset()).union(names)
+
+
+def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
+    """The mirrors that a state topic's latest values name, by source topic."""
+    records = (
+        MirrorRecord.from_json(value)
+        for key, value in rows.items()
+        if key.startswith(MIRROR_PREFIX)
+    )
+    return {record.source: record for record in records}
+
+
+def starts_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, Starts]:
+    """Where the mirrors of a state topic's latest values begin, by source topic."""
+    return {
+        TopicName(key.removeprefix(START_PREFIX)): Starts(
+            None if value["target_id"] is None else TopicId(value["target_id"]),
+            _offsets(value["starts"]),
+            _offsets(value.get("adopted", {})),
+        )
+        for key, value in rows.items()
+        if key.startswith(START_PREFIX)
+    }
+
+
+def begun_of(
+    mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
+) -> frozenset[TopicName]:
+    """Mirrors that may have been copied: where they begin is durable before their first record."""
+    return frozenset(
+        name
+        for name, record in mirrors.items()
+        if name in starts and starts[name].target_id == record.target_id
+    )
+
+
+def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed]:
+    """What a link writes or is about to, by its state topic's latest values."""
+    mirrors = mirrors_in(rows)
+    begun = begun_of(mirrors, starts_in(rows))
+    making = (
+        MirrorRecord.from_json(value)
+        for key, value in rows.items()
+        if key.startswith(MAKING_PREFIX)
+    )
+    return [
+        *(Feed(link, record, name in begun) for name, record in mirrors.items()),
+        *(Feed(link, record, False) for record in making),
+    ]
+
+
+def control_topic(link: LinkName) -> str:
+    """Name of the topic that tells lanes which generation is wanted."""
+    return f"{STATE_TOPIC_PREFIX}{link}.control"
+
+
+def progress_topic(link: LinkName) -> str:
+    """Name of the topic that lanes report to."""
+    return f"{STATE_TOPIC_PREFIX}{link}.progress"
+
+
+def owner_id(link: LinkName) -> str:
+    """Transactional id of the link's owner."""
+    return f"{STATE_TOPIC_PREFIX}{link}.owner"
+
+
+def _offsets(value: Mapping[str, int]) -> dict[PartitionId, Offset]:
+    return {PartitionId(int(partition)): Offset(offset) for partition, offset in value.items()}
+
+
+def _without_mirrors(names: Iterable[TopicName]) -> dict[str, None]:
+    return {f"{MIRROR_PREFIX}{name}": None for name in names}
+
+
+class LinkState:
+    """The link's state topics; every write is durable when it returns.
+
+    Parameters
+    ----------
+    link
+        Whose state.
+    target
+        The cluster that holds it.
+    """
+
+    def __init__(self, link: LinkConfig, target: ClusterConfig) -> None:
+        access = target.access()
+        self._replicas = link.state.replication_factor
+        self._state = KeyedTopic(access, state_topic(link.name))
+        self._owner_writer = FencedWriter(
+            access, TopicName(state_topic(link.name)), owner_id(link.name)
+        )
+        self.offsets = OffsetMaps(access, link.name)
+        """The offset maps."""
+        self.marks = MapMarks(access, link.name)
+        """What tells that rows of them are missing."""
+        self.stops = StopBook(self._put_stops)
+        """What stands stopped."""
+        self._owner: Owner | None = None
+        self.claim = 0
+        """Number of the claim that this process holds, once it does."""
+        self._control = KeyedTopic(access, control_topic(link.name))
+        self._progress = RecentRecords(access, progress_topic(link.name))
+        self._progress_writer = KeyedTopic(access, progress_topic(link.name))
+
+    def ensure(self) -> None:
+        """Create the state topics where they are missing."""
+        self._state.ensure(self._replicas)
+        self._control.ensure(self._replicas)
+        self._progress.ensure(self._replicas)
+        self.offsets.ensure(self._replicas)
+
+    def missing(self, target: ClusterAdmin) -> list[TopicName]:
+        """State topics that are not there."""
+        topics = (self._state, self._control, self._progress, self.offsets)
+        names = [each.topic for each in topics]
+        return [
+            name
+            for name, topic in target.describe_topics(names).items()
+            if topic.error is not None and topic.error.kafka_code == UNKNOWN_TOPIC
+        ]
+
+    def restore(
+        self,
+        producer_id: ProducerId | None,
+        mirrors: Mapping[TopicName, MirrorRecord],
+        starts: Mapping[TopicName, Starts],
+        at_beginning: Iterable[TopicName] | None,
+    ) -> None:
+        """Make missing topics anew and write what the state holds, but for the owner."""
+        self.ensure()
+        if producer_id is not None:
+            self.put_producer(producer_id)
+        self.put_mirrors(mirrors)
+        self.put_starts(starts)
+        if at_beginning is not None:
+            self.put_beginning(at_beginning)
+        self.stops.restore()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._state.close()
+        self.offsets.close()
+        self.marks.close()
+        self._owner_writer.close()
+        self._control.close()
+        self._progress.close()
+        self._progress_writer.close()
+
+    def read(self) -> Stored:
+        """All that is remembered."""
+        stored = Stored()
+        for key, value in self._state.read_all().items():
+            with read_as_row(self._state.topic, key):
+                stored.take(key, value)
+        return stored
+
+    def read_stops(self) -> Stops:
+        """What stood stopped when that was last told, for who only looks.
+
+        A record there that is not the link's own keeps nobody from looking.
+        """
+        rows, _ = self._state.read_sound()
+        return stops_in(rows)
+
+    def _put_stops(self, changed: Changed) -> None:
+        rows = {
+            stop_key(source): None if stop is None else stop_row(stop)
+            for source, stop in changed.items()
+        }
+        self._state.write_many(rows)
+
+    def put_beginning(self, names: Iterable[TopicName]) -> None:
+        """Remember which topics the source has as the link begins."""
+        ordered = sorted(names)
+        self._state.write_many(
+            {
+                f"{BEGINNING_PREFIX}{at // NAMES_MAX}": {"topics": ordered[at : at + NAMES_MAX]}
+                for at in range(0, max(1, len(ordered)), NAMES_MAX)
+            }
+        )
+
+    def put_producer(self, producer_id: ProducerId) -> None:
+        """Remember the link's one producer id (I1)."""
+        self._state.write(PRODUCER_KEY, {"producer_id": producer_id})
+
+    def fence_owner(self) -> None:
+        """Become the only one who may write the owner's record (I10)."""
+        self._owner_writer.fence()
+
+    @property
+    def may_put_owner(self) -> bool:
+        """Whether `fence_owner` was called, and no write has failed since."""
+        return self._owner_writer.is_ready
+
+    def put_owner(self, owner: Owner) -> None:
+        """Announce who drives, and for how long its rounds may send (I10); durable."""
+        self._owner_writer.write(OWNER_KEY, owner.to_json())
+
+    def read_owner(self, *, is_first: bool = True) -> Owner | None:
+        """Who drives, as it is now; or, not `is_first`, as far as changes came in meanwhile."""
+        if is_first:
+            self._state.look_anew()
+            found = self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY)
+            self._owner = None if found is None else Owner.from_json(found)
+            return self._owner
+        for change in self._state.poll(CHANGES_WITHIN_S):
+            if change.key == OWNER_KEY:
+                self._owner = None if change.value is None else Owner.from_json(change.value)
+        return self._owner
+
+    def last_claim(self) -> int:
+        """The highest claim that lanes have heard of; 0 before any."""
+        return int(self._control.read_all().get(CONTROL_KEY, {}).get("claim", 0))
+
+    def put_mirrors(self, records: Mapping[TopicName, MirrorRecord]) -> None:
+        """Remember mirrors."""
+        self._state.write_many(
+            {f"{MIRROR_PREFIX}{name}": record.to_json() for name, record in records.items()}
+        )
+
+    def forget_mirrors(self, names: Iterable[TopicName]) -> None:
+        """Let all mirrors, of these source topics, be no longer the link's but MirrorMaker 2's.
+
+        Its producer id is forgotten as well: brokers remember its last sequence in each of them,
+        and would refuse to let it go on behind what others append.
+        """
+        left = list(names)
+        told = {f"{HANDED_BACK_PREFIX}{name}": {"to": "MirrorMaker 2"} for name in left}
+        self._state.write_many({**told, **_without_mirrors(left), PRODUCER_KEY: None})
+
+    def drop_mirrors(self, names: Iterable[TopicName]) -> None:
+        """Let mirrors of these source topics not be ours, nor begun."""
+        gone = list(names)
+        begins = {f"{START_PREFIX}{name}": None for name in gone}
+        self._state.write_many({**_without_mirrors(gone), **begins})
+
+    def put_making(self, records: Iterable[MirrorRecord]) -> None:
+        """Tell of mirrors whose topics are about to be created."""
+        rows = {f"{MAKING_PREFIX}{record.source}": record.to_json() for record in records}
+        self._state.write_many(rows)
+
+    def drop_making(self, names: Iterable[TopicName]) -> None:
+        """What was to be created for these source topics is there, or will not be."""
+        self._state.write_many({f"{MAKING_PREFIX}{name}": None for name in names})
+
+    def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
+        """Remember the source offsets that partitions of mirrors begin with."""
+        self._state.write_many(
+            {
+                f"{START_PREFIX}{name}": {
+                    "target_id": None if row.target_id is None else str(row.target_id),
+                    "starts": {str(p): offset for p, offset in row.offsets.items()},
+                    **({"adopted": adopted} if adopted else {}),
+                }
+                for name, row in starts.items()
+                for adopted in [{str(p): offset for p, offset in row.adopted.items()}]
+            }
+        )
+
+    def put_driver(self, report: Mapping[str, object]) -> None:
+        """Tell how the driver fares, beside the lanes' reports."""
+        self._progress_writer.write(DRIVER_KEY, report)
+
+    def announce(self, told: Announcement) -> None:
+        """Tell running tasks which generation of each lane is wanted; all others end.
+
+        What an earlier owner announces from now on they don't listen to.
+        """
+        self._control.write(
+            CONTROL_KEY,
+            {
+                "claim": self.claim,
+                "lanes": {str(lane): number for lane, number in told.generations.items()},
+                "switch_at_ms": told.switch_at_ms,
+                "running": list(told.running),
+            },
+        )

@@ -1,0 +1,91 @@
+"""Lines for the log: each partition that stops or stumbles, each trouble of a link, and its end.
+
+Where there is no terminal nobody sees the view: what changes is told once, and its end as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heliostat.names import LinkName
+from heliostat.ops.events import Events
+from heliostat.status.values import Problem
+
+TOLD_MAX = 20
+"""Partitions told of one by one in a look; a broker that goes takes thousands with it."""
+SETTLES_WITHIN_MS = 2_000
+"""A partition that is retried is told of when it has been for so long: leaders move."""
+RETRYING = "retrying"
+_Key = tuple[str, int]
+_What = tuple[str, str]
+
+
+class Changes:
+    """What is wrong with a link as it was told last.
+
+    Parameters
+    ----------
+    link
+        Which.
+    events
+        Where lines go.
+    """
+
+    def __init__(self, link: LinkName, events: Events) -> None:
+        self._link = link
+        self._events = events
+        self._problems: dict[_Key, tuple[_What, int]] = {}
+        """What was told of a partition, and since when it is so (wall ms)."""
+        self._alarms: dict[str, str] = {}
+
+    def look(self, problems: Sequence[Problem], now_ms: int) -> None:
+        """Tell what has changed of partitions; cheap where nothing has."""
+        now = {
+            (item.source, item.partition): item
+            for item in problems
+            if item.state != RETRYING or now_ms - item.since_ms >= SETTLES_WITHIN_MS
+        }
+        still = {(item.source, item.partition) for item in problems}
+        worse = [
+            item
+            for key, item in now.items()
+            if key not in self._problems or self._problems[key][0] != _what(item)
+        ]
+        over = [key for key in self._problems if key not in still]
+        for item in worse:
+            # Of one that nobody has looked at since a start it is not known since when it is so.
+            since_ms = item.since_ms if item.since_ms > 0 else now_ms
+            self._problems[item.source, item.partition] = (_what(item), since_ms)
+        for item in worse[:TOLD_MAX]:
+            name = f"{item.source}-{item.partition}"
+            self._warn(f"{name} is {item.state} [{item.code}]: {item.reason}")
+        self._more(len(worse), "partitions are not copied as they should be")
+        for place, key in enumerate(over):
+            (state, code), since_ms = self._problems.pop(key)
+            if place < TOLD_MAX:
+                lasted_s = max(0, now_ms - since_ms) / 1000
+                name = f"{key[0]}-{key[1]}"
+                self._info(f"{name} is no longer {state} [{code}], after {lasted_s:.0f} s")
+        self._more(len(over), "partitions are copied again")
+
+    def hear(self, alarms: Mapping[str, str]) -> None:
+        """Tell what has changed of lanes and transactions: lines by what they are about."""
+        for key in alarms.keys() - self._alarms.keys():
+            self._warn(alarms[key])
+        for key in self._alarms.keys() - alarms.keys():
+            self._info(f"over: {self._alarms[key]}")
+        self._alarms = dict(alarms)
+
+    def _more(self, number: int, words: str) -> None:
+        if number > TOLD_MAX:
+            self._warn(f"and {number - TOLD_MAX} more {words}: see `heliostat status`")
+
+    def _warn(self, text: str) -> None:
+        self._events.warn(f"link {self._link}: {text}")
+
+    def _info(self, text: str) -> None:
+        self._events.info(f"link {self._link}: {text}")
+
+
+def _what(item: Problem) -> _What:
+    return item.state, item.code

@@ -1,0 +1,233 @@
+"""By leader epochs a truncated source is found, however far its log has grown again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
+
+from heliostat.clusters.admin import EpochEnd
+from heliostat.gaps.ledger import Copied, CopiedTopic
+from heliostat.gaps.source_truncation import EpochBook, Lost, Parted, is_truncated, truncations
+from heliostat.names import LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
+
+T = TopicName("t")
+P = TopicPartition(T, PartitionId(0))
+ID = UUID(int=7)
+OTHER = TopicPartition(TopicName("other"), PartitionId(0))
+
+
+def end(epoch: int, offset: int) -> EpochEnd:
+    return EpochEnd(LeaderEpoch(epoch), Offset(offset))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_so"),
+    [
+        (end(3, 100), False),  # just what was copied
+        (end(3, 900), False),
+        (end(3, 99), True),
+        (end(2, 900), True),  # its log has no such epoch
+        (end(-1, -1), False),  # it knows no epochs
+    ],
+)
+def test_a_log_that_ends_before_what_was_copied_was_truncated(
+    answer: EpochEnd, is_so: bool
+) -> None:
+    assert is_truncated(Copied(100, 3), answer) is is_so
+
+
+def led(source: SimulatedCluster, partition: int, *epochs: tuple[int, int]) -> TopicPartition:
+    """A partition whose leaders' epochs ended at these offsets."""
+    log = source.topics[T].logs[partition]
+    for epoch, until in epochs:
+        log.lead(epoch)
+        source.append(T, until - log.end, partition=partition)
+    return TopicPartition(T, PartitionId(partition))
+
+
+def test_where_it_parted_is_told_only_if_the_epoch_is_the_same() -> None:
+    source = SimulatedCluster()
+    source.create(T, 5)
+    led(source, 0, (3, 90), (4, 200))
+    other = led(source, 1, (1, 50), (4, 200))
+    dead = led(source, 2, (3, 90))
+    sound = led(source, 3, (3, 100))
+    blind = led(source, 4, (1, 200))
+    source.fail("epoch_ends", 5, dead)
+    known = dict.fromkeys([P, other, dead, sound, blind], Copied(100, 3))
+    found = truncations(SimulatedAdmin(source), known)
+    assert found == {P: Parted(Offset(90)), other: Parted(None), sound: None}
+    assert truncations(SimulatedAdmin(source), {}) == {}
+
+
+def report(
+    position: int,
+    *,
+    copied: tuple[int, int] = (-1, -1),
+    state: Any = PartitionState.COPYING,
+    target_end: int = -1,
+) -> PartitionReport:
+    found = PartitionReport(P, P, state, position, 1000, 0, 0, -1, -1, 5, target_end=target_end)
+    return replace(found, copied_to=copied[0], copied_epoch=copied[1])
+
+
+def test_a_new_epoch_is_written_at_once_and_progress_in_time() -> None:
+    book = EpochBook({})
+    book.take([report(10, copied=(10, 3))], {T: ID})
+    assert book.due(all_moved=False) == {T: CopiedTopic(str(ID), {PartitionId(0): Copied(10, 3)})}
+    book.take([report(20, copied=(20, 3))], {T: ID})
+    assert book.due(all_moved=False) == {}
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(20, 3)}
+    assert book.due(all_moved=True) == {}
+    book.take([report(30, copied=(30, 4))], {T: ID})
+    assert book.due(all_moved=False) == {}  # not before the old epoch was asked about
+    assert book.to_ask({P: 4}, [T]) == {P: Copied(20, 3)}
+    book.confirm([P])
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(30, 4)}
+    assert book.to_ask({P: 4}, [T]) == {}
+
+
+def test_what_the_target_lost_is_told_once() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    assert book.take([report(60)], {T: ID}) == [Lost(P, P, 60, 100)]
+    assert book.take([report(60)], {T: ID}) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lost"), [(79, 79, False), (79, 78, True), (79, 80, False), (-1, 79, True)]
+)
+def test_a_mirror_that_ends_where_it_ended_has_lost_nothing(
+    before: int, now: int, *, lost: bool
+) -> None:
+    """Given markers behind a mirror's end / when the next round reads them again / then no loss."""
+    book = EpochBook({})
+    assert book.take([report(82, copied=(82, 3), target_end=before)], {T: ID}) == []
+    expected = [Lost(P, P, 79, 82)] if lost else []
+    assert book.take([report(79, copied=(79, 3), target_end=now)], {T: ID}) == expected
+    assert book.take([report(82, copied=(82, 3), target_end=now)], {T: ID}) == []
+
+
+def test_where_another_topic_of_that_name_ended_tells_nothing() -> None:
+    book = EpochBook({})
+    book.take([report(82, copied=(82, 3), target_end=70)], {T: ID})
+    other = {T: UUID(int=8)}
+    book.take([report(60, copied=(60, 3), target_end=80)], other)
+    assert book.take([report(50, target_end=79)], other) == [Lost(P, P, 50, 60)]
+
+
+def test_stopped_and_unknown_partitions_and_other_topics_tell_nothing() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    assert book.take([report(60, state=PartitionState.GAP)], {T: ID}) == []
+    assert book.take([report(-1)], {T: ID}) == []
+    assert book.take([report(60)], {}) == []
+    assert book.take([report(60)], {T: UUID(int=8)}) == []  # another topic of that name
+
+
+def test_only_changed_leaders_are_asked_about_and_all_at_the_beginning() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    assert book.to_ask(None, [T]) == {P: Copied(100, 3)}
+    assert book.to_ask({P: 3}, [T]) == {}
+    assert book.to_ask({P: 4}, [T]) == {P: Copied(100, 3)}
+    assert book.to_ask(None, []) == {}
+    book.forget(P)
+    assert book.to_ask(None, [T]) == {}
+
+
+def test_a_stopped_partition_tells_what_it_has_copied_at_once() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    stop = report(150, copied=(150, 3), state=PartitionState.GAP)
+    assert book.take([stop], {T: ID}) == []
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(150, 3)}
+
+
+@pytest.mark.parametrize(("position", "lost"), [(99, True), (100, False), (101, False)])
+def test_only_a_position_that_went_back_was_lost(position: int, *, lost: bool) -> None:
+    """Given a mirror that has all below 100 / when it tells where it stands / then by that."""
+    book = EpochBook({T: CopiedTopic(str(ID), {P.partition: Copied(Offset(100), 3)})})
+    expected = [Lost(P, P, position, 100)] if lost else []
+    assert book.take([report(position)], {T: ID}) == expected
+
+
+@pytest.mark.parametrize("state", list(PartitionState))
+def test_what_a_round_copies_has_begun_until_it_is_forgotten(state: PartitionState) -> None:
+    """Given a report without an epoch / then it was found to be the source's if it is copied."""
+    book = EpochBook({})
+    book.take([report(60, state=state)], {T: ID})
+    assert book.has_begun(copied_spec()) == (state is PartitionState.COPYING)
+    assert not book.has_begun(copied_spec(UUID(int=8)))
+    book.forget(P)
+    assert not book.has_begun(copied_spec())
+
+
+def copied_spec(topic_id: UUID = ID) -> PartitionSpec:
+    return PartitionSpec(P, P, topic_id, None, Offset(0), 1000, is_compacted=False)
+
+
+def test_where_a_round_ended_is_known_before_reports_tell_it() -> None:
+    """Given reports that are behind / when rounds end / then lanes hear of the ends, and a close
+
+    writes them; of another topic of that name, and without an epoch, nothing is taken.
+    """
+    book = EpochBook({})
+    book.note(copied_spec(), Copied(40, -1))
+    assert book.row_of(copied_spec()) is None
+    book.note(copied_spec(), Copied(50, 3))
+    assert book.row_of(copied_spec()) == Copied(50, 3)
+    assert book.row_of(copied_spec(UUID(int=8))) is None
+    assert book.take([report(45, copied=(45, 3))], {T: ID}) == []
+    assert book.row_of(copied_spec()) == Copied(50, 3)
+    book.take([report(60, copied=(60, 3))], {T: ID})
+    assert book.row_of(copied_spec()) == Copied(60, 3)
+    book.note(copied_spec(), Copied(70, 3))
+    book.note(
+        PartitionSpec(OTHER, OTHER, ID, None, Offset(0), 1000, is_compacted=False), Copied(5, 1)
+    )
+    book.settle_noted(is_over=True)
+    written = book.due(all_moved=True)
+    assert written[T].partitions == {PartitionId(0): Copied(70, 3)}
+    assert written[OTHER.topic].partitions == {PartitionId(0): Copied(5, 1)}
+
+
+def test_while_lanes_run_only_the_targets_end_is_taken_from_rounds() -> None:
+    """Given a round that ended further than reports tell / then no report seems to go back."""
+    book = EpochBook({})
+    book.take([report(50, copied=(50, 3))], {T: ID})
+    book.note(copied_spec(), Copied(60, 3, 58))
+    book.settle_noted(is_over=False)
+    assert book.take([report(55, copied=(55, 3))], {T: ID}) == []
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(55, 3)}
+    book.take([report(60, copied=(60, 3))], {T: ID})
+    book.settle_noted(is_over=False)
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(60, 3, 58)}
+
+
+def test_what_a_round_left_of_a_settled_gap_is_forgotten() -> None:
+    book = EpochBook({})
+    book.note(copied_spec(), Copied(50, 3))
+    book.forget(P)
+    assert book.row_of(copied_spec()) is None
+
+
+@pytest.mark.parametrize(
+    ("position", "records", "state", "end"),
+    [
+        (60, 5, PartitionState.COPYING, 58),
+        (61, 5, PartitionState.COPYING, -1),  # behind a marker: where the mirror ended is elsewhere
+        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it heard of the end
+        (60, 5, PartitionState.GAP, -1),
+    ],
+)
+def test_rounds_hear_where_the_mirror_ended_by_reports_alone(
+    position: int, records: int, state: PartitionState, end: int
+) -> None:
+    """Given no round that ended / then the next knows what it must find, and can tell a loss."""
+    book = EpochBook({})
+    heard = report(position, copied=(60, 3), state=state, target_end=58)
+    book.take([replace(heard, records=records)], {T: ID})
+    assert book.row_of(copied_spec()) == Copied(60, 3, end)

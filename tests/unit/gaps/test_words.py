@@ -1,0 +1,52 @@
+"""What people read of gaps: the ledger, what waits, and sums in the status."""
+
+from __future__ import annotations
+
+from heliostat.cli.gaps import _lines
+from heliostat.cli.view import gaps_words
+from heliostat.gaps.choices import Cause, Choice
+from heliostat.gaps.ledger import Decision, GapRow
+from heliostat.names import LinkName, Offset, PartitionId, TopicName
+from heliostat.operate.gaps import GapReport, Stopped
+
+T = TopicName("ESS")
+
+
+def row(last: int | None, count: int | None) -> GapRow:
+    return GapRow(
+        topic=T,
+        partition=PartitionId(3),
+        first=Offset(100),
+        last=None if last is None else Offset(last),
+        count=count,
+        cause=Cause.SOURCE_OVERTOOK,
+        at_ms=0,
+        choice=Choice.CONTINUE,
+        decided_by="user ops",
+        mirror=T,
+    )
+
+
+def test_the_ledger_says_what_is_lost_and_what_is_not_known() -> None:
+    rows = (row(149, 50), row(None, None), row(99, 0))
+    lines = _lines(GapReport(LinkName("l"), "stop", rows, ()))
+    assert "3 gaps recorded, 50 records lost, and 1 gaps of unknown size" in lines[0]
+    assert "ESS-3  offsets 100..149  records lost 50" in lines[1]
+    assert "offsets 100..?  records lost unknown" in lines[2]
+    assert "offsets -  records lost 0" in lines[3]
+    assert all("decided by user ops" in line for line in lines[1:])
+
+
+def test_what_waits_names_the_verb_or_the_decision() -> None:
+    waits = Stopped(T, PartitionId(3), "gap", "SOURCE_OVERTOOK", "gone", 5, None)
+    said = Decision(T, None, "source_recreated", Choice.WAIT, "ops", 0)
+    refused = Stopped(T, None, "refused", "source_recreated", "another", None, said)
+    lines = _lines(GapReport(LinkName("l"), "stop", (), (waits, refused)))
+    assert "heliostat resolve ESS 3 --link l" in lines[2]
+    assert "decided: wait, by ops" in lines[4]
+
+
+def test_sums_in_the_status() -> None:
+    assert gaps_words({"rows": 2, "records_lost": 1500, "unknown": 1}) == (
+        "gaps: 2 recorded, 1,500 records lost, and 1 of unknown size (heliostat gaps)"
+    )

@@ -1,0 +1,88 @@
+"""Packing partitions into lanes: balanced, sticky, complete."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heliostat.link.lane_packing import LOPSIDED_RATIO, WEIGHT_BYTES_FLOOR, pack
+from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition(TopicName("t"), PartitionId(number)) for number in range(count)]
+
+
+@given(st.lists(st.floats(0, 1e7), max_size=40), st.integers(1, 6))
+def test_each_partition_is_in_exactly_one_lane(loads: list[float], lanes: int) -> None:
+    """Given any loads / when packed / then nothing is left out or served twice."""
+    wanted = partitions(len(loads))
+    packing = pack(wanted, dict(zip(wanted, loads, strict=True)), lanes, {})
+    served = [p for items in packing.values() for p in items]
+    assert sorted(served) == wanted
+    assert len(packing) <= lanes
+    assert all(packing.values())
+
+
+@given(st.lists(st.floats(0, 1e7), min_size=1, max_size=40), st.integers(1, 6))
+def test_the_heaviest_lane_carries_little_more_than_its_share(
+    loads: list[float], lanes: int
+) -> None:
+    """Given any loads / when packed afresh / then as balanced as one hot partition allows."""
+    wanted = partitions(len(loads))
+    packing = pack(wanted, dict(zip(wanted, loads, strict=True)), lanes, {})
+    weights = [WEIGHT_BYTES_FLOOR + load for load in loads]
+    heaviest = max(
+        sum(WEIGHT_BYTES_FLOOR + loads[p.partition] for p in items) for items in packing.values()
+    )
+    assert heaviest <= sum(weights) / lanes + max(weights)
+
+
+def test_a_new_partition_moves_nobody() -> None:
+    """Given a balanced packing / when one partition joins / then all others stay."""
+    before = pack(partitions(8), {}, 2, {})
+    after = pack(partitions(9), {}, 2, before)
+    for lane, items in before.items():
+        assert set(items) <= set(after[lane])
+
+
+def test_a_lopsided_packing_is_mended() -> None:
+    """Given all load in one lane / when packed again / then hot partitions are apart."""
+    wanted = partitions(4)
+    before = {LaneId(0): tuple(wanted[:2]), LaneId(1): tuple(wanted[2:])}
+    loads = dict.fromkeys(wanted[:2], 1e6)
+    after = pack(wanted, loads, 2, before)
+    homes = {p: lane for lane, items in after.items() for p in items}
+    assert homes[wanted[0]] != homes[wanted[1]]
+    assert LOPSIDED_RATIO > 1
+
+
+def test_lanes_that_are_added_get_their_share() -> None:
+    """Given two lanes / when a third is allowed / then it is not left empty."""
+    before = pack(partitions(6), {}, 2, {})
+    after = pack(partitions(6), {}, 3, before)
+    assert sorted(len(items) for items in after.values()) == [2, 2, 2]
+    assert pack(partitions(6), {}, 3, after) == after
+
+
+def test_lanes_that_are_taken_away_leave_their_partitions_to_the_others() -> None:
+    """Given three lanes / when only two are allowed / then only the third's partitions move."""
+    before = pack(partitions(6), {}, 3, {})
+    after = pack(partitions(6), {}, 2, before)
+    assert sorted(p for items in after.values() for p in items) == partitions(6)
+    for lane, items in after.items():
+        assert set(before[lane]) <= set(items)
+
+
+def test_a_partition_that_is_gone_leaves_its_lane() -> None:
+    """Given a packing / when a partition is no longer wanted / then it is in no lane."""
+    before = pack(partitions(3), {}, 3, {})
+    after = pack(partitions(1), {}, 3, before)
+    assert [p for items in after.values() for p in items] == partitions(1)
+
+
+def test_a_hot_partition_leaves_the_others_where_they_are() -> None:
+    """Given one that outweighs all / when packed again / then nothing moves: it can't be split."""
+    wanted = partitions(5)
+    before = {LaneId(0): tuple(wanted[:2]), LaneId(1): tuple(wanted[2:])}
+    assert pack(wanted, {wanted[0]: 1e6}, 2, before) == before

@@ -1,0 +1,178 @@
+"""What a takeover writes, and how its plan reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+
+from heliostat.config import LinkConfig
+from heliostat.errors import Refused
+from heliostat.mm2.adopt import ROW_BREAKS, _moving, _rows, _starts
+from heliostat.mm2.adopt_clusters import let_go, refuse_moved
+from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
+from heliostat.mm2.resume_point import NoSeam, Seam
+from heliostat.names import (
+    Alias,
+    ClusterId,
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicName,
+    TopicPartition,
+)
+from heliostat.offsets.map_rows import RowKey, Stamp
+from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
+from heliostat.other_links.claims import Claims
+from heliostat.state.link_state import Starts
+from heliostat.topics.values import MirrorRecord
+
+ORDERS, MIRROR = TopicName("orders"), TopicName("A.orders")
+TARGET_ID = UUID(int=7)
+STAMP = Stamp(3, 0)
+RECORD = MirrorRecord(ORDERS, MIRROR, None, TARGET_ID, ClusterId("c"), "earliest", 3)
+LINK = LinkConfig(name=LinkName("l"), source=Alias("A"), target=Alias("B"))
+
+
+def partition(
+    number: int, found: Seam | NoSeam | None, end: int = 12, committed: int | None = 7
+) -> PartitionAdoption:
+    return PartitionAdoption(
+        PartitionId(number),
+        None if committed is None else Offset(committed),
+        Offset(20),
+        Offset(end),
+        found,
+    )
+
+
+def seam(source: int, target: int, *breaks: Break, first: Break | None = None) -> Seam:
+    begin = first or Break(0, 0)
+    return Seam(Offset(source), Offset(target), OffsetMap.of(breaks), begin, 10, 0)
+
+
+def rows_of(found: Seam, known: OffsetMap | None = None) -> list[Row]:
+    topic = TopicAdoption(RECORD, (partition(0, found),))
+    return list(_rows(topic, STAMP, lambda *_: known or OffsetMap()))
+
+
+def test_equal_offsets_need_no_rows() -> None:
+    assert rows_of(seam(12, 12)) == []
+
+
+def test_rows_hold_the_map_up_to_the_seam() -> None:
+    (row,) = rows_of(seam(12, 17, Break(15, 10)))
+    assert row.key == RowKey(TopicPartition(MIRROR, PartitionId(0)), str(TARGET_ID), 15, STAMP)
+    assert row.breaks == (Break(15, 10),)
+
+
+def test_a_long_map_is_cut_into_rows_that_make_it_again() -> None:
+    breaks = [Break(n, 2 * n) for n in range(1, 2 * ROW_BREAKS)]
+    rows = rows_of(seam(9_000, 4_500, *breaks))
+    reader = MapReader()
+    assert len(rows) == 2
+    assert all(reader.take(Row.decode(row.key, row.encode())) for row in rows)
+    found = reader.of(TopicPartition(MIRROR, PartitionId(0)), str(TARGET_ID))
+    assert list(found.breaks()) == breaks
+
+
+def test_a_second_takeover_keeps_what_is_known_below_what_it_compared() -> None:
+    known = OffsetMap.of([Break(5, 9), Break(30, 50)])
+    (row,) = rows_of(seam(40, 32, Break(0, 3), Break(22, 28), first=Break(20, 24)), known)
+    known.apply(row)
+    assert list(known.breaks()) == [Break(5, 9), Break(22, 28)]  # at 20 it is 24 anyway
+    assert known.source_of(32) == 38
+
+
+def test_adopted_partitions_are_never_lifted_and_others_begin_as_ever() -> None:
+    topic = TopicAdoption(RECORD, (partition(0, seam(12, 12)), partition(1, None, end=0)))
+    zero = PartitionId(0)
+    assert _starts(topic) == Starts(TARGET_ID, {zero: Offset(0)}, {zero: Offset(12)})
+
+
+def test_one_partition_without_a_seam_keeps_the_topic_where_it_is() -> None:
+    refused = partition(1, NoSeam("records are alike"))
+    good = TopicAdoption(RECORD, (partition(0, seam(12, 12)),))
+    bad = TopicAdoption(RECORD, (partition(0, seam(12, 12)), refused, partition(2, None, 0, None)))
+    plan = AdoptionPlan(LINK.name, peer_of(LINK), (good, bad), ("a note",))
+    assert plan.adopted == (good,)
+    assert plan.has_refusals
+    exact = (
+        "0: exact: committed 7, source end 20, target end 12; goes on with source offset 12 "
+        "(10 compared)"
+    )
+    new = (
+        "2: new: committed nothing, source end 20, target end 0; copied from its beginning as the "
+        "link's start says"
+    )
+    assert list(plan.describe()) == [
+        "adopt: orders → A.orders",
+        f"  {exact}",
+        "refuse (no seam in partition 1): orders → A.orders",
+        f"  {exact}",
+        "  1: refused: committed 7, source end 20, target end 12; records are alike",
+        f"  {new}",
+        "note: a note",
+    ]
+    told = plan.to_json()["topics"][1]
+    assert [each["verdict"] for each in told["partitions"]] == ["exact", "refused", "new"]
+    assert [each["seam"] for each in told["partitions"]] == [12, None, None]
+
+
+def test_mapped_partitions_tell_what_was_doubled() -> None:
+    found = Seam(Offset(12), Offset(17), OffsetMap.of([Break(15, 10)]), Break(0, 0), 17, 5)
+    assert partition(0, found).verdict == "mapped"
+    assert "5 doubled by it" in partition(0, found).describe()
+
+
+def test_ends_that_move_are_told() -> None:
+    place = TopicPartition(MIRROR, PartitionId(0))
+    assert _moving([place], {place: Offset(5)}, {place: Offset(5)}) == ""
+    assert "went from 5 to 6" in _moving([place], {place: Offset(5)}, {place: Offset(6)})
+    assert "can't be read" in _moving([place], {}, {place: Offset(6)})
+
+
+def test_names_are_those_of_dedicated_mode_unless_they_are_given() -> None:
+    peer = peer_of(LINK)
+    assert (peer.offsets_topic, peer.group) == ("mm2-offsets.A.internal", "A-mm2")
+    assert (peer.flow.connector, peer.flow.alias) == ("MirrorSourceConnector", "A")
+    peer = peer_of(LINK, alias="S", connector="copy", topic="connect-offsets", group="connect")
+    assert (peer.offsets_topic, peer.group) == ("connect-offsets", "connect")
+    assert (peer.flow.connector, peer.flow.alias) == ("copy", "S")
+    assert peer_of(LINK, workers_run_on=True).group is None
+
+
+def test_what_another_link_took_over_at_the_same_time_is_left_to_it() -> None:
+    """Given both have said so / when we look once more / then it is not ours, and that is told."""
+    other = replace(RECORD, source=TopicName("kept"), target=TopicName("A.kept"))
+    records = [RECORD, other]
+    state = Mock()
+    let_go(state, records, Claims())
+    state.drop_mirrors.assert_not_called()
+    with pytest.raises(Refused, match=r"A\.orders \(link theirs\)"):
+        let_go(state, records, Claims({MIRROR: LinkName("theirs")}))
+    state.drop_mirrors.assert_called_once_with([ORDERS])
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "end", "words"),
+    [
+        (UUID(int=8), 12, "A.orders was deleted and made anew"),
+        (TARGET_ID, 13, "A.orders-0: its end went from 12 to 13"),
+    ],
+)
+def test_a_mirror_that_moved_since_it_was_looked_at_is_left(
+    topic_id: UUID, end: int, words: str
+) -> None:
+    at = TopicPartition(MIRROR, PartitionId(0))
+    info = Mock(topic_id=topic_id, partitions=[Mock(partition=0)])
+    info.name = MIRROR
+    target = Mock(
+        describe_topics=lambda _: {MIRROR: info}, list_log_ends=lambda _: {at: Offset(end)}
+    )
+    with pytest.raises(Refused, match=words):
+        refuse_moved(target, [RECORD], {at: Offset(12)})
+    if topic_id == TARGET_ID:
+        refuse_moved(target, [RECORD], {at: Offset(end)})

@@ -1,0 +1,86 @@
+"""When rows of offset maps go: what lay below the log start at two looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from heliostat.clusters.admin import EARLIEST, ListedOffset
+from heliostat.errors import BrokerError
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets import pruning as map_pruning
+from heliostat.offsets.map_rows import KeptFrom, Prunable, RowKey, Stamp
+from heliostat.offsets.marks import MirrorId
+from heliostat.offsets.pruning import EVERY_S, MapPruning
+
+A, B = (TopicPartition(TopicName(name), PartitionId(0)) for name in "ab")
+
+
+class World:
+    """Maps, a target and a clock in one."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.starts: dict[TopicPartition, int | BrokerError] = {A: 5, B: 7}
+        self.asked: list[dict[MirrorId, Offset]] = []
+        self.pruned: list[Prunable] = []
+        both: Any = self
+        self.pruning = MapPruning(both, both, lambda: self.now_s)
+
+    def names(self) -> frozenset[MirrorId]:
+        return frozenset({(A, "1"), (B, "2")})
+
+    def prunable(self, starts: Mapping[MirrorId, Offset], rows_min: int) -> list[Prunable]:
+        assert rows_min == map_pruning.ROWS_MIN
+        self.asked.append(dict(starts))
+        return [Prunable(KeptFrom(A, "1", 4), [RowKey(A, "1", 1, Stamp(1, 1))], [])]
+
+    def prune(self, found: Prunable) -> None:
+        self.pruned.append(found)
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ListedOffset | BrokerError]:
+        assert set(wanted.values()) == {EARLIEST}
+        return {
+            partition: start
+            if isinstance(start, BrokerError)
+            else ListedOffset(Offset(start), -1, -1)
+            for partition, start in self.starts.items()
+            if partition in wanted
+        }
+
+    def look(self, later_s: float) -> int:
+        self.now_s += later_s
+        return self.pruning.look()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_only_what_was_gone_at_the_look_before_goes(world: World) -> None:
+    assert world.look(EVERY_S - 1) == 0
+    assert world.asked == []
+    assert world.look(1) == 1  # the stand-in always has some
+    assert world.asked.pop() == {}
+    world.starts = {A: 50, B: 6}
+    assert world.look(EVERY_S - 1) == 0
+    assert world.look(1) == 1
+    assert world.asked.pop() == {(A, "1"): 5, (B, "2"): 6}
+    assert len(world.pruned) == 2
+
+
+def test_what_is_not_told_stays(world: World) -> None:
+    world.look(EVERY_S)
+    world.starts = {A: BrokerError("no leader", kafka_code=5)}
+    world.look(EVERY_S)
+    assert world.asked.pop() == {}
+    world.starts = {A: 9, B: 9}
+    world.look(EVERY_S)
+    assert world.asked.pop() == {}
+    world.look(EVERY_S)
+    assert world.asked.pop() == {(A, "1"): 9, (B, "2"): 9}

@@ -1,0 +1,146 @@
+"""Records of the maps' topic that are no rows of ours: set aside, and who has to stop for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from heliostat.clusters.byte_topic import ByteRecord
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets import store as offset_maps
+from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Prunable, RowKey, Stamp
+from heliostat.offsets.marks import MapTopic
+from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.offsets.store import OffsetMaps
+from heliostat.records.copier.lane import PartitionSpec
+
+M, OTHER = (TopicPartition(TopicName(name), PartitionId(0)) for name in ("m", "other"))
+NAME = (M, "id")
+
+
+def row(first: int, mirror: TopicPartition = M) -> Row:
+    key = RowKey(mirror, "id", first, Stamp(1, 1))
+    return Row(key, (Break(first, first + 5),))
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetMaps]:
+    made = OffsetMaps("127.0.0.1:1", LinkName("l"))
+    yield made
+    made.close()
+
+
+def read(maps: OffsetMaps, *records: tuple[bytes | None, bytes | None]) -> None:
+    """As if they stood in the topic from offset 10 on, behind a row of each mirror."""
+    for at, one in enumerate((row(3), row(3, OTHER))):
+        maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
+    for at, (key, value) in enumerate(records):
+        maps._take(ByteRecord(key, value, None, 10 + at))
+    maps._take_lost()
+
+
+@pytest.mark.parametrize("key", [None, b"", b"x", b"{}", b"[1]", b"[1,2,3,4,5,6,7,8]"])
+def test_a_record_that_is_none_of_ours_is_told_and_stops_nothing(
+    maps: OffsetMaps, key: bytes | None
+) -> None:
+    read(maps, (key, row(9).encode()))
+    assert maps.spoiled() == {}
+    (told,) = maps.strange()
+    assert "at offset 10" in told
+    assert not maps._reader.is_lost(*NAME)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"?", row(3).encode()[:-1] + b"\xff"])
+def test_under_the_key_of_a_row_it_may_have_taken_its_place(
+    maps: OffsetMaps, value: bytes | None
+) -> None:
+    """Given what is no row, or a tombstone / then that mirror alone has no map to go by, once."""
+    read(maps, (row(3).key.encode(), value))
+    assert maps._reader.is_lost(*NAME)
+    assert not maps._reader.is_lost(OTHER, "id")
+    assert maps.strange() == ()
+    ((name, why),) = maps.spoiled().items()
+    assert name == NAME
+    assert "at offset 10" in why
+    assert maps.spoiled() == {}
+
+
+def test_what_was_judged_before_is_not_judged_again(maps: OffsetMaps) -> None:
+    """Given all below 11 was read by a driver before / then its map may have been made anew."""
+    maps.begin(MapTopic("t", 0, 11), [])
+    spoiled = (row(3).key.encode(), b"?")
+    read(maps, spoiled)
+    assert maps.spoiled() == {}
+    read(maps, spoiled, spoiled)
+    assert maps.spoiled().keys() == {NAME}
+
+
+def test_rows_that_no_log_holds_records_of_may_go(maps: OffsetMaps) -> None:
+    """Given rows at 3, 20 and 40 / when a log starts at 30 / then the first may go, as is told."""
+    rows = [row(first) for first in (3, 20, 40)]
+    read(maps, *((one.key.encode(), one.encode()) for one in rows[1:]))
+    assert maps.prunable({NAME: Offset(30)}, 2) == []
+    assert maps.prunable({NAME: Offset(19)}, 1) == []
+    assert maps.prunable({(M, "other id"): Offset(30)}, 1) == []
+    (found,) = maps.prunable({NAME: Offset(30)}, 1)
+    assert found == Prunable(KeptFrom(*NAME, 20), [rows[0].key], [])
+    for at, record in enumerate([(found.kept.encode(), KEPT_VALUE), (rows[0].key.encode(), None)]):
+        maps._take(ByteRecord(*record, None, 20 + at))
+    maps._take_lost()
+    assert maps.spoiled() == {}
+    (found,) = maps.prunable({NAME: Offset(40)}, 1)
+    assert found.said == [KeptFrom(*NAME, 20)]
+    maps.set_lost([NAME])
+    assert maps.prunable({NAME: Offset(40)}, 1) == []
+
+
+def test_of_a_filled_mirror_rows_go_by_the_number_of_its_records(maps: OffsetMaps) -> None:
+    filled = [one._replace(is_filled=True) for one in (row(3), row(20), row(40))]
+    for at, one in enumerate(filled):
+        maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
+    assert maps.prunable({NAME: Offset(24)}, 1) == []  # its 20th record stands at 25
+    (found,) = maps.prunable({NAME: Offset(25)}, 1)
+    assert found.kept.first == 20
+
+
+def test_what_may_go_is_durable_before_the_first_goes(
+    maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[list[tuple[bytes | None, bytes | None]]] = []
+    monkeypatch.setattr(offset_maps, "DELETED_AT_ONCE", 2)
+    monkeypatch.setattr(
+        maps._topic, "write", lambda records: written.append([one[:2] for one in records])
+    )
+    keys = [row(first).key for first in (1, 2, 3)]
+    said = [KeptFrom(*NAME, 1)]
+    maps.prune(Prunable(KeptFrom(*NAME, 9), keys, said))
+    assert written[0] == [(KeptFrom(*NAME, 9).encode(), KEPT_VALUE)]
+    assert written[1:] == [
+        [(keys[0].encode(), None), (keys[1].encode(), None)],
+        [(keys[2].encode(), None), (said[0].encode(), None)],
+    ]
+
+
+def test_a_lane_is_handed_what_is_behind_the_noted_end_and_a_share(
+    maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given large maps / then a tail reaches to where the log ended, and further if unknown."""
+    monkeypatch.setattr(offset_maps, "TAIL_BREAKS", 8_000)
+    monkeypatch.setattr(offset_maps, "LANE_BREAKS", 6_000)
+    places = [TopicPartition(TopicName("m"), PartitionId(number)) for number in range(3)]
+    specs = [
+        PartitionSpec(p, p, None, None, Offset(0), 1 << 20, is_compacted=False) for p in places
+    ]
+    for one in places:
+        for first in range(0, 20_000, 500):
+            breaks = tuple(Break(at * 10, at * 11 + 1) for at in range(first, first + 500))
+            key = RowKey(one, "", first * 10, Stamp(1, 1))
+            maps._take(ByteRecord(key.encode(), Row(key, breaks).encode(), None, 0))
+    found, _, _ = maps.tails(specs, [(0, 0, 0, 199_995), (1, 0, 0, 50_005), (2, 0, 0, -1)])
+    known = [OffsetMap.from_tail(tail) for _, tail in found]
+    assert [2_000 <= len(known[0]) < 2_600, 15_000 <= len(known[1]) < 15_600] == [True, True]
+    assert 8_000 <= len(known[2]) < 8_600
+    assert known[1].knows(50_005)
+    assert not known[0].knows(50_005)
+    assert [one.source_of(199_995) for one in known] == [19_999 * 11 + 1 + 5] * 3

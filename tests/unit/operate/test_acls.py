@@ -1,0 +1,207 @@
+"""What `heliostat acls` says for a configuration; that it holds is for real brokers to show."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from heliostat.cli.acls import acls_command
+from heliostat.clusters.acl import PatternKind, ResourceKind
+from heliostat.config import Config
+from heliostat.mm2.adopt_plan import peer_of
+from heliostat.operate.acls import MIRROR_TOPIC, SOURCE_TOPIC, link_grants
+
+
+def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
+    return {
+        "clusters": {"east": {"bootstrap": ["e:1"], **source}, "west": {"bootstrap": ["w:1"]}},
+        "links": [{"name": "one", "source": "east", "target": "west", "topics": topics}],
+    }
+
+
+def names(config: dict[str, Any], number: int) -> set[tuple[str, PatternKind]]:
+    parsed = Config.model_validate(config)
+    side = link_grants(parsed, parsed.links[0])[number]
+    return {(rule.name, rule.pattern) for rule in side.rules if rule.kind is ResourceKind.TOPIC}
+
+
+STATES = {("heliostat.", PatternKind.PREFIXED)}
+OWN = {("heliostat.one.", PatternKind.PREFIXED), ("heliostat.probe", PatternKind.LITERAL)}
+
+
+@pytest.mark.parametrize(
+    ("topics", "source", "target"),
+    [
+        ({"include": ["a"]}, {("a", PatternKind.LITERAL)}, {("a", PatternKind.LITERAL)}),
+        (
+            {"include": ["a", r"b\..*"], "naming": {"prefix": "e."}},
+            {("a", PatternKind.LITERAL), ("b.", PatternKind.PREFIXED)},
+            {("e.a", PatternKind.LITERAL), ("e.b.", PatternKind.PREFIXED)},
+        ),
+        (
+            {"include": [".*"], "naming": {"format": "${source}.${topic}.copy"}},
+            {("*", PatternKind.LITERAL)},
+            {("east.", PatternKind.PREFIXED)},
+        ),
+        ({"include": [".*"]}, {("*", PatternKind.LITERAL)}, {("*", PatternKind.LITERAL)}),
+    ],
+)
+def test_topics_are_named_as_narrowly_as_rights_can(
+    topics: dict[str, Any], source: set[Any], target: set[Any]
+) -> None:
+    states = set() if ("*", PatternKind.LITERAL) in source else STATES
+    assert names(written(topics), 0) == source | states
+    assert names(written(topics), 1) == target | OWN
+
+
+def test_what_is_written_for_others_has_rights_of_its_own() -> None:
+    def given(number: int, **settings: Any) -> set[tuple[str, str]]:
+        config = written({"include": ["a"], "naming": {"prefix": "east."}})
+        config["links"][0].update(settings)
+        parsed = Config.model_validate(config)
+        rules = link_grants(parsed, parsed.links[0])[number].rules
+        return {(rule.name, rule.operation.name) for rule in rules}
+
+    parts = {
+        "heartbeats": {"emit": True},
+        "checkpoints": {"emit": True},
+        "offset_syncs": {"emit": True, "location": "source"},
+    }
+    at_source = given(0, **parts) - given(0)
+    assert {name for name, operation in at_source if operation in {"WRITE", "CREATE"}} == {
+        "heartbeats",
+        "mm2-offset-syncs.west.internal",
+    }
+    at_target = given(1, **parts) - given(1)
+    assert {name for name, _ in at_target} == {
+        "*",  # groups
+        "east.heartbeats",
+        "east.checkpoints.internal",
+    }
+    assert {o for name, o in at_target if name == "east.heartbeats"} == {
+        operation.name for operation in MIRROR_TOPIC
+    }
+    only_mirrored = given(0, heartbeats={"mirror": True}) - given(0)
+    assert only_mirrored == {("heartbeats", operation.name) for operation in SOURCE_TOPIC}
+    syncs = {"emit": True}
+    assert given(0, offset_syncs=syncs) == given(0)
+    assert {name for name, _ in given(1, offset_syncs=syncs) - given(1)} == {
+        "mm2-offset-syncs.east.internal"
+    }
+
+
+def test_rights_to_groups_are_asked_for_where_they_are_used() -> None:
+    def given(number: int, **settings: Any) -> set[tuple[str, str, str]]:
+        config = written({"include": ["a"]})
+        config["links"][0].update(settings)
+        parsed = Config.model_validate(config)
+        rules = link_grants(parsed, parsed.links[0])[number].rules
+        return {
+            (rule.name, rule.pattern.name, rule.operation.name)
+            for rule in rules
+            if rule.kind is ResourceKind.GROUP
+        }
+
+    assert given(0) == given(1) == set()
+    groups = {"sync": True, "include": ["one", r"telegraf-.*"]}
+    both = (("one", "LITERAL"), ("telegraf-", "PREFIXED"))
+    assert given(0, groups=groups) == {(*each, "DESCRIBE") for each in both}
+    assert given(1, groups=groups) == {(*each, "READ") for each in both}
+    told = {"checkpoints": {"emit": True}}
+    assert given(0, **told) == given(1, **told) == {("*", "LITERAL", "DESCRIBE")}
+    assert given(1, groups={"sync": True}) == {("*", "LITERAL", "READ")}
+
+
+def test_rights_to_all_topics_need_no_others_beside_them() -> None:
+    config = written({"include": [".*"]})
+    config["links"][0]["heartbeats"] = {"emit": True}
+    assert names(config, 0) == {("*", PatternKind.LITERAL), ("heartbeats", PatternKind.LITERAL)}
+    assert names(config, 1) == {("*", PatternKind.LITERAL)} | OWN
+
+
+def test_nothing_may_be_written_at_the_source() -> None:
+    assert {operation.name for operation in SOURCE_TOPIC} == {"READ", "DESCRIBE_CONFIGS"}
+
+
+def test_wider_rights_than_the_link_are_told() -> None:
+    config = Config.model_validate(written({"include": ["a.b.*"], "exclude": ["abc"]}))
+    source, target = link_grants(config, config.links[0])
+    for side in (source, target):
+        assert any("begin with a are allowed" in note for note in side.notes)
+        assert any("User:heliostat stands for" in note for note in side.notes)
+    exact = Config.model_validate(written({"include": [r"a\..*"], "exclude": ["a.c"]}))
+    assert any("excluded topics" in note for note in link_grants(exact, exact.links[0])[0].notes)
+
+
+def test_the_command_prints_lines_for_a_shell_and_json(tmp_path: Path) -> None:
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(written({"include": ["a"]})))
+    runner = CliRunner()
+    plain = runner.invoke(acls_command, ["one", "-c", str(path), "--principal", "User:x y"])
+    assert plain.exit_code == 0, plain.output
+    lines = [shlex.split(line, comments=True) for line in plain.output.splitlines()]
+    commands = [line for line in lines if line]
+    assert len(commands) == 7
+    assert all("User:x y" in line for line in commands)
+    mirror = next(line for line in commands if "w:1" in line and "a" in line)
+    assert mirror.count("--operation") == len(MIRROR_TOPIC)
+    said = runner.invoke(acls_command, ["one", "-c", str(path), "--principal", "User:x", "--json"])
+    [link] = json.loads(said.output)
+    assert [side["side"] for side in link["sides"]] == ["source", "target"]
+    assert {acl["operation"] for acl in link["sides"][0]["acls"]} == {"READ", "DESCRIBE_CONFIGS"}
+    assert runner.invoke(acls_command, ["-c", str(path), "--principal", "x"]).exit_code == 2
+
+
+def test_the_configured_user_is_the_principal() -> None:
+    security = {
+        "protocol": "SASL_PLAINTEXT",
+        "mechanism": "PLAIN",
+        "username": "mirror",
+        "password": {"env": "WORD"},
+    }
+    config = Config.model_validate(written({"include": ["a"]}, security=security))
+    source, target = link_grants(config, config.links[0])
+    assert {rule.principal for rule in source.rules} == {"User:mirror"}
+    assert {rule.principal for rule in target.rules} == {"User:heliostat"}
+    assert not source.notes
+
+
+def test_a_takeover_has_rights_of_its_own_at_the_target(tmp_path: Path) -> None:
+    parsed = Config.model_validate(written({"include": ["a"], "naming": {"prefix": "east."}}))
+    (link,) = parsed.links
+
+    def more(**names: Any) -> set[tuple[str, str, str]]:
+        plain = link_grants(parsed, link)
+        sides = link_grants(parsed, link, peer=peer_of(link, **names))
+        assert sides[0] == plain[0]
+        assert any("adopt --back` alone" in note for note in sides[1].notes)
+        return {
+            (rule.kind.name, rule.name, rule.operation.name)
+            for rule in set(sides[1].rules) - set(plain[1].rules)
+        }
+
+    states = ("TOPIC", "heliostat.", "READ")
+    topic = "mm2-offsets.S.internal"
+    positions = {("TOPIC", topic, "READ"), ("TOPIC", topic, "WRITE")}
+    assert more(alias="S") == {*positions, states, ("GROUP", "S-mm2", "DESCRIBE")}
+    assert more(alias="S", workers_run_on=True) == {*positions, states}
+    assert more(topic="o", group="g") == {
+        ("TOPIC", "o", "READ"),
+        ("TOPIC", "o", "WRITE"),
+        states,
+        ("GROUP", "g", "DESCRIBE"),
+    }
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(written({"include": ["a"]})))
+    said = CliRunner().invoke(acls_command, ["-c", str(path), "--adopt", "--offsets-topic", "o"])
+    assert "--operation Read --operation Write --topic 'o'" in said.stdout
+    assert "--operation Describe --group 'east-mm2'" in said.stdout
+    alone = CliRunner().invoke(acls_command, ["-c", str(path), "--alias", "S"])
+    assert alone.exit_code == 2
+    assert "--adopt" in alone.output

@@ -1,0 +1,91 @@
+"""What other links of the file would write, also while their sources do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from heliostat.config import Config
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import Alias, TopicName
+from heliostat.other_links.same_file import AGAIN_AFTER_S, Neighbours
+
+OURS = {TopicName(name) for name in ("a", "b", "other.c")}
+
+
+class Sources:
+    """What sources answer, and how often they were asked."""
+
+    def __init__(self, *names: str) -> None:
+        self.names: list[str] | Exception = list(names)
+        self.asked: list[str] = []
+        self.now_s = 0.0
+
+    def of(self, alias: Alias) -> Collection[TopicName]:
+        self.asked.append(alias)
+        if isinstance(self.names, Exception):
+            raise self.names
+        return [TopicName(name) for name in self.names]
+
+
+def neighbours(sources: Sources, **other: Any) -> Neighbours:
+    links = [
+        {"name": "ours", "source": "east", "target": "west", "topics": {"include": [".*"]}},
+        {"name": "other", "source": "north", "target": "west", **other},
+    ]
+    clusters = {alias: {"bootstrap": [f"{alias}:1"]} for alias in ("east", "north", "west", "far")}
+    config = Config.model_validate({"clusters": clusters, "links": links})
+    return Neighbours(config, config.links[0], sources.of, lambda: sources.now_s)
+
+
+def test_topics_that_both_would_write_are_found() -> None:
+    """Given a source with two of our names / when asked / then those it selects are the other's."""
+    sources = Sources("a", "b", "c")
+    found = neighbours(sources, topics={"include": ["a", "c"]}).claims(OURS, ())
+    assert (found.by, found.unsure, found.notes) == ({"a": "other"}, {}, ())
+    renamed = neighbours(sources, topics={"include": [".*"], "naming": {"prefix": "other."}})
+    assert renamed.claims(OURS, ()).by == {"other.c": "other"}
+
+
+@pytest.mark.parametrize(
+    "other", [{"target": "far", "topics": {"include": [".*"]}}, {"topics": {"include": ["z"]}}]
+)
+def test_links_that_can_not_meet_leave_each_other_alone(other: dict[str, Any]) -> None:
+    sources = Sources()
+    sources.names = ConnectionLost("gone")
+    found = neighbours(sources, **other).claims(OURS, ())
+    assert not found.by
+    assert not found.unsure
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("gone"), BrokerError("no", kafka_code=29)])
+def test_a_source_never_seen_lets_new_mirrors_wait_that_could_be_the_others(
+    error: Exception,
+) -> None:
+    """Given no answer / when asked / then names of its rule wait, ours and all others do not."""
+    sources = Sources()
+    sources.names = error
+    asked = neighbours(sources, topics={"include": ["a", "b"]})
+    found = asked.claims(OURS, {TopicName("b")})
+    assert not found.by
+    assert list(found.unsure) == ["a"]
+    assert "north (north:1) does not answer" in found.unsure[TopicName("a")]
+    assert found.notes == ("north (north:1), the source of link other, does not answer",)
+
+
+def test_a_source_that_goes_away_is_known_as_it_was_and_asked_again_after_a_while() -> None:
+    """Given a source seen before / when it is away / then its names stand, it is asked seldom."""
+    sources = Sources("a")
+    asked = neighbours(sources, topics={"include": [".*"]})
+    assert asked.claims(OURS, ()).by == {"a": "other"}
+    sources.names = ConnectionLost("gone")
+    for _ in range(5):
+        found = asked.claims(OURS, ())
+        assert (found.by, found.unsure) == ({"a": "other"}, {})
+        assert found.notes
+    assert len(sources.asked) == 2
+    sources.now_s, sources.names = AGAIN_AFTER_S, ["b"]
+    found = asked.claims(OURS, ())
+    assert (found.by, found.notes) == ({"b": "other"}, ())

@@ -1,0 +1,94 @@
+"""Rows of a map that was made anew, and which maps are asked for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from heliostat.config import LinkConfig
+from heliostat.errors import Refused
+from heliostat.gaps.ledger import Copied, CopiedTopic
+from heliostat.names import ClusterId, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.offsets.map_rows import RowKey, Stamp
+from heliostat.offsets.marks import Marks, MirrorId
+from heliostat.offsets.offset_map import Break, MapReader, Row
+from heliostat.rebuild.offset_maps import ROW_BREAKS, _Lost, _lost, _noted_end, map_rows
+from heliostat.slots import Slot
+from heliostat.topics.values import MirrorRecord
+
+ID = TopicId(int=7)
+MIRROR = TopicPartition(TopicName("m"), PartitionId(0))
+STAMP = Stamp(4, 2)
+
+
+@pytest.mark.parametrize("breaks", [[], [Break(0, 4)], [Break(3, 5), Break(9, 20)]])
+def test_rows_replace_whatever_was_left_of_a_map(breaks: list[Break]) -> None:
+    """Also where nothing is to stand there: offsets are equal then."""
+    reader = MapReader()
+    for left in (Break(2, 90), Break(7, 400)):
+        assert reader.take(Row(RowKey(MIRROR, "", left.target, STAMP), (left,)))
+    rows = list(map_rows(MIRROR, "", breaks, STAMP))
+    assert [reader.take(row) for row in rows] == [True] * len(rows)
+    assert list(reader.of(MIRROR, "").breaks()) == breaks
+
+
+@pytest.mark.parametrize(
+    ("source_id", "end", "expected"), [(ID, 12, 40), (ID, 13, None), (TopicId(int=8), 12, None)]
+)
+def test_what_the_link_noted_counts_where_the_mirror_still_ends_there(
+    source_id: TopicId, end: int, expected: int | None
+) -> None:
+    """Given a note of how far was copied / then of that very topic, and at that very end."""
+    source = TopicPartition(TopicName("s"), PartitionId(0))
+    record = MirrorRecord(
+        source.topic, MIRROR.topic, source_id, ID, ClusterId("c"), "earliest", 2, (), Slot(0, 1)
+    )
+    noted = {PartitionId(0): Copied(40, 3, 12), PartitionId(1): Copied(50, 3, 13)}
+    ledger: Any = SimpleNamespace(copied={source.topic: CopiedTopic(str(ID), noted)})
+    assert _noted_end(ledger, _Lost(source, (MIRROR, str(ID)), record), end) == expected
+
+
+def test_many_breaks_are_several_rows() -> None:
+    breaks = [Break(number, 2 * number) for number in range(1, 2 * ROW_BREAKS + 1)]
+    rows = list(map_rows(MIRROR, "", breaks, STAMP))
+    assert [len(row.breaks) for row in rows] == [ROW_BREAKS, ROW_BREAKS, 1]
+    reader = MapReader()
+    for row in rows:
+        reader.take(row)
+    assert list(reader.of(MIRROR, "").breaks()) == breaks
+
+
+def state(*lost: MirrorId) -> Any:
+    records = {
+        TopicName(name): MirrorRecord(
+            TopicName(name), TopicName("m"), None, ID, ClusterId("c"), "earliest", 2, (), slot
+        )
+        for name, slot in (("one", Slot(0, 2)), ("two", Slot(1, 2)))
+    }
+    return SimpleNamespace(
+        marks=SimpleNamespace(read=lambda: Marks(lost=dict.fromkeys(lost, "why"))),
+        read=lambda: SimpleNamespace(mirrors=records),
+        offsets=SimpleNamespace(begin=lambda *_: None),
+    )
+
+
+def asked(found: Any, *which: Any) -> list[str]:
+    link = LinkConfig(name="l", source="a", target="b")  # type: ignore[arg-type]  # plain words
+    topic, partition = [*which, None, None][:2]
+    return [str(one.source) for one in _lost(found, link, topic, partition)]
+
+
+def test_lost_maps_are_named_by_their_source() -> None:
+    names = [(TopicPartition(TopicName("m"), PartitionId(n)), str(ID)) for n in range(4)]
+    other = (names[0][0], "of a topic that is no more")
+    assert asked(state(*names, other)) == ["one-0", "two-0", "one-1", "two-1"]
+    assert asked(state(*names), TopicName("two")) == ["two-0", "two-1"]
+    assert asked(state(*names), TopicName("two"), PartitionId(1)) == ["two-1"]
+    for found, which in (
+        (state(other), []),
+        (state(*names[:2]), [TopicName("one"), PartitionId(1)]),
+    ):
+        with pytest.raises(Refused, match="no offset map"):
+            asked(found, *which)

@@ -1,0 +1,79 @@
+"""The leader epoch of what was copied: of the newest whole batch, once it is at the target."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from support.records import GZIP, NONE, Sample, encode
+
+from heliostat.records.batches.claimed_offsets import last_batches
+from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo, last_epoch
+
+NO = CopiedTo(-1, -1)
+
+
+def batch(base_offset: int, records: int, epoch: int, codec: int = NONE) -> bytes:
+    data = bytearray(encode([Sample(b"k", b"v%d" % n, 5) for n in range(records)], codec))
+    struct.pack_into(">q", data, 0, base_offset)
+    struct.pack_into(">i", data, 12, epoch)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_the_last_whole_batch_counts(codec: int) -> None:
+    whole = batch(10, 3, 4, codec) + batch(13, 2, 5, codec)
+    answer = bytearray(b"..." + whole + batch(15, 9, 6, codec)[:-1])
+    for end in (len(answer), 3 + len(whole)):
+        last, before = last_batches(answer, 3, end)
+        assert (before, last) == (3, 3 + len(batch(10, 3, 4, codec)))
+        assert last_epoch(answer, last, end) == CopiedTo(15, 5)
+
+
+def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
+    one = batch(10, 3, 4)
+    for answer in (bytearray(one)[:20], bytearray(), bytearray(64)):
+        last, _ = last_batches(answer, 0, len(answer))
+        assert last_epoch(answer, last, len(answer)) == NO
+    old = bytearray(one)
+    old[16] = 1
+    assert last_batches(old, 0, len(old)) == (0, -1)
+    assert last_epoch(old, 0, len(old)) == NO
+
+
+def test_only_what_is_at_the_target_is_told() -> None:
+    epochs = CopiedEpochs()
+    epochs.fetched(CopiedTo(15, 5), 15)
+    epochs.fetched(CopiedTo(20, 6), 20)
+    assert epochs.copied(14) == NO
+    assert epochs.copied(15) == CopiedTo(15, 5)
+    assert epochs.copied(19) == CopiedTo(15, 5)
+    epochs.drop(19)  # the end is read anew: what was fetched behind it comes again
+    assert epochs.copied(30) == CopiedTo(15, 5)
+
+
+def test_an_answer_that_was_not_carried_to_its_end_is_not_counted() -> None:
+    epochs = CopiedEpochs()
+    epochs.fetched(CopiedTo(20, 6), 18)
+    epochs.fetched(NO, 18)
+    assert epochs.copied(100) == NO
+
+
+def test_a_fetch_names_the_epoch_of_what_was_read_before() -> None:
+    epochs = CopiedEpochs(CopiedTo(100, 3))
+    assert epochs.before(99) == -1  # the target lost what was copied of it
+    assert epochs.before(100) == 3
+    epochs.fetched(CopiedTo(120, 4), 120)
+    assert epochs.before(120) == 4
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end", "is_so"), [(3, 99, True), (2, 500, True), (3, 100, False), (3, 110, False)]
+)
+def test_an_epoch_that_only_ended_is_no_truncation(epoch: int, end: int, is_so: bool) -> None:
+    epochs = CopiedEpochs(CopiedTo(100, 3))  # the round before went on to 120, in epoch 4
+    assert epochs.is_parted(epoch, end) is is_so
+    if not is_so:
+        assert epochs.before(120) == -1
+        epochs.fetched(CopiedTo(125, 4), 125)
+        assert epochs.before(125) == 4

@@ -1,0 +1,50 @@
+"""An empty target on its way to the offset that its source begins at."""
+
+from __future__ import annotations
+
+import pytest
+
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.align import LIFT_DELETE_EVERY, Lift, is_short
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import LogRange
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+
+
+def spec(start: int) -> PartitionSpec:
+    return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, is_compacted=False)
+
+
+def test_throw_away_records_go_when_all_of_them_are_answered() -> None:
+    """Given the last one in flight / then nothing is deleted: it could land behind ours."""
+    lift = Lift(spec(100), 7, 0, 0)
+    assert lift.delete_before(99, is_idle=True) is None
+    assert lift.delete_before(100, is_idle=False) is None
+    assert lift.delete_before(100, is_idle=True) == 100
+
+
+def test_of_a_long_way_up_much_is_deleted_in_between() -> None:
+    lift = Lift(spec(10**9), 7, 0, 0)
+    assert lift.delete_before(LIFT_DELETE_EVERY - 1, is_idle=False) is None
+    assert lift.delete_before(LIFT_DELETE_EVERY, is_idle=False) == LIFT_DELETE_EVERY
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (0, 0, True),
+        (0, 99, True),
+        (0, 100, True),
+        (0, 120, True),
+        (99, 100, True),
+        (100, 100, False),
+        (100, 120, False),
+        (110, 120, False),
+    ],
+)
+def test_a_target_is_short_until_it_has_the_offsets_and_none_of_the_padding(
+    start: int, end: int, *, expected: bool
+) -> None:
+    """Given a source that begins at 100 / when the target is looked at / then lifted, or not."""
+    assert is_short(spec(100), LogRange(Offset(start), Offset(end))) is expected

@@ -1,0 +1,109 @@
+"""What keeps a partition from being copied on where the target's log ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.records.copier.begin_checks import Beginning, needs_tail, why_stopped
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.markers import filler_of
+from heliostat.records.copier.network import LogRange, Tail
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+PRODUCER = 7
+OURS = Tail(PRODUCER, 99)
+
+
+def spec(start: int = 10, **fields: Any) -> PartitionSpec:
+    return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, is_compacted=False, **fields)
+
+
+def code(tail: Tail | None = OURS, *, start: int = 0, end: int = 100, **more: Any) -> str:
+    """Why a log `[start, end)` is not copied on; empty where it is."""
+    fields = {"known": OffsetMap(), "fills": False, "copied_to": -1, "copied_end": -1}
+    fields["is_refused"] = False
+    named = {key: more.pop(key, value) for key, value in fields.items()}
+    at = Beginning(LogRange(Offset(start), Offset(end)), tail, **named)
+    found = why_stopped(spec(**more), PRODUCER, at)
+    return "" if found is None else found.code
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "more", "expected"),
+    [
+        (0, 100, {}, True),
+        (100, 100, {}, True),
+        (0, 0, {}, False),
+        (10, 10, {}, False),
+        (4, 4, {}, False),
+        (0, 4, {}, True),
+        (0, 100, {"adopted_at": Offset(100)}, False),
+        (0, 100, {"adopted_at": Offset(90)}, True),
+        (100, 100, {"jump": Break(100, 150)}, False),
+        (0, 100, {"jump": Break(90, 150)}, True),
+    ],
+)
+def test_a_tail_is_looked_at_where_somebody_else_may_have_appended(
+    start: int, end: int, more: dict[str, Any], *, expected: bool
+) -> None:
+    target = LogRange(Offset(start), Offset(end))
+    assert needs_tail(spec(**more), target) is expected
+
+
+@pytest.mark.parametrize(
+    "tail", [Tail(PRODUCER, 98), Tail(8, 99), Tail(-1, -1)], ids=["elsewhere", "another's", "none"]
+)
+def test_behind_a_record_that_is_not_ours_nothing_is_copied(tail: Tail) -> None:
+    assert code(tail) == "FOREIGN_TAIL"
+    assert code(tail, adopted_at=Offset(100)) == ""
+    assert code(tail, copied_to=100) == "FOREIGN_TAIL"
+
+
+def test_without_its_map_nothing_is_copied_whatever_else_is_true() -> None:
+    assert code(map_lost="rows are gone") == "OFFSET_MAP_LOST"
+    for more in ({"jump": Break(100, 150)}, {"adopted_at": Offset(100)}, {"truncated": "it was"}):
+        assert code(map_lost="rows are gone", **more) == "OFFSET_MAP_LOST"
+
+
+def test_where_nothing_tells_whose_it_was_only_a_note_of_ours_does() -> None:
+    """Given a log whose last record is gone / then on only where we know to have copied all."""
+    assert code(None, start=100, copied_to=100) == ""
+    assert code(None, start=100, copied_to=99) == "TAIL_UNKNOWN"
+    assert code(None, start=100, copied_to=101) == ""  # the target lost some: they are copied again
+    assert code(None, start=100) == "TAIL_UNKNOWN"
+    assert code(None, start=0, copied_to=100) == ""
+    assert code(None, start=100, copied_to=103, copied_end=100) == ""
+    assert code(None, start=100, copied_to=103, copied_end=99) == "TAIL_UNKNOWN"
+
+
+def test_a_note_is_of_the_source() -> None:
+    """Given a mirror whose offsets differ / then what stands at its end is compared."""
+    known = OffsetMap.of([Break(50, 80)])
+    assert code(None, start=100, known=known, copied_to=130) == ""
+    assert code(None, start=100, known=known, copied_to=100) == "TAIL_UNKNOWN"
+
+
+def test_markers_at_the_end_of_a_filled_mirror_are_ours() -> None:
+    known = OffsetMap.of([Break(90, 100)])  # 90 records, and 10 markers behind them
+    known.is_filled = True
+    marker = Tail(filler_of(PRODUCER), 2**31 - 1)
+    assert code(marker, known=known, fills=True) == ""
+    assert code(marker, known=OffsetMap(), fills=True) == "FOREIGN_TAIL"
+    assert code(None, known=known, fills=True, copied_to=100) == ""
+
+
+def test_the_first_cause_is_told_alone() -> None:
+    """Given a stranger's record in a mirror whose source was truncated, too / then the stranger."""
+    assert code(Tail(-1, -1), truncated="it was") == "FOREIGN_TAIL"
+    assert code(truncated="it was") == "SOURCE_TRUNCATED"
+    assert code(truncated="it was", jump=Break(100, 150)) == ""
+    assert code(is_refused=True) == "TARGET_REFUSES_SEQUENCE"
+
+
+def test_a_jump_back_needs_offsets_that_may_differ() -> None:
+    assert code(jump=Break(100, 50)) == ""
+    assert code(jump=Break(100, 50), fills=True) == "OFFSETS_GO_BACK"

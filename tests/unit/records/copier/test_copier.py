@@ -1,0 +1,157 @@
+"""One round's loop, by single steps over the simulation's network."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sim.partition_log import PartitionLog
+from sim.sim_network import BROKER, SimClock, SimNetwork, World
+from sim.test_copy_simulation import WALL_MS, fill, lane, make_world, run_to_the_end
+
+from heliostat.records.copier.copier import APPEND_REQUEST_BYTES_MAX, Copier
+from heliostat.records.copier.lane import CopySettings
+from heliostat.records.copier.network import Fetched, Want
+from heliostat.records.copier.partition_standing import Phase
+
+BEFORE, OWN = "0/1/0", "0/1/1"
+ROOM = CopySettings().lane_queued_bytes_max
+
+
+class Round:
+    """A round over two partitions with records, without faults."""
+
+    def __init__(self, *waits_for: str) -> None:
+        logs = [PartitionLog(), PartitionLog()]
+        self.world = World(
+            random.Random(1), SimClock(WALL_MS), logs, [PartitionLog(), PartitionLog()], 0.0
+        )
+        for log in logs:
+            fill(log, self.world.random, 50, WALL_MS)
+        spec = replace(lane(self.world, 1, 5.0, [0, 0]), waits_for=waits_for)
+        self.network = SimNetwork(self.world, 5)
+        self.copier = Copier(spec, self.network, self.world.clock)
+
+    def until_queued(self) -> None:
+        """Turn until something waits to be appended, with nothing sent yet."""
+        clock = self.world.clock
+        self.copier._find_leaders(clock.now_s)
+        self.copier._find_positions(self.copier.partitions, clock.now_s)
+        self.copier._send_fetches(clock.now_s)
+        while not any(item.queue for item in self.copier.partitions):
+            self.copier._take(self.network.wait(0.05, ROOM))
+
+
+def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
+    """Given a turn that begins in time / when it takes longer / then nothing goes out (I10)."""
+    one = Round()
+    one.until_queued()
+    began_s = one.copier._deadline_s - 0.01
+    one.world.clock.now_s = one.copier._deadline_s
+    assert not one.copier._send_appends(began_s)
+    assert not one.network._appends
+    assert all(item.in_flight == 0 for item in one.copier.partitions)
+
+
+def test_in_time_it_is_sent() -> None:
+    one = Round()
+    one.until_queued()
+    assert one.copier._send_appends(one.world.clock.now_s)
+    assert one.network._appends
+
+
+@pytest.mark.parametrize(
+    ("running", "is_held"),
+    [
+        (None, True),
+        (frozenset({OWN, BEFORE}), True),
+        (frozenset({OWN, "7/7/7"}), False),
+        (frozenset({OWN}), False),
+        # It was said before this round was given out, or those before it were.
+        (frozenset({BEFORE}), True),
+        (frozenset(), True),
+    ],
+)
+def test_old_records_are_held_until_all_before_have_ended(
+    running: frozenset[str] | None, *, is_held: bool
+) -> None:
+    """Given what the driver says of rounds that run / then by that, and not before it is heard."""
+    one = Round(BEFORE)
+    assert one.copier._lane.round_id == OWN
+    one.copier._look_for_predecessors(running)
+    assert all(item.holds_old is is_held for item in one.copier.partitions)
+
+
+@pytest.mark.parametrize("off", ["offset", "attempt"])
+def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
+    """Given a fetch that another one overtook / when it is answered / then nothing is queued."""
+    one = Round()
+    one.until_queued()
+    item = next(item for item in one.copier.partitions if item.queue)
+    queued, at = len(item.queue), item.fetch_offset
+    data = bytearray(one.world.source[item.index].read(0, 10**6))
+    want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
+    one.copier._take([Fetched(want, 0, 50, data, 0, len(data), 50)])
+    assert (len(item.queue), item.fetch_offset) == (queued, at)
+
+
+def test_a_request_ends_with_the_batch_that_fills_it() -> None:
+    """Given many large batches / when a request is put together / then brokers can take it."""
+    one = Round()
+    size = APPEND_REQUEST_BYTES_MAX // 2
+    send = SimpleNamespace(batch=SimpleNamespace(size=size))
+    items: dict[int, Any] = {
+        index: SimpleNamespace(index=index, next_send=lambda *_: send) for index in range(5)
+    }
+    assert len(one.copier._one_batch_of_each(items, 0.0, 0)) == 2
+    assert list(items) == [2, 3, 4, 0, 1]  # who was left out is first the next time
+
+
+def test_the_map_is_read_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a predecessor at work / when a round begins / then its map covers the end (I2)."""
+    one = Round()
+    asked: list[str] = []
+    for name in ("target_ranges", "offset_maps"):
+        really = getattr(one.network, name)
+
+        def noted(indexes: Sequence[int], name: str = name, really: Any = really) -> Any:
+            asked.append(name)
+            return really(indexes)
+
+        monkeypatch.setattr(one.network, name, noted)
+    one.copier.turn(one.world.clock.now_s)
+    assert asked == ["target_ranges", "offset_maps"]
+    assert all(item.phase is Phase.COPY for item in one.copier.partitions)
+    assert one.copier._target_leader == {0: BROKER, 1: BROKER}
+
+
+def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a mirror whose last record can't be read / then it waits, and says so; no stop (I1)."""
+    one = Round()
+    fill(one.world.target[0], one.world.random, 5, WALL_MS)
+    monkeypatch.setattr(one.network, "target_tails", lambda _: {})
+    now_s = one.world.clock.now_s
+    one.copier._find_leaders(now_s)
+    one.copier._find_positions(one.copier.partitions, now_s)
+    first, second = one.copier.partitions
+    assert (first.phase, first.code) == (Phase.FIND_END, "TAIL_UNREAD")
+    assert second.phase is Phase.COPY  # its log is empty: nobody has written there
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_lane_whose_bound_is_reached_by_one_answer_copies_all(seed: int) -> None:
+    """Given room for less than an answer / when copied / then one after the other, and all."""
+    world = make_world(seed, fault_rate=0.0)
+    spec = lane(world, 0, 60.0, [0, 0])
+    settings = replace(spec.settings, lane_queued_bytes_max=500)
+    network = SimNetwork(world, 5)
+    copier = Copier(replace(spec, settings=settings), network, world.clock)
+    run_to_the_end(world, copier)
+    assert [log.end for log in world.target] == [log.end for log in world.source]
+    assert network.held_bytes() == 0

@@ -1,0 +1,269 @@
+"""What becomes of a partition whose source elected a leader behind what is known to be copied."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from unit.records.copier.test_jump import copy_with
+
+from heliostat.errors import ConnectionLost
+from heliostat.names import Offset
+from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.records.batches.copied_epochs import CopiedTo
+from heliostat.records.copier.doubts import doubt_unnoted, settle_doubts, source_parted
+from heliostat.records.copier.lane import PartitionState
+from heliostat.records.copier.network import LogRange, MirrorEnd, SourceSays, Tail
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+
+NOW_MS = 5
+NOTED = CopiedTo(100, 4)
+"""The batch before source offset 100 is of epoch 4; more was copied since."""
+
+
+def doubted(end: int, **spec: Any) -> PartitionCopy:
+    """Copied to 150, of which 100 are noted; epoch 4 ended at `end`."""
+    item = copy_with(**spec)
+    item.epochs.learn(NOTED)
+    item.phase, item.position = Phase.COPY, Offset(150)
+    source_parted(item, (4, end), NOW_MS)
+    return item
+
+
+def settled(
+    item: PartitionCopy,
+    answer: SourceSays | None,
+    known: OffsetMap | None = None,
+    end: int = 150,
+    tail: Tail | None = None,
+) -> tuple[set[int], list[MirrorEnd]]:
+    """Which can't be told, and what was asked of the source."""
+    asked: list[MirrorEnd] = []
+
+    def compare_ends(ends: dict[int, MirrorEnd]) -> dict[int, SourceSays]:
+        asked.extend(ends.values())
+        return {} if answer is None else dict.fromkeys(ends, answer)
+
+    network: Any = SimpleNamespace(compare_ends=compare_ends)
+    ranges = {0: LogRange(Offset(0), Offset(end))}
+    tails = {0: tail or Tail(7, end - 1)}
+    return settle_doubts(
+        network, ranges, tails, {0: OffsetMap() if known is None else known}, [item]
+    ), asked
+
+
+def test_what_ends_before_the_noted_was_lost_and_nothing_is_compared() -> None:
+    item = doubted(end=99)
+    assert (item.state, item.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
+    assert item.doubted_from is None
+
+
+def test_it_is_looked_at_before_anything_else_is_fetched() -> None:
+    item = doubted(end=100)
+    assert (item.phase, item.doubted_from) == (Phase.FIND_END, 100)
+    assert item.want(0.0) is None
+
+
+def test_the_same_records_go_on_with_the_epoch_they_are_from() -> None:
+    item = doubted(end=120)
+    assert settled(item, SourceSays(True, 6))[0] == set()
+    assert (item.spec.truncated, item.doubted_from) == ("", None)
+    assert item.epochs.copied(150) == CopiedTo(150, 6)
+    assert item.epochs.before(150) == 6
+
+
+@pytest.mark.parametrize("has_them", [False, None])
+def test_others_stop_it_and_the_note_shows_everybody_that_it_parted(has_them: bool | None) -> None:
+    """Given that epoch 4 ends at 120 at the source / then a note of 150 contradicts it."""
+    item = doubted(end=120)
+    assert settled(item, SourceSays(has_them, 6))[0] == set()
+    assert "from offset 120 on" in item.spec.truncated
+    assert ("nothing is left to compare" in item.spec.truncated) is (has_them is None)
+    assert item.epochs.copied(150) == CopiedTo(150, 4)
+
+
+def test_what_can_not_be_told_now_stays_in_doubt() -> None:
+    item = doubted(end=120)
+    assert settled(item, None)[0] == {0}
+    assert item.doubted_from == 120
+    lost: Any = SimpleNamespace()
+    ranges = {0: LogRange(Offset(0), Offset(150))}
+    assert settle_doubts(lost, ranges, {}, ConnectionLost("no map"), [item]) == set()
+    assert settle_doubts(lost, {0: ConnectionLost("no end")}, {}, {0: OffsetMap()}, [item]) == set()
+    assert item.doubted_from == 120
+
+
+def test_where_the_target_ends_says_the_map() -> None:
+    """Given 50 offsets without records at the source / then its 100 records end at 150."""
+    item = doubted(end=149)
+    known = OffsetMap.of([Break(10, 60)])
+    _, (asked,) = settled(item, SourceSays(True, 6), known, end=100)
+    assert (asked.source, asked.known) == (150, known)
+
+
+def test_a_mirror_with_filled_holes_has_the_source_s_offsets() -> None:
+    """Given a map that counts records / then offsets are not taken from it."""
+    item = doubted(end=120, fills=True)
+    _, (asked,) = settled(item, SourceSays(True, 6), OffsetMap(is_filled=True))
+    assert asked.source == 150
+    item.map.begin(OffsetMap.of([Break(150, 180)]), 150, fills=True)
+    assert item.map.source_offset == 150
+
+
+@pytest.mark.parametrize("end", [119, 120])
+def test_a_target_that_ends_before_has_nothing_that_was_lost(end: int) -> None:
+    """Given a hole behind the target's last record / then it is read again: it may be none now."""
+    item = doubted(end=120)
+    item.copied_to, item.copied_end = 150, end
+    assert settled(item, SourceSays(False, 6), end=end) == (set(), [])
+    assert (item.doubted_from, item.copied_to, item.spec.truncated) == (None, 120, "")
+    assert item.epochs.before(120) == -1  # named again, it would be answered the same
+    ahead = OffsetMap.of([Break(end, 150)])
+    item.map.begin(ahead, end)
+    assert item.map.source_offset == 120
+
+
+def test_what_was_decided_is_not_doubted_again() -> None:
+    item = doubted(end=120, jump=Break(150, 200))
+    assert settled(item, SourceSays(False, 6)) == (set(), [])
+    assert item.spec.truncated == ""
+
+
+def unnoted(**spec: Any) -> PartitionCopy:
+    """A driver died between its first record and its first note."""
+    item = copy_with(**spec)
+    doubt_unnoted([item], ())
+    return item
+
+
+def test_without_a_note_the_last_record_is_compared_and_tells_the_epoch() -> None:
+    item = unnoted()
+    _, (asked,) = settled(item, SourceSays(True, 6))
+    assert asked.doubted_from == 0
+    assert (item.epochs.copied(150), item.spec.truncated) == (CopiedTo(150, 6), "")
+    assert settled(item, SourceSays(False, 6)) == (set(), [])
+
+
+def test_another_record_there_stops_it_and_its_epoch_shows_everybody_that_it_parted() -> None:
+    """Given a record of epoch 6 in its place / then ours was of one before, which ended before."""
+    item = unnoted()
+    settled(item, SourceSays(False, 6))
+    assert "lost or replaced" in item.spec.truncated
+    assert item.epochs.copied(150) == CopiedTo(150, 5)
+
+
+@pytest.mark.parametrize("answer", [SourceSays(None, -1), SourceSays(False, -1)])
+def test_where_nothing_speaks_against_it_it_goes_on(answer: SourceSays) -> None:
+    item = unnoted()
+    settled(item, answer)
+    assert (item.spec.truncated, item.doubted_from) == ("", None)
+    assert item.epochs.copied(150) == CopiedTo(-1, -1)
+
+
+def test_what_is_not_told_now_is_asked_again() -> None:
+    item = unnoted()
+    assert settled(item, None)[0] == {0}
+    _, (asked,) = settled(item, SourceSays(True, 6))
+    assert asked.target.end == 150
+
+
+@pytest.mark.parametrize(
+    ("spec", "known", "tail"),
+    [
+        ({}, None, Tail(8, 149)),
+        ({}, None, Tail(7, 12)),
+        ({"map_lost": "gone"}, None, None),
+        ({}, OffsetMap(lost="gone"), None),
+        ({"jump": Break(150, 200)}, None, None),
+        ({"adopted_at": Offset(150)}, None, None),
+    ],
+    ids=["a stranger's", "not ours", "map lost", "map spoiled", "decided", "adopted"],
+)
+def test_what_stops_it_for_another_cause_or_was_decided_says_nothing_of_the_source(
+    spec: dict[str, Any], known: OffsetMap | None, tail: Tail | None
+) -> None:
+    item = unnoted(**spec)
+    assert settled(item, SourceSays(False, 6), known, tail=tail) == (set(), [])
+    assert (item.spec.truncated, item.epochs.copied(150)) == ("", CopiedTo(-1, -1))
+
+
+def test_what_is_noted_or_known_to_be_truncated_is_not_compared_for_it() -> None:
+    item, told = copy_with(), copy_with(truncated="so it is")
+    doubt_unnoted([item], {0})
+    doubt_unnoted([told], ())
+    assert (item.doubted_from, told.doubted_from) == (None, None)
+
+
+MAPPED = OffsetMap.of([Break(10, 60), Break(149, 300)])
+
+
+def compacted(copied_end: int = -1) -> PartitionCopy:
+    """Of a source that is compacted; the link has seen it acknowledged up to there."""
+    item = copy_with(is_compacted=True)
+    item.copied_end = copied_end
+    return item
+
+
+@pytest.mark.parametrize(("copied_end", "source"), [(-1, 0), (148, 198), (149, 300)])
+def test_what_no_note_knows_of_is_held_against_its_map(copied_end: int, source: int) -> None:
+    """Given records behind the noted end, and a break there / then they may be of another map."""
+    item = compacted(copied_end)
+    _, (asked,) = settled(item, SourceSays(True, 6), MAPPED)
+    assert (asked.target.end, asked.doubted_from, asked.asks_map) == (150, source, True)
+    assert item.spec.map_lost == ""
+
+
+@pytest.mark.parametrize(
+    ("item", "known"),
+    [
+        (compacted(150), MAPPED),
+        (compacted(149), OffsetMap.of([Break(10, 60), Break(150, 300)])),
+        (compacted(11), OffsetMap.of([Break(10, 60)])),
+        (compacted(), OffsetMap()),
+        (copy_with(), MAPPED),
+        (copy_with(is_compacted=True, map_lost="it is"), MAPPED),
+    ],
+    ids=["noted", "break behind it", "break before it", "none", "not compacted", "lost"],
+)
+def test_what_can_be_of_no_other_map_is_not_asked_for(
+    item: PartitionCopy, known: OffsetMap
+) -> None:
+    assert settled(item, SourceSays(False, 6), known) == (set(), [])
+
+
+def test_other_records_than_the_map_says_stop_it_and_say_how_it_is_made_anew() -> None:
+    item = compacted()
+    assert settled(item, None, MAPPED)[0] == {0}
+    settled(item, SourceSays(False, 6), MAPPED)
+    assert "offsets rebuild" in item.spec.map_lost
+    assert item.spec.truncated == ""
+    stopped = item.why_not_from(LogRange(Offset(0), Offset(150)), Tail(7, 149), MAPPED)
+    assert stopped is not None
+    assert stopped.code == "OFFSET_MAP_LOST"
+
+
+def test_of_a_repeated_append_the_last_record_is_compared_also_without_a_break() -> None:
+    item = compacted(100)
+    item.repeated_to = Offset(120)
+    _, (asked,) = settled(item, SourceSays(True, 6))
+    assert (asked.target.end, asked.doubted_from) == (120, 100)
+    assert item.repeated_to is None
+    item.repeated_to = Offset(120)
+    settled(item, SourceSays(False, 6))
+    assert item.spec.map_lost
+
+
+def test_the_source_is_asked_first_whether_it_lost_them() -> None:
+    item = doubted(end=120, is_compacted=True)
+    _, (asked,) = settled(item, SourceSays(False, 6), MAPPED)
+    assert not asked.asks_map
+    assert item.spec.truncated
+
+
+def test_without_any_note_one_look_answers_both() -> None:
+    item = unnoted(is_compacted=True)
+    _, (asked,) = settled(item, SourceSays(True, 6), MAPPED)
+    assert asked.asks_map
+    assert (item.doubted_from, item.is_unnoted) == (None, False)

@@ -1,0 +1,62 @@
+"""Wants of a group are made once, and anew for what was heard of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from heliostat.records.copier.group_wants import ANEW_EVERY_S, GroupWants
+from heliostat.records.copier.network import Want
+
+
+class Item:
+    """A partition that counts how often it is asked."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.asked = 0
+        self.offset: int | None = 5
+
+    def want(self, now_s: float) -> Want | None:
+        self.asked += 1
+        return None if self.offset is None else Want(self.index, 0, self.offset, 100)
+
+    def want_nothing(self) -> Want:
+        return Want(self.index, 0, 0, 0)
+
+
+def items(count: int = 3) -> Any:
+    return [Item(index) for index in range(count)]
+
+
+def test_only_what_was_heard_of_is_asked_again():
+    wants, group = GroupWants(), items()
+    first = wants.of(group, 1.0)
+    group[1].offset = 6
+    wants.heard(1)
+    second = wants.of(group, 1.0)
+    assert [want.offset for want in second] == [5, 6, 5]
+    assert [item.asked for item in group] == [1, 2, 1]
+    assert second[0] is first[0]
+
+
+def test_who_wants_nothing_is_asked_each_time():
+    wants, group = GroupWants(), items()
+    group[0].offset = None
+    assert [want.bytes_max for want in wants.of(group, 1.0)] == [0, 100, 100]
+    group[0].offset = 5
+    assert [want.bytes_max for want in wants.of(group, 1.0)] == [100, 100, 100]
+
+
+def test_a_group_that_wants_nothing_is_not_fetched():
+    nothing: Any = [SimpleNamespace(index=0, want=lambda _: None, want_nothing=lambda: None)]
+    assert GroupWants().of(nothing, 1.0) == []
+
+
+def test_all_are_asked_anew_after_trouble_and_from_time_to_time():
+    wants, group = GroupWants(), items(1)
+    wants.of(group, 1.0)
+    wants.forget()
+    wants.of(group, 1.0)
+    wants.of(group, 1.0 + ANEW_EVERY_S)
+    assert group[0].asked == 3

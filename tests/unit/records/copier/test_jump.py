@@ -1,0 +1,82 @@
+"""Behind a recorded gap: the mirror goes on at another source offset, and its map says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.records import Sample, encode
+
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.map_rows import RowKey, Stamp
+from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.network import LogRange, Tail
+from heliostat.records.copier.partition_copy import PartitionCopy
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+
+
+def copy_with(**fields: Any) -> PartitionCopy:
+    fields.setdefault("is_compacted", False)
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, **fields)
+    return PartitionCopy(0, spec, CopySettings(), 7, 0)
+
+
+def begin(copy: PartitionCopy, end: int, known: OffsetMap | None = None) -> None:
+    copy.begin_at(LogRange(Offset(0), Offset(end)), Tail(7, end - 1), known or OffsetMap(), 0)
+
+
+@pytest.mark.parametrize("source", [150, 30], ids=["behind a gap", "back to where it parted"])
+def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
+    copy = copy_with(jump=Break(100, source))
+    begin(copy, 100)
+    want = copy.want(0.0)
+    assert want is not None
+    assert (want.offset, copy.position, copy.state) == (source, source, PartitionState.COPYING)
+    answer = bytearray(encode([Sample(b"k", b"v", 5)]))
+    answer[:8] = source.to_bytes(8, "big")
+    copy.fetched(answer, 0, len(answer), high_watermark=source + 1, now_s=0.0, now_ms=0)
+    assert copy.queue[0].breaks == (Break(100, source),)
+    assert copy.next_send(0.0, 0) is None  # not before the break is durable (I3)
+
+
+@pytest.mark.parametrize("end", [99, 101])
+def test_anywhere_else_it_does_not(end: int) -> None:
+    copy = copy_with(jump=Break(100, 150))
+    begin(copy, end)
+    assert copy.position == end
+
+
+def test_a_jump_that_the_map_knows_already_is_not_said_again() -> None:
+    copy = copy_with(jump=Break(100, 150))
+    begin(copy, 100, OffsetMap.of([Break(100, 150)]))
+    assert copy.position == 150
+    answer = bytearray(encode([Sample(b"k", b"v", 5)]))
+    answer[:8] = (150).to_bytes(8, "big")
+    copy.fetched(answer, 0, len(answer), high_watermark=151, now_s=0.0, now_ms=0)
+    assert copy.queue[0].breaks == ()
+
+
+def test_a_source_known_to_be_truncated_is_not_read() -> None:
+    copy = copy_with(truncated="it lost records")
+    begin(copy, 100)
+    assert (copy.state, copy.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
+    assert copy.want(0.0) is None
+
+
+def test_a_break_that_goes_back_takes_along_what_is_other_records_now() -> None:
+    found = OffsetMap.of([Break(10, 20), Break(50, 80), Break(100, 70)])
+    assert found.source_of(100) == 70
+    assert found.target_of(70) == 100
+    assert found.target_of(75) == 105
+    assert found.target_of(69) == 59  # before it all stands where it stood
+    row = Row(RowKey(P, "", 10, Stamp(1, 1)), (Break(10, 20), Break(50, 80), Break(100, 70)))
+    again = OffsetMap()
+    again.apply(Row.decode(row.key, row.encode()))
+    assert list(again.breaks()) == list(found.breaks())
+
+
+def test_a_mirror_begun_anew_knows_no_older_records() -> None:
+    found = OffsetMap.of([Break(100, 0)])
+    assert (found.source_of(100), found.target_of(0), found.target_of(5)) == (0, 100, 105)

@@ -1,0 +1,102 @@
+"""What a lane learns of its partitions from the source's ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.one_partition import lane_spec
+
+from heliostat.access import access_of
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import OffsetMap
+from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.lane_copies import begin, copies_of, source_stands, went_wrong
+from heliostat.records.copier.network import AppendLost, LogRange, Send, Tail
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_report import at_end_of_round
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+OFFSET_OUT_OF_RANGE = 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "state", "code"),
+    [
+        (0, 100, PartitionState.COPYING, ""),
+        (100, 100, PartitionState.COPYING, ""),
+        (100, 200, PartitionState.COPYING, ""),
+        (101, 200, PartitionState.GAP, "SOURCE_OVERTOOK"),
+        (0, 99, PartitionState.GAP, "SOURCE_TRUNCATED"),
+    ],
+)
+def test_a_refused_offset_is_a_gap_only_outside_of_the_log(
+    start: int, end: int, state: PartitionState, code: str
+) -> None:
+    """Given a fetch from 100 out of range / when the source's range is asked / then by that."""
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
+    copy.begin_at(LogRange(Offset(0), Offset(100)), Tail(7, 99), OffsetMap(), 0)
+    copy.fetch_failed(OFFSET_OUT_OF_RANGE, "", 0.0, 0)
+    assert copy.want(0.0) is None
+    source_stands(copy, LogRange(Offset(start), Offset(end)), 0)
+    assert (copy.state, copy.code) == (state, code)
+    assert (copy.want(0.0) is None) == state.is_stopped
+
+
+@pytest.mark.parametrize("waits_for", [(), ("0/1/0",)])
+def test_each_round_doubts_what_is_not_noted_and_has_not_begun(waits_for: tuple[str, ...]) -> None:
+    """Given rounds that were given out before the first one's word / then they compare as well."""
+    partitions = [TopicPartition(P.topic, PartitionId(number)) for number in range(3)]
+    specs = (
+        PartitionSpec(each, each, None, None, Offset(0), 1 << 20, is_compacted=False)
+        for each in partitions
+    )
+    lane = replace(lane_spec(access_of("s:1"), access_of("t:1"), *specs), waits_for=waits_for)
+    copies = copies_of(replace(lane, copied=((0, 40, 3, 40), (1, -1, -1, -1))), 0.0, 0)
+    assert [each.is_unnoted for each in copies] == [False, False, True]
+    assert [each.epochs.named for each in copies] == [3, -1, -1]
+    assert (copies[1].copied_to, copies[1].copied_end) == (
+        copies[2].copied_to,
+        copies[2].copied_end,
+    )
+
+
+def test_what_the_target_has_lost_is_noted_wherever_it_was_copied_again() -> None:
+    """Given 100 acknowledged / when the target ends before, twice / then from the lowest place."""
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
+
+    def begins(end: int) -> None:
+        begin(copy, LogRange(Offset(0), Offset(end)), Tail(7, end - 1), OffsetMap(), 0, now_s=0.0)
+
+    copy.copied_to, copy.copied_end = 100, 100
+    begins(100)
+    assert at_end_of_round([copy], "deadline")[1] == []
+    for end, lost in ((70, (70, 100)), (70, (70, 100)), (50, (50, 100)), (60, (50, 100))):
+        begins(end)
+        assert at_end_of_round([copy], "deadline")[1] == [(0, *lost)]
+        assert at_end_of_round([copy], "")[1] == []
+
+
+@pytest.mark.parametrize(("fills", "before_s"), [(range(3), 8.0), (range(0), 7.5)])
+def test_markers_whose_answer_was_lost_are_waited_for(fills: range, before_s: float) -> None:
+    """Given a lost connection / then the end is read when what was on its way has landed."""
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
+    copy.begin_at(LogRange(Offset(0), Offset(0)), None, OffsetMap(), 0)
+    batch = CarriedBatch(0, 1, (), 9, 0, fills=fills)
+    copy.in_flight = 1
+    went_wrong([copy], AppendLost([Send(0, 0, batch)], "cut"), 7.0, 0)
+    assert copy.must_find_end
+    assert (copy.not_before_s >= 8.0) is bool(fills)
+    assert 7.0 < copy.not_before_s <= before_s
+
+
+def test_what_stands_stopped_is_not_copied_again() -> None:
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
+    copy.copied_to, copy.copied_end = 100, 100
+    begin(copy, LogRange(Offset(0), Offset(70)), Tail(-1, -1), OffsetMap(), 0, now_s=0.0)
+    assert (copy.code, copy.lost) == ("FOREIGN_TAIL", None)

@@ -1,0 +1,370 @@
+"""One partition's copy: what goes out when, and what each answer of the target means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.records import Sample, encode
+
+from heliostat.errors import ConnectionLost
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.lane_copies import begin
+from heliostat.records.copier.markers import filler_of
+from heliostat.records.copier.network import LogRange, Tail, Want
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import FIND_END_MAX_S, LANDS_WITHIN_S
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+PRODUCER = 7
+NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, STALE_EPOCH = 6, 10, 19, 45, 47
+NOW_MS = 1_800_000_000_000
+EXPIRATION_S = 1000.0
+SETTINGS = CopySettings(join_below_bytes=0, producer_expiration_s=EXPIRATION_S)
+
+
+class OneMirror:
+    """A copy from offset 10 on, with as many batches fetched as a test wants."""
+
+    def __init__(self, *, holds_old: bool = False, end: int = 10, **fields: Any) -> None:
+        fields.setdefault("is_compacted", False)
+        spec = PartitionSpec(P, P, None, None, Offset(10), 1 << 20, **fields)
+        self.copy = PartitionCopy(0, spec, SETTINGS, PRODUCER, NOW_MS, holds_old=holds_old)
+        self.now_s = 0.0
+        self.begin(end)
+
+    def begin(self, end: int, tail: Tail | None = None, known: OffsetMap | None = None) -> None:
+        target = LogRange(Offset(10), Offset(end))
+        tail = tail or Tail(PRODUCER, end - 1)
+        begin(self.copy, target, tail, known or OffsetMap(), NOW_MS, now_s=self.now_s)
+
+    def want(self) -> Want:
+        want = self.copy.want(self.now_s)
+        assert want is not None
+        return want
+
+    def fetch(self, *ages_s: float) -> None:
+        """Fetch batches of one record each, so many seconds old."""
+        for age_s in ages_s:
+            offset = self.want().offset
+            at_ms = NOW_MS - int(age_s * 1000)
+            answer = bytearray(encode([Sample(b"k", b"v", at_ms)]))
+            answer[:8] = offset.to_bytes(8, "big")
+            self.copy.fetched(
+                answer,
+                0,
+                len(answer),
+                high_watermark=offset + 1,
+                now_s=self.now_s,
+                now_ms=NOW_MS,
+            )
+
+    def send(self) -> list[CarriedBatch]:
+        """All that may be sent now."""
+        found: list[CarriedBatch] = []
+        while (send := self.copy.next_send(self.now_s, NOW_MS)) is not None:
+            found.append(send.batch)
+        return found
+
+    def acknowledge(self, batch: CarriedBatch) -> None:
+        assert self.copy.appended(batch, batch.base_offset, NOW_MS)
+
+    def fail(self, batch: CarriedBatch, error: int) -> None:
+        self.copy.append_failed(batch, error, "", self.now_s, NOW_MS)
+        self.now_s += 10.0
+
+    @property
+    def standing(self) -> tuple[PartitionState, str]:
+        return self.copy.state, self.copy.code
+
+
+def test_what_a_lane_cannot_begin_without_is_asked_for_again_soon() -> None:
+    """Given a target's end that can't be read for long / then each pause is half a second at most.
+
+    One broker that hangs may lead the offset maps of partitions on all the others.
+    """
+    copy = OneMirror().copy
+    for _ in range(8):
+        copy.find_end_failed(ConnectionLost("a broker that hangs"), 100.0, NOW_MS)
+        assert 100.0 < copy.not_before_s <= 100.0 + FIND_END_MAX_S
+    assert copy.state is PartitionState.RETRYING
+
+
+@pytest.mark.parametrize("away", [-1, 1])
+def test_a_batch_that_landed_elsewhere_is_told(away: int) -> None:
+    """Given an answer with another base offset than was named / then DIVERGED, not copied (I1)."""
+    one = OneMirror()
+    one.fetch(0.0)
+    [batch] = one.send()
+    assert not one.copy.appended(batch, batch.base_offset + away, NOW_MS)
+    assert one.standing == (PartitionState.DIVERGED, "APPENDED_ELSEWHERE")
+    assert one.copy.position == 10
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
+    *, is_compacted: bool
+) -> None:
+    """Given an answer that calls our append a repeated one / then others may have been read."""
+    one = OneMirror(is_compacted=is_compacted)
+    one.fetch(0.0)
+    [batch] = one.send()
+    counts = one.copy.appended(batch, batch.base_offset, NOW_MS, is_repeated=True)
+    assert counts is not is_compacted
+    assert (one.copy.must_find_end, one.copy.repeated_to) == (
+        (True, 11) if is_compacted else (False, None)
+    )
+    assert one.copy.copied_end == (-1 if is_compacted else 11)
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_ours"),
+    [
+        (Tail(PRODUCER, 19), True),
+        (Tail(PRODUCER, 18), False),
+        (Tail(PRODUCER, 20), False),
+        (Tail(PRODUCER + 1, 19), False),
+        (Tail(-1, -1), False),
+    ],
+)
+def test_the_record_before_the_end_must_be_ours_and_where_we_put_it(
+    tail: Tail, *, is_ours: bool
+) -> None:
+    """Given who wrote the last record, at which place / when a round begins / then it is judged."""
+    one = OneMirror()
+    one.begin(20, tail)
+    expected = (
+        (PartitionState.COPYING, "") if is_ours else (PartitionState.DIVERGED, "FOREIGN_TAIL")
+    )
+    assert one.standing == expected
+
+
+def test_nothing_goes_beside_the_first_append() -> None:
+    """Given a broker that may have forgotten us / when we begin / then one goes, then five."""
+    one = OneMirror()
+    one.fetch(*[0.0] * 8)
+    [first] = one.send()
+    assert one.send() == []
+    one.acknowledge(first)
+    assert len(one.send()) == SETTINGS.requests_in_flight_max
+
+
+def test_old_records_go_one_by_one() -> None:
+    """Given records that let a broker forget us / then each waits for the one before (I4)."""
+    one = OneMirror()
+    one.fetch(0.0)
+    one.acknowledge(*one.send())
+    one.fetch(*[EXPIRATION_S] * 3)
+    for _ in range(3):
+        [batch] = one.send()
+        one.acknowledge(batch)
+    assert one.copy.position == 14
+
+
+@pytest.mark.parametrize(
+    ("age_s", "together"), [(EXPIRATION_S / 2 - 1, 3), (EXPIRATION_S / 2 + 1, 1)]
+)
+def test_records_are_old_at_half_of_what_brokers_remember(age_s: float, together: int) -> None:
+    one = OneMirror()
+    one.fetch(0.0)
+    one.acknowledge(*one.send())
+    one.fetch(*[age_s] * 3)
+    assert len(one.send()) == together
+
+
+def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
+    """Given a round that takes over / when its records are old / then they are held (I10)."""
+    one = OneMirror(holds_old=True)
+    one.fetch(0.0, EXPIRATION_S)
+    one.acknowledge(*one.send())
+    assert one.send() == []
+    one.copy.holds_old = False
+    assert one.send() == []
+    # What the round before had sent may have landed behind the end that was read at the beginning:
+    # no broker refuses what is appended again behind it.
+    assert one.copy.must_find_end
+    one.begin(12)
+    assert one.copy.position == 12
+    one.fetch(EXPIRATION_S)
+    assert [batch.base_offset for batch in one.send()] == [12]
+
+
+@pytest.mark.parametrize("how", ["lost", "silent", "no answer"])
+def test_old_records_wait_for_what_may_still_land(how: str) -> None:
+    """Given old records that were sent / when a broker may not have got to them / then they wait.
+
+    It may forget the producer by then. The end is read again behind that.
+    """
+    one = OneMirror()
+    one.fetch(EXPIRATION_S)
+    (batch,) = one.send()
+    problem = ConnectionLost("the broker does not answer")
+    if how == "lost":
+        one.copy.append_lost(batch, "cut", one.now_s, NOW_MS)
+    else:
+        one.copy.append_failed(batch, OUT_OF_ORDER, "", one.now_s, NOW_MS)
+        if how == "silent":
+            one.copy.unanswered(problem, one.now_s, NOW_MS, is_target=True)
+        else:
+            one.copy.find_end_failed(problem, one.now_s, NOW_MS)
+    assert one.copy.is_awaited(LANDS_WITHIN_S / 2) is (how != "silent")
+    one.now_s = LANDS_WITHIN_S / 2
+    one.begin(10)
+    one.fetch(0.0, EXPIRATION_S)
+    one.acknowledge(*one.send())  # fresh ones go: brokers check them
+    assert one.send() == []
+    assert not one.copy.must_find_end
+    one.now_s = LANDS_WITHIN_S
+    assert one.send() == []
+    assert one.copy.must_find_end
+    one.begin(12)
+    one.fetch(EXPIRATION_S)
+    assert [batch.base_offset for batch in one.send()] == [12]
+
+
+def test_a_source_that_is_silent_holds_no_append_back() -> None:
+    one = OneMirror()
+    one.copy.unanswered(ConnectionLost("silent"), 0.0, NOW_MS, is_target=False)
+    assert not one.copy.looked_early
+    assert one.copy.may_land_until_s < 0.0
+
+
+def test_fresh_records_wait_for_nobody() -> None:
+    """Given a round that takes over / when records are fresh / then brokers check them."""
+    one = OneMirror(holds_old=True)
+    one.fetch(0.0)
+    one.acknowledge(*one.send())
+    one.copy.holds_old = False
+    one.fetch(0.0)
+    assert len(one.send()) == 1
+    assert not one.copy.must_find_end
+
+
+def test_an_append_refused_for_its_epoch_is_told() -> None:
+    """Given our producer id with a newer epoch / when an append is refused / then DIVERGED."""
+    one = OneMirror()
+    one.fetch(0.0)
+    one.fail(*one.send(), STALE_EPOCH)
+    assert one.standing == (PartitionState.DIVERGED, "INVALID_PRODUCER_EPOCH")
+
+
+def test_a_batch_that_the_target_never_takes_is_told() -> None:
+    one = OneMirror()
+    one.fetch(0.0)
+    one.fail(*one.send(), TOO_LARGE)
+    assert one.standing == (PartitionState.BLOCKED, "MESSAGE_TOO_LARGE")
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_end_is_read_when_the_last_append_is_answered(*, is_lost: bool) -> None:
+    """Given two in flight / when the first fails / then the end is read after the second (I4)."""
+    one = OneMirror()
+    one.fetch(*[0.0] * 4)
+    one.acknowledge(*one.send()[:1])
+    first, second, third = one.send()
+    before = one.copy.attempt
+    if is_lost:
+        one.copy.append_lost(first, "cut", one.now_s, NOW_MS)
+    else:
+        one.fail(first, NOT_LEADER)
+    assert (one.copy.queued_bytes > 0, one.copy.must_find_end) == (True, False)
+    one.copy.append_failed(second, OUT_OF_ORDER, "", one.now_s, NOW_MS)
+    assert not one.copy.must_find_end
+    one.copy.append_lost(third, "cut", one.now_s, NOW_MS)
+    assert one.copy.must_find_end
+    assert (one.copy.attempt, one.copy.state) == (before + 1, PartitionState.RETRYING)
+
+
+def test_what_waited_behind_a_failure_is_fetched_anew() -> None:
+    """Given batches in the queue / when an append fails / then none of them goes out any more."""
+    one = OneMirror()
+    one.fetch(*[0.0] * 3)
+    [batch] = one.send()
+    one.fail(batch, NOT_ENOUGH_REPLICAS)
+    assert (len(one.copy.queue), one.copy.queued_bytes) == (0, 0)
+    one.begin(10)
+    assert one.send() == []
+    assert one.want().offset == 10
+
+
+def test_the_position_is_behind_what_was_acknowledged() -> None:
+    """Given more that waits / when one is acknowledged / then the position is behind that one."""
+    one = OneMirror()
+    one.fetch(*[0.0] * 3)
+    one.acknowledge(*one.send())
+    assert (one.copy.position, one.copy.source_end, one.copy.caught_up_ms) == (11, 13, -1)
+    for batch in one.send():
+        one.acknowledge(batch)
+    assert (one.copy.position, one.copy.caught_up_ms) == (13, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("end", "standing"),
+    [
+        (49, (PartitionState.DIVERGED, "TARGET_TRUNCATED")),
+        (50, (PartitionState.COPYING, "")),
+    ],
+)
+def test_a_target_that_ends_before_what_the_map_knows_was_truncated(
+    end: int, standing: tuple[PartitionState, str]
+) -> None:
+    """Given the end of a map / when the target ends before it / then nobody guesses (I2)."""
+    one = OneMirror()
+    known = OffsetMap.of([Break(50, 70)])
+    known.known_from = 50
+    one.begin(end, known=known)
+    assert one.standing == standing
+
+
+def test_refusals_are_counted_at_one_and_the_same_end() -> None:
+    """Given appends refused as out of order / when the end has moved between / then tried again."""
+    one = OneMirror()
+    for end in (10, 12, 12):
+        one.begin(end)
+        assert one.copy.state is not PartitionState.DIVERGED
+        one.fetch(0.0)
+        one.fail(*one.send(), OUT_OF_ORDER)
+    one.begin(12)
+    assert one.standing == (PartitionState.DIVERGED, "TARGET_REFUSES_SEQUENCE")
+
+
+def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() -> None:
+    """Given markers before our tenth record, at 14 / when it is refused twice / then DIVERGED."""
+    known = OffsetMap.of([Break(10, 14)])
+    known.is_filled = True
+    one = OneMirror(fills=True)
+    one.copy.copied_to = one.copy.copied_end = 14
+    for _ in range(2):
+        one.begin(14, Tail(filler_of(PRODUCER), 2**31 - 1), known)
+        assert one.copy.state is not PartitionState.DIVERGED
+        one.fetch(0.0)
+        [batch] = one.send()
+        assert (batch.base_offset, batch.source_offset) == (10, 14)
+        one.fail(batch, OUT_OF_ORDER)
+    one.begin(14, Tail(filler_of(PRODUCER), 2**31 - 1), known)
+    assert one.standing == (PartitionState.DIVERGED, "TARGET_REFUSES_SEQUENCE")
+
+
+@pytest.mark.parametrize(
+    ("copied_to", "copied_end", "expected"),
+    [(103, 100, 103), (103, 99, 100), (103, -1, 100), (90, 100, 100)],
+)
+def test_a_hole_behind_the_last_record_is_known_by_where_the_target_ended(
+    copied_to: int, copied_end: int, expected: int
+) -> None:
+    """Given a note of the link / when the target ends as it did then / then on from there."""
+    one = OneMirror()
+    one.copy.copied_to, one.copy.copied_end = copied_to, copied_end
+    one.begin(100)
+    assert one.copy.position == one.want().offset == expected
+
+
+def test_what_is_acknowledged_is_noted_with_the_targets_end() -> None:
+    one = OneMirror()
+    one.fetch(0)
+    (batch,) = one.send()
+    one.acknowledge(batch)
+    assert (one.copy.copied_to, one.copy.copied_end) == (11, 11)

@@ -1,0 +1,63 @@
+"""Records below a mirror's start are deleted in the very topic that the lane was given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+
+from heliostat.clusters.wire.cluster import Leader, TopicLeaders
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.transport.queries import UNKNOWN_TOPIC_ID, WireQuestions
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+OURS, OTHERS = UUID(int=1), UUID(int=2)
+
+
+def asked(*ids: UUID | None) -> tuple[WireQuestions, Mock]:
+    """A lane whose target tells these ids one after the other; the first is looked up already."""
+    spec = PartitionSpec(P, P, None, OURS, Offset(5), 1 << 20, is_compacted=False)
+    answers = iter(ids)
+
+    def metadata(topics: Sequence[TopicName]) -> dict[TopicName, Any]:
+        leader = Leader(BrokerId(1), 0, 0)
+        return dict.fromkeys(topics, TopicLeaders(next(answers), 0, {P.partition: leader}))
+
+    source, target = Mock(), Mock()
+    source.metadata = dict.fromkeys
+    target.metadata = metadata
+    questions = WireQuestions([spec], source, target, 7)
+    questions.leaders()
+    return questions, target.delete_records
+
+
+def test_of_the_topic_that_is_meant_they_go() -> None:
+    for ids in ((OURS, OURS, OURS), (None, None, None)):  # None: brokers before 2.8 tell no id
+        questions, delete = asked(*ids)
+        assert questions.delete_target_records(0, Offset(5)) is None
+        delete.assert_called_once_with(BrokerId(1), P, Offset(5))
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_asked"), [((OURS, OTHERS), False), ((OURS, OURS, OTHERS), True)]
+)
+def test_one_made_anew_is_left_alone_or_told_of(
+    ids: Sequence[UUID | None], *, is_asked: bool
+) -> None:
+    """Given another topic before, or behind, the deletion / then a problem: nothing is copied."""
+    questions, delete = asked(*ids)
+    problem = questions.delete_target_records(0, Offset(5))
+    assert isinstance(problem, BrokerError)
+    assert problem.kafka_code == UNKNOWN_TOPIC_ID
+    assert delete.called is is_asked
+
+
+def test_without_a_leader_nobody_is_asked() -> None:
+    questions, delete = asked(OTHERS)
+    assert isinstance(questions.delete_target_records(0, Offset(5)), ConnectionLost)
+    assert not delete.called

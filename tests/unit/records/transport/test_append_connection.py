@@ -1,0 +1,158 @@
+"""One connection to a target broker: what may be under way, and whose answer is whose."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.producer import ProduceResponse
+
+from heliostat.clusters.wire import produce
+from heliostat.clusters.wire.buffers import HeldBytes
+from heliostat.clusters.wire.connection import Frame
+from heliostat.errors import ProtocolError
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.copier.lane import CopySettings, PartitionSpec
+from heliostat.records.copier.network import Appended, Send
+from heliostat.records.transport.append_connection import AppendLine
+from heliostat.records.transport.fetch_connection import LineContext
+
+VERSION = max(v for v in produce.VERSIONS if v < produce.BY_ID_FROM)
+SPECS = [
+    PartitionSpec(p, p, None, None, Offset(0), 1 << 20, is_compacted=False)
+    for p in (TopicPartition(TopicName("t"), PartitionId(number)) for number in range(3))
+]
+
+
+class Wire:
+    """A connection that takes requests."""
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(client_id="test")
+        self.sent = 0
+        self.discards: bool | None = None
+        self.is_closed = False
+
+    def discard_at_close(self, *, is_wanted: bool) -> None:
+        self.discards = is_wanted
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def next_correlation_id(self) -> int:
+        return self.sent + 1
+
+    has_unsent = False
+
+    def begin_send(self, *frames: list[Any]) -> None:
+        self.sent += len(frames)
+
+
+@pytest.fixture
+def line() -> AppendLine:
+    wire: Any = Wire()
+    return AppendLine(wire, VERSION, LineContext(SPECS, CopySettings(), lambda: 0.0))
+
+
+def sends(*indexes: int) -> list[Send]:
+    return [Send(index, 1, CarriedBatch(0, 1, (b"batch",), 5, 0)) for index in indexes]
+
+
+def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
+    """Answer a request: base offset by partition."""
+    kind = ProduceResponse.TopicProduceResponse
+    rows = [
+        kind.PartitionProduceResponse(
+            index=index,
+            error_code=0,
+            base_offset=base,
+            log_append_time_ms=appended_ms,
+            log_start_offset=0,
+        )
+        for index, base in bases.items()
+    ]
+    topics = [kind(name="t", partition_responses=rows)]
+    body = ProduceResponse(responses=topics, throttle_time_ms=0).encode(version=VERSION)
+    return Frame(number, memoryview(bytearray(number.to_bytes(4, "big") + b"\0" + bytes(body))))
+
+
+def test_as_many_are_under_way_as_a_broker_remembers(line: AppendLine) -> None:
+    """Given five appends under way / then no sixth: a repeat of the first would be taken."""
+    for _ in range(CopySettings().requests_in_flight_max):
+        assert line.is_free
+        line.send(sends(0))
+    assert not line.is_free
+    line.take(answer(1, {0: 0}))
+    assert line.is_free
+
+
+@pytest.mark.parametrize(("appended_ms", "is_repeated"), [(-1, False), (0, True), (5, True)])
+def test_an_append_that_the_broker_had_already_bears_its_time(
+    line: AppendLine, appended_ms: int, *, is_repeated: bool
+) -> None:
+    line.send(sends(0))
+    [event] = line.take(answer(1, {0: 50}, appended_ms))
+    assert isinstance(event, Appended)
+    assert event.is_repeated is is_repeated
+
+
+def test_answers_belong_to_their_partitions_whatever_their_order(line: AppendLine) -> None:
+    line.send(sends(0, 2))
+    events = line.take(answer(1, {2: 70, 0: 50}))
+    found = {e.send.index: e.base_offset for e in events if isinstance(e, Appended)}
+    assert found == {0: 50, 2: 70}
+
+
+@pytest.mark.parametrize(
+    ("number", "bases"),
+    [(1, {0: 5}), (1, {}), (1, {0: 5, 1: 5, 2: 5}), (2, {0: 5, 1: 5})],
+    ids=["lacks one", "lacks all", "one too many", "another request's"],
+)
+def test_an_answer_that_does_not_fit_is_none(
+    line: AppendLine, number: int, bases: dict[int, int]
+) -> None:
+    """Given an answer that leaves a partition open / then the connection is given up (I4)."""
+    line.send(sends(0, 1))
+    line.send(sends(0, 1))
+    with pytest.raises(ProtocolError):
+        line.take(answer(number, bases))
+    assert len(line.give_up("it makes no sense").sends) == 4
+
+
+def test_what_is_under_way_goes_with_its_connection(line: AppendLine) -> None:
+    """Given an append / when closed before its answer, and after / then only before."""
+    wire: Any = line.connection
+    assert wire.discards  # from the beginning: the process may be killed
+    line.send(sends(0))
+    line.close()
+    assert (wire.is_closed, wire.discards) == (True, True)
+    line.take(answer(1, {0: 4}))
+    line.close()
+    assert not wire.discards
+
+
+def test_markers_are_a_request_of_their_own(line: AppendLine) -> None:
+    """Given records of one partition and markers of another / then two frames, two answers.
+
+    In one frame the broker reads the first request, and never answers the second.
+    """
+    filling = CarriedBatch(0, 0, (), 0, 0, fills=range(2))
+    line.send([*sends(0), Send(1, 1, filling, 0)])
+    assert line.connection.next_correlation_id() == 3
+    [event] = line.take(answer(1, {0: 0}))
+    assert isinstance(event, Appended)
+    lost = line.give_up("closed")
+    assert [each.index for each in lost.sends] == [1]
+
+
+def test_what_was_sent_keeps_nothing_of_the_answer_it_came_in(line: AppendLine) -> None:
+    """Given a batch that is a view of an answer / when it is under way / then that is let go."""
+    held = HeldBytes()
+    answer = held.view(bytearray(1000))
+    batch = CarriedBatch(0, 1, (answer[5:10],), 5, 0)
+    del answer
+    assert held.bytes == 1000
+    line.send([Send(0, 1, batch)])
+    assert (line.under_way, held.bytes) == ({0}, 0)

@@ -1,0 +1,450 @@
+"""The network of a lane over scripted connections: pauses that brokers ask for, answers held."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.producer import ProduceResponse
+
+from heliostat.access import PLAINTEXT, Security
+from heliostat.clusters.wire import fetch
+from heliostat.clusters.wire.connection import Frame
+from heliostat.errors import ConnectionLost
+from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.copier.lane import CopySettings, PartitionSpec
+from heliostat.records.copier.network import (
+    LIVE,
+    Appended,
+    AppendLost,
+    Channel,
+    Fetched,
+    FetchLost,
+    Leaders,
+    Send,
+    Traffic,
+    Unanswered,
+    Want,
+)
+from heliostat.records.transport.answer_room import SMALL_BYTES
+from heliostat.records.transport.kafka_network import AGAIN_S, SILENT_S, TOLD_AFTER_S, WireNetwork
+from heliostat.records.transport.queries import WireQuestions
+
+BROKER = BrokerId(1)
+TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
+SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, is_compacted=False)
+FETCH, PRODUCE = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM), 9
+PAUSE_MS = 1500
+ROOM = CopySettings().lane_queued_bytes_max
+
+
+class ScriptedConnection:
+    """Frames as a test puts them there; its descriptor becomes readable only when asked to."""
+
+    def __init__(self, security: Security) -> None:
+        self.settings = SimpleNamespace(client_id="test", security=security)
+        self.buffer_for: Callable[[int], memoryview | None] = lambda size: memoryview(
+            bytearray(size)
+        )
+        self.frames: deque[Frame] = deque()
+        self.sent = 0
+        self.takes_nothing = self.has_unsent = self.is_receiving = self.waits_for_room = False
+        self._ours, self._theirs = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def next_correlation_id(self) -> int:
+        return self.sent + 1
+
+    def begin_send(self, *frames: list[Any]) -> None:
+        self.sent += len(frames)
+        self.has_unsent = self.takes_nothing
+
+    def send_on(self) -> None:
+        self.has_unsent = self.takes_nothing
+
+    def discard_at_close(self, *, is_wanted: bool) -> None:
+        """Nothing is closed."""
+
+    def has_held(self) -> bool:
+        return bool(self.frames)
+
+    def pump(self) -> Frame | None:
+        """As `Connection`: an answer that no buffer is given for stays where it is."""
+        if not self.frames:
+            return None
+        came = self.frames[0].buffer
+        view = self.buffer_for(len(came))
+        self.waits_for_room = view is None
+        if view is None:
+            return None
+        view[:] = came
+        return Frame(self.frames.popleft().correlation_id, view)
+
+    def answer(self, body: bytes, *, is_seen: bool) -> None:
+        """Let an answer to the last request be there, seen by a selector or not."""
+        raw = self.sent.to_bytes(4, "big") + b"\x00" + body
+        self.frames.append(Frame(self.sent, memoryview(bytearray(raw))))
+        if is_seen:
+            self._theirs.send(b"x")
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+class Lane:
+    """A network whose two connections and clock a test has in its hands."""
+
+    def __init__(self, security: Security) -> None:
+        self.now_s = 100.0
+        self.source, self.target = ScriptedConnection(security), ScriptedConnection(security)
+        self.doubted: list[BrokerId] = []
+        self.silence, self.silent_s = ConnectionLost("the broker does not answer"), -1.0
+        clusters: list[Any] = [
+            SimpleNamespace(
+                open_data=lambda _, c=connection: c,
+                reach=list,
+                ranges_of=lambda asked, **_: dict.fromkeys(asked, ConnectionLost("not asked")),
+                doubt=self.doubted.append,
+                silence_of=lambda _, from_s: self.silence if from_s <= self.silent_s else None,
+                fetch_version=lambda _: FETCH,
+                produce_version=lambda _: PRODUCE,
+                close=lambda: None,
+            )
+            for connection in (self.source, self.target)
+        ]
+        settings = CopySettings()
+        maps: Any = SimpleNamespace(is_overdue=lambda limit_s: False, close=lambda: None)
+        self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s, maps=maps)
+
+    def fetch(self, channel: Channel = LIVE) -> None:
+        self.network.fetch(BROKER, channel, [Want(0, 1, 0, 1000)])
+
+    def append(self) -> None:
+        batch = CarriedBatch(0, 1, (b"batch",), 5, 0)
+        self.network.append(BROKER, LIVE, [Send(0, 1, batch)])
+
+
+@pytest.fixture
+def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """One over plain connections, or over those the test names."""
+    made = Lane(getattr(request, "param", PLAINTEXT))
+    yield made
+    made.network.close()
+    made.source.close()
+    made.target.close()
+
+
+def fetched(throttle_ms: int, parted: tuple[int, int] | None = None, records: bytes = b"") -> bytes:
+    kind = FetchResponse.FetchableTopicResponse
+    partition: Any = kind.PartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=5,
+        last_stable_offset=5,
+        log_start_offset=0,
+        aborted_transactions=[],
+        preferred_read_replica=-1,
+        records=records,
+    )
+    if parted is not None:
+        epoch, end = parted
+        partition.diverging_epoch = partition.EpochEndOffset(epoch=epoch, end_offset=end)
+    answer = FetchResponse(
+        throttle_time_ms=throttle_ms,
+        error_code=0,
+        session_id=0,
+        responses=[kind(topic="t", partitions=[partition])],
+    )
+    return bytes(answer.encode(version=FETCH))
+
+
+def appended(throttle_ms: int) -> bytes:
+    kind = ProduceResponse.TopicProduceResponse
+    partition = kind.PartitionProduceResponse(
+        index=0, error_code=0, base_offset=0, log_append_time_ms=-1, log_start_offset=0
+    )
+    rows = [kind(name="t", partition_responses=[partition])]
+    answer = ProduceResponse(responses=rows, throttle_time_ms=throttle_ms)
+    return bytes(answer.encode(version=PRODUCE))
+
+
+def test_a_pause_that_the_source_asks_for_is_kept(lane: Lane) -> None:
+    """Given an answer with throttle time / when time passes / then no fetch before it is over."""
+    lane.fetch()
+    assert not lane.network.can_fetch(BROKER, LIVE)
+    lane.source.answer(fetched(PAUSE_MS), is_seen=True)
+    [event] = lane.network.wait(1.0, ROOM)
+    assert isinstance(event, Fetched)
+    assert not lane.network.can_fetch(BROKER, LIVE)
+    lane.now_s += PAUSE_MS / 1000 - 0.01
+    assert not lane.network.can_fetch(BROKER, LIVE)
+    lane.now_s += 0.02
+    assert lane.network.can_fetch(BROKER, LIVE)
+
+
+def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
+    """Given an answer with throttle time / when time passes / then no append before it is over."""
+    for pause_ms in (PAUSE_MS, 0):
+        lane.append()
+        lane.target.answer(appended(pause_ms), is_seen=True)
+    for _ in range(2):
+        [event] = lane.network.wait(1.0, ROOM)
+        assert isinstance(event, Appended)
+    assert not lane.network.can_append(BROKER, LIVE)
+    lane.now_s += PAUSE_MS / 1000 + 0.01
+    assert lane.network.can_append(BROKER, LIVE)
+
+
+@pytest.mark.parametrize("lane", [Security("SSL")], indirect=True)
+def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane: Lane) -> None:
+    """Given answers already decrypted / when waited for / then they come at once, on both sides."""
+    lane.fetch()
+    lane.append()
+    lane.source.answer(fetched(0), is_seen=False)
+    lane.target.answer(appended(0), is_seen=False)
+    events = list(lane.network.wait(60.0, ROOM))
+    assert {type(event) for event in events} == {Fetched, Appended}
+
+
+@pytest.mark.parametrize("channel", [LIVE, Channel(Traffic.SPARSE, 3)])
+@pytest.mark.parametrize("parted", [None, (7, 3)])
+def test_where_a_source_parts_from_what_was_read_is_told(
+    lane: Lane, channel: Channel, parted: tuple[int, int] | None
+) -> None:
+    """Given a leader of another epoch / when fetched or watched / then its word comes with it.
+
+    Without it the answer looks as if nothing had come, and the same epoch is named for ever.
+    """
+    lane.fetch(channel)
+    lane.source.answer(fetched(0, parted), is_seen=True)
+    event = next(iter(lane.network.wait(1.0, ROOM)))
+    assert isinstance(event, Fetched)
+    assert (event.parted, event.high_watermark) == (parted, 5)
+
+
+class Dialed:
+    """A source that notes which connections are opened, how many at once, and refuses some."""
+
+    def __init__(self, refused: int | None = None) -> None:
+        self.opened: list[ScriptedConnection] = []
+        self.at_once_max = 0
+        self._at_once = self._asked = 0
+        self._refused = refused
+        self._lock = threading.Condition()
+
+    def open_data(self, _: BrokerId) -> ScriptedConnection:
+        with self._lock:
+            self._asked += 1
+            asked = self._asked
+            self._at_once += 1
+            self.at_once_max = max(self.at_once_max, self._at_once)
+            self._lock.notify_all()
+            if asked > 1:  # all behind the first: they wait for each other
+                self._lock.wait_for(lambda: self.at_once_max == len(GROUPS) - 1, SIDE_BY_SIDE_S)
+            self._at_once -= 1
+            if asked == self._refused:
+                raise ConnectionLost("refused")
+            self.opened.append(ScriptedConnection(PLAINTEXT))
+            return self.opened[-1]
+
+
+SIDE_BY_SIDE_S = 0.5
+"""More than a thread needs to begin on a machine that is full."""
+GROUPS = [(BROKER, Channel(Traffic.SPARSE, slot)) for slot in range(9)]
+
+
+@pytest.fixture
+def opening(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Dialed]]:
+    made: list[Dialed] = []
+
+    def dialing(refused: int | None = None) -> Dialed:
+        made.append(Dialed(refused))
+        lane.network.expect(GROUPS)
+        monkeypatch.setattr(lane.network._source, "open_data", made[-1].open_data)
+        monkeypatch.setattr(lane.network, "offset_maps", lambda _: {})
+        return made[-1]
+
+    yield dialing
+    for each in made:
+        for connection in each.opened:
+            connection.close()
+
+
+def test_connections_are_opened_side_by_side(lane: Lane, opening: Callable[..., Dialed]) -> None:
+    """Given nine groups / when a round is prepared / then the first is tried, then all others."""
+    dialed = opening()
+    lane.network.open([])
+    assert len(dialed.opened) == len(GROUPS)
+    assert dialed.at_once_max == len(GROUPS) - 1
+    lane.network.open([])
+    assert len(dialed.opened) == len(GROUPS)
+
+
+def test_where_the_first_is_refused_no_other_is_tried(
+    lane: Lane, opening: Callable[..., Dialed]
+) -> None:
+    """Given a broker that is down / when its groups are opened and used / then lost, told once."""
+    dialed = opening(refused=1)
+    lane.network.open([])
+    assert not dialed.opened
+    lane.network.fetch(*GROUPS[4], [Want(0, 1, 0, 1000)])  # it is back: all are opened
+    assert len(dialed.opened) == len(GROUPS)
+
+
+def test_one_that_is_refused_takes_no_other_with_it(
+    lane: Lane, opening: Callable[..., Dialed]
+) -> None:
+    dialed = opening(refused=3)
+    lane.network.fetch(*GROUPS[0], [Want(0, 1, 0, 1000)])
+    assert len(dialed.opened) == len(GROUPS) - 1
+    for broker, channel in GROUPS:
+        lane.network.fetch(broker, channel, [Want(0, 1, 0, 1000)])
+    assert len(dialed.opened) == len(GROUPS)
+
+
+def test_a_broker_that_owes_an_answer_is_probed_and_told_of(lane: Lane) -> None:
+    """Given a fetch and an append / when both stay unanswered / then each broker is doubted once,
+    and told of once it has not answered the probe either."""
+    lane.network._leaders = Leaders({0: BROKER}, {0: BROKER}, {})
+    lane.fetch()
+    lane.append()
+    lane.now_s += SILENT_S + 0.1
+    assert list(lane.network.wait(0.0, ROOM)) == []
+    assert lane.doubted == [BROKER]  # the target: a fetch waits for records as long as that
+    lane.now_s += CopySettings().fetch_wait_ms / 1000
+    assert list(lane.network.wait(0.0, ROOM)) == []
+    assert lane.doubted == [BROKER, BROKER]
+    lane.silent_s = TOLD_AFTER_S
+    lane.now_s += 0.2
+    told = [Unanswered([0], lane.silence, is_target) for is_target in (False, True)]
+    assert list(lane.network.wait(0.0, ROOM)) == told
+    lane.now_s += 0.2
+    assert list(lane.network.wait(0.0, ROOM)) == []
+    assert len(lane.doubted) == 2
+    lane.target.is_receiving = lane.source.is_receiving = True  # an answer comes, slowly
+    lane.now_s += AGAIN_S
+    assert list(lane.network.wait(0.0, ROOM)) == []
+    assert len(lane.doubted) == 2
+
+
+def test_a_partition_that_nobody_leads_is_told_of_what_it_waits_for(lane: Lane) -> None:
+    """Given an append, and a cluster that has missed its broker / then the silence is told all the
+    same: the end of a round waits for answers of all others, 10 s."""
+    lane.network._leaders = Leaders({0: BROKER}, {}, {})
+    lane.append()
+    lane.now_s += SILENT_S + 0.1
+    lane.silent_s = TOLD_AFTER_S
+    assert list(lane.network.wait(0.0, ROOM)) == [Unanswered([0], lane.silence, True)]
+
+
+def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:
+    """Given an append of which it takes a part / then no other is begun before it takes more."""
+    lane.target.takes_nothing = True
+    lane.append()
+    assert not lane.network.can_append(BROKER, LIVE)
+    lane.fetch()
+    lane.source.answer(fetched(0), is_seen=True)
+    assert [type(each) for each in lane.network.wait(1.0, ROOM)] == [Fetched]
+    lane.network.send_on()
+    assert not lane.network.can_append(BROKER, LIVE)
+    lane.target.takes_nothing = False
+    lane.network.send_on()
+    assert lane.network.can_append(BROKER, LIVE)
+    lane.network.send_no_more()
+    assert list(lane.network.wait(0.0, ROOM)) == []
+
+
+def test_what_was_not_taken_by_a_rounds_end_is_given_up(lane: Lane) -> None:
+    """Given an append that was not taken whole / when the round ends / then it is lost (I10)."""
+    lane.target.takes_nothing = True
+    lane.append()
+    lane.network.send_no_more()
+    [lost] = lane.network.wait(0.0, ROOM)
+    assert isinstance(lost, AppendLost)
+    assert lane.target.fileno() == -1
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_silent_broker_that_leads_no_more_is_not_waited_for(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch, *, is_silent: bool
+) -> None:
+    """Given an append under way / when another leads and the first is silent / then it is lost."""
+    lane.network._leaders = Leaders({0: BROKER}, {0: BROKER}, {})
+    lane.append()
+    lane.silent_s = 0.0 if is_silent else -1.0
+    leads: list[dict[int, BrokerId]] = [{0: BROKER}, {0: BrokerId(BROKER + 1)}]
+    found = Leaders(*leads, {})
+    monkeypatch.setattr(WireQuestions, "leaders", lambda _: found)
+    assert lane.network.leaders() is found
+    assert [type(each) for each in lane.network.wait(0.0, ROOM)] == [AppendLost] * is_silent
+
+
+@pytest.mark.parametrize("lane", [PLAINTEXT, Security("SSL")], indirect=True)
+def test_an_answer_without_room_stays_with_its_broker(lane: Lane) -> None:
+    """Given a lane without room / when a large answer is there / then it is not taken in, nobody
+    looks at it again and again, and it is not overdue; with room it comes."""
+    lane.fetch()
+    lane.source.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
+    assert list(lane.network.wait(0.0, 0)) == []
+    assert lane.source.waits_for_room
+    assert lane.network.held_bytes() == 0
+    began_s = time.monotonic()
+    assert list(lane.network.wait(0.05, 0)) == []
+    assert time.monotonic() - began_s >= 0.05
+    lane.now_s += 1000.0
+    assert list(lane.network.wait(0.0, 0)) == []
+    assert lane.doubted == []
+    [event] = lane.network.wait(1.0, 1)
+    assert isinstance(event, Fetched)
+    assert event.end - event.start == 2 * SMALL_BYTES
+    assert lane.network.held_bytes() >= 2 * SMALL_BYTES
+    del event
+    assert lane.network.held_bytes() == 0
+    assert lane.network.can_fetch(BROKER, LIVE)
+
+
+def test_a_small_answer_is_taken_without_room(lane: Lane) -> None:
+    """Given a lane without room / when an answer says next to nothing / then it is heard."""
+    lane.fetch()
+    lane.source.answer(fetched(0), is_seen=True)
+    assert [type(each) for each in lane.network.wait(0.0, 0)] == [Fetched]
+
+
+def test_answers_that_come_together_share_the_room(lane: Lane) -> None:
+    """Given two large answers / when there is room for less than one / then one is taken in."""
+    channels = [LIVE, Channel(Traffic.BACKLOG, 0)]
+    other = ScriptedConnection(PLAINTEXT)
+    made = iter([lane.source, other])
+    network: Any = lane.network
+    network._source.open_data = lambda _: next(made)
+    for channel, connection in zip(channels, (lane.source, other), strict=True):
+        lane.fetch(channel)
+        connection.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
+    events = list(lane.network.wait(0.0, 1))
+    assert [type(each) for each in events] == [Fetched]
+    assert list(lane.network.wait(0.0, 0)) == []
+    assert [type(each) for each in lane.network.wait(1.0, 1)] == [Fetched]
+
+
+def test_a_connection_whose_answer_waits_can_be_lost(lane: Lane) -> None:
+    """Given an answer that waits for room / when its broker leads no more / then it is fetched
+    elsewhere."""
+    lane.network._leaders = Leaders({0: BROKER}, {}, {})
+    lane.fetch()
+    lane.source.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
+    assert list(lane.network.wait(0.0, 0)) == []
+    lane.network._drop(("fetch", BROKER, LIVE), "gone")
+    [lost] = lane.network.wait(0.0, ROOM)
+    assert isinstance(lost, FetchLost)
+    assert lane.source.fileno() == -1

@@ -1,0 +1,352 @@
+"""What a mirror ends with, looked for at the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from sim.partition_log import PartitionLog
+from sim.sim_network import batches_of
+from support.batches import TRANSACTIONAL, Record, StoredBatch
+from support.records import Sample, encode
+
+from heliostat.names import Offset
+from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.records.copier.network import LogRange, MirrorEnd, SourceSays
+from heliostat.records.transport.mirror_ends import STEPS_MAX, STRIDE_FACTOR, compare_ends
+from heliostat.records.transport.single_batches import Batches
+
+ABORT, COMMIT = False, True
+NOTHING = SourceSays(None, -1)
+
+
+def log_of(*batches: list[Sample], epoch: int = 0) -> PartitionLog:
+    made = PartitionLog()
+    made.lead(epoch)
+    for batch in batches:
+        made.append(encode(batch))
+    return made
+
+
+def samples(*values: bytes, at_ms: int = 1_000) -> list[Sample]:
+    return [Sample(b"k", value, at_ms) for value in values]
+
+
+def says(
+    source: PartitionLog, target: PartitionLog, known: OffsetMap | None = None
+) -> SourceSays | None:
+    end = MirrorEnd(LogRange(Offset(target.start), Offset(target.end)), known or OffsetMap())
+    return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
+
+
+def test_the_same_record_is_there_and_in_which_epoch() -> None:
+    target = log_of(samples(b"a", b"b"), samples(b"c"))
+    assert says(log_of(samples(b"a"), samples(b"b", b"c", b"d"), epoch=5), target) == (True, 5)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Sample(b"k", b"x", 1_000),
+        Sample(b"x", b"b", 1_000),
+        Sample(b"k", None, 1_000),
+        Sample(b"k", b"b", 1_001),
+        Sample(b"k", b"b", 1_000, [("h", b"1")]),
+    ],
+)
+def test_another_record_is_told_by_each_of_its_parts(other: Sample) -> None:
+    target = log_of(samples(b"a", b"b"))
+    source = log_of(samples(b"a"), [other], epoch=5)
+    assert says(source, target) == (False, 5)
+
+
+def test_where_it_is_at_the_source_says_the_map() -> None:
+    """Given a hole of 10 offsets before the mirror's second record / then 11 is compared."""
+    target = log_of(samples(b"a", b"b"))
+    source = log_of(samples(b"a"), samples(*[b"x"] * 10), samples(b"b"))
+    assert says(source, target, OffsetMap.of([Break(1, 11)])) == (True, 0)
+    assert says(source, target) == (False, 0)
+
+
+def add_markers(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.end_transaction(1, 0, 1_000, commit=True)
+
+
+@pytest.mark.parametrize("count", [1, STEPS_MAX, STRIDE_FACTOR, 17, 18, 270, 300])
+def test_behind_markers_the_record_before_them_is_compared(count: int) -> None:
+    """Given an aborted transaction of so many records / then what stands before is the last one."""
+    target = log_of(samples(b"a"))
+    add_markers(target, count)
+    assert says(log_of(samples(b"a")), target) == (True, -1)
+    assert says(log_of(samples(b"z")), target) == (False, 0)
+
+
+def test_what_stands_behind_the_last_record_may_be_of_a_later_epoch() -> None:
+    """Given a hole of the next leader's behind a mirror's last record / then no epoch is told."""
+    target, source = log_of(samples(b"a")), log_of(samples(b"a"))
+    source.lead(1)
+    in_transaction(source, 9, 2)
+    source.end_transaction(9, 3, 1_000, commit=False)
+    add_markers(target, 2)
+    assert says(source, target) == (True, -1)
+
+
+@pytest.mark.parametrize("place", [*range(20), 150, 290, 298, 299])
+def test_no_record_between_markers_is_passed_over(place: int) -> None:
+    """Given one record among 300 markers, and another at the source / then it is told."""
+    target, source = log_of(samples(b"a")), log_of(samples(b"a"))
+    for log, value in ((target, b"b"), (source, b"x")):
+        add_markers(log, place)
+        log.append(encode(samples(value)))
+        add_markers(log, 300 - place)
+    assert says(source, target) == (False, 0)
+    assert says(target, target) == (True, -1)
+
+
+def test_markers_up_to_where_the_log_begins_tell_nothing() -> None:
+    target = log_of(samples(b"a"))
+    add_markers(target, 100)
+    target.delete_before(30)
+    assert says(log_of(samples(b"a")), target) == NOTHING
+
+
+@pytest.mark.parametrize("fails_from", range(1, 5))
+def test_markers_that_can_not_be_read_now_are_left_out(fails_from: int) -> None:
+    target = log_of(samples(b"a"))
+    add_markers(target, 1_000)
+    looks: list[int] = []
+
+    def read(places: Mapping[int, Offset], *room: int) -> Batches:
+        looks.append(places[7])
+        return batches_of({7: target})(places, *room) if len(looks) < fails_from else {}
+
+    end = MirrorEnd(LogRange(Offset(0), Offset(target.end)), OffsetMap())
+    assert compare_ends({7: end}, read, batches_of({7: target})) == {}
+
+
+@pytest.mark.parametrize("which", ["source begins behind", "source has less"])
+def test_where_nothing_is_left_nothing_is_told(which: str) -> None:
+    target, source = (
+        log_of(samples(b"a", b"b")),
+        log_of(samples(b"a"), samples(b"b"), samples(b"c")),
+    )
+    if which == "source begins behind":
+        source.delete_before(2)
+    else:
+        source = log_of(samples(b"a"))
+    assert says(source, target) == NOTHING
+
+
+def test_an_empty_mirror_has_nothing_to_compare() -> None:
+    target = log_of(samples(b"a"))
+    target.delete_before(1)
+    assert says(log_of(samples(b"a")), target) == NOTHING
+
+
+def test_what_can_not_be_read_now_is_left_out() -> None:
+    def nothing(_: Mapping[int, Offset], __: int = 0) -> Batches:
+        return {}
+
+    target = log_of(samples(b"a"))
+    end = MirrorEnd(LogRange(Offset(0), Offset(1)), OffsetMap())
+    logs = batches_of({7: target})
+    assert compare_ends({7: end}, nothing, logs) == {}
+    assert compare_ends({7: end}, logs, nothing) == {}
+
+
+def test_a_damaged_batch_tells_nothing() -> None:
+    def damaged(offsets: Mapping[int, Offset], _: int = 0) -> Batches:
+        read = batches_of({7: log_of(samples(b"a"))})(offsets)[7]
+        assert read is not None
+        return {7: read[:-4] + b"\xff\xff\xff\xff"}
+
+    end = MirrorEnd(LogRange(Offset(0), Offset(1)), OffsetMap())
+    logs = batches_of({7: log_of(samples(b"a"))})
+    assert compare_ends({7: end}, logs, damaged) == {7: NOTHING}
+
+
+def kept_of(log: PartitionLog, *offsets: int) -> PartitionLog:
+    """What a cleaner leaves of it, which takes all but these."""
+    log.batches = [each for each in log.batches if each.base_offset in offsets]
+    return log
+
+
+@pytest.mark.parametrize("kept", range(5))
+def test_where_a_cleaner_took_the_last_an_earlier_one_is_compared(kept: int) -> None:
+    """Given six batches of which the source has one, and a later one / then that one tells."""
+    values = [b"%d" % number for number in range(6)]
+    target = log_of(*(samples(value) for value in values))
+    source = log_of(*(samples(value) for value in [*values, b"since"]), epoch=5)
+    other = log_of(*(samples(b"x" + value) for value in [*values, b"since"]), epoch=5)
+    assert says(kept_of(source, kept, 6), target) == (True, -1)
+    assert says(kept_of(other, kept, 6), target) == (False, -1)
+
+
+@pytest.mark.parametrize(("doubted_from", "told"), [(3, (True, -1)), (4, NOTHING)])
+def test_what_stands_before_the_doubt_tells_nothing(
+    doubted_from: int, told: tuple[bool | None, int]
+) -> None:
+    values = [b"%d" % number for number in range(6)]
+    target = log_of(*(samples(value) for value in values))
+    source = kept_of(log_of(*(samples(value) for value in [*values, b"since"])), 3, 6)
+    end = MirrorEnd(LogRange(Offset(0), Offset(6)), OffsetMap(), Offset(doubted_from))
+    assert compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})) == {7: told}
+
+
+def test_within_a_batch_earlier_records_are_compared_too() -> None:
+    target = log_of(samples(*[b"%d" % number for number in range(20)]))
+    source = log_of(*(samples(b"%d" % number) for number in range(20)), samples(b"since"))
+    assert says(kept_of(source, 16, 20), target) == (True, -1)  # 19, 18, 16
+
+
+def map_says(
+    source: PartitionLog, target: PartitionLog, known: OffsetMap, doubted_from: int = 0
+) -> SourceSays | None:
+    """Of a map that is asked for."""
+    within = LogRange(Offset(target.start), Offset(target.end))
+    end = MirrorEnd(within, known, Offset(doubted_from), asks_map=True)
+    return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
+
+
+def test_where_the_source_does_not_reach_so_far_earlier_records_tell_of_the_map() -> None:
+    """Given a map that is ahead / then its end says that the source was cut, but is not asked."""
+    target = log_of(samples(b"a"), samples(b"b"))
+    source = log_of(samples(b"a"), samples(b"x"), samples(b"b"))
+    ahead = OffsetMap.of([Break(0, 1), Break(1, 5)])
+    assert says(source, target, ahead) == NOTHING
+    assert map_says(source, target, ahead) == (False, -1)
+    assert map_says(log_of(samples(b"a")), target, OffsetMap()) == (True, -1)
+
+
+@pytest.mark.parametrize("left", range(12))
+def test_whatever_record_is_left_tells_of_the_map(left: int) -> None:
+    """Given a batch and one record of it at the source / then that one, though none is so far."""
+    values = [b"%d" % number for number in range(12)]
+    target = log_of(samples(*values))
+    source = log_of(*(samples(value) for value in [*values, b"since"]))
+    other = log_of(*(samples(b"x" + value) for value in [*values, b"since"]))
+    for log, is_right in ((source, True), (other, False)):
+        found = map_says(kept_of(log, left, 12), target, OffsetMap())
+        assert found is not None
+        assert found.has_them is is_right
+
+
+def test_where_none_is_left_or_only_what_the_map_calls_a_hole_none_is_missing() -> None:
+    target = log_of(samples(b"a"), samples(b"b"))
+    source = log_of(*(samples(b"%d" % number) for number in range(9)))
+    known = OffsetMap.of([Break(1, 7)])
+    assert map_says(kept_of(source, 4, 8), target, known) == NOTHING
+    assert map_says(kept_of(source, 8), target, known) == NOTHING
+
+
+def test_of_what_is_left_the_last_one_tells() -> None:
+    """Given records that only the first half of the mirror has / then the map is wrong."""
+    values = [b"%d" % number for number in range(12)]
+    target = log_of(samples(*values[:6], *[b"x"] * 6))
+    source = log_of(*(samples(value) for value in [*values, b"since"]))
+    assert map_says(kept_of(source, 1, 6, 12), target, OffsetMap()) == (False, -1)
+
+
+def test_what_is_left_but_can_not_be_read_now_is_asked_for_again() -> None:
+    target, source = log_of(samples(b"a", b"b", b"c")), log_of(samples(b"a"), samples(b"b"))
+    looks: list[int] = []
+
+    def read(offsets: Mapping[int, Offset], _: int = 0) -> Batches:
+        looks.append(offsets[7])
+        return batches_of({7: source})(offsets) if len(looks) < 3 else {}
+
+    end = MirrorEnd(LogRange(Offset(0), Offset(3)), OffsetMap.of([Break(0, 5)]), asks_map=True)
+    assert compare_ends({7: end}, batches_of({7: target}), read) == {}
+    assert len(looks) == 3
+
+
+def test_a_mirror_of_markers_alone_is_compared_by_its_holes() -> None:
+    """Given aborted transactions alone / then the source must have no record there either."""
+    target = log_of()
+    add_markers(target, 20)
+    source = log_of()
+    source.lead(1)
+    in_transaction(source, 9, 19)
+    source.end_transaction(9, 3, 1_000, commit=False)
+    assert says(source, target) == (True, 1)
+    assert says(log_of(samples(b"a"), samples(b"b")), target) == (False, 0)
+    target.delete_before(5)
+    assert says(source, target) == NOTHING
+
+
+def of_a_hole(source: PartitionLog, doubted_from: int, end: int) -> SourceSays | None:
+    """Told where a mirror has a record at 0 and markers from 1 on."""
+    target = log_of(samples(b"a"))
+    for _ in range(end - 1):
+        target.end_transaction(1, 0, 1_000, commit=True)
+    there = MirrorEnd(LogRange(Offset(0), Offset(end)), OffsetMap(), Offset(doubted_from))
+    return compare_ends({7: there}, batches_of({7: target}), batches_of({7: source})).get(7)
+
+
+def in_transaction(log: PartitionLog, pid: int, records: int) -> None:
+    some = tuple(Record(1_000, b"k", b"%d" % number) for number in range(records))
+    log.append(StoredBatch(0, some, more_attributes=TRANSACTIONAL, producer_id=pid).encode())
+
+
+def test_where_neither_side_has_a_record_nothing_was_lost() -> None:
+    """Given a marker of the next leader, a hole at the mirror / then the source has what it had."""
+    source = log_of(samples(b"a"))
+    source.lead(5)
+    source.end_transaction(1, 0, 1_000, commit=True)
+    assert of_a_hole(source, 1, 2) == (True, 5)
+    source.append(encode(samples(b"b")))
+    assert of_a_hole(source, 1, 2) == (True, 5)
+
+
+def test_a_record_where_the_mirror_has_a_hole_was_put_there_since() -> None:
+    source = log_of(samples(b"a"))
+    source.lead(5)
+    source.append(encode(samples(b"b")))
+    assert of_a_hole(source, 1, 2) == (False, 5)
+
+
+def test_a_hole_that_a_cleaner_left_is_none_of_another_leader() -> None:
+    for kept, told in ((5, (True, -1)), (4, (False, 5))):
+        source = log_of(*(samples(b"%d" % number) for number in range(6)), epoch=5)
+        assert of_a_hole(kept_of(source, 0, kept), 1, 5) == told
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_records_in_a_hole_are_none_if_they_were_aborted(commit: bool) -> None:
+    """Given a transaction's records behind the doubt, its marker anywhere / then that says."""
+    source = log_of(samples(b"a"))
+    source.lead(5)
+    in_transaction(source, 9, 2)
+    source.end_transaction(8, 0, 1_000, commit=not commit)
+    source.end_transaction(9, 3, 1_000, commit=commit)
+    for end in (3, 4, 5):
+        assert of_a_hole(source, 1, end) == ((not commit), 5)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_hole_of_many_batches_is_read_to_its_end(commit: bool) -> None:
+    source = log_of(samples(b"a"))
+    source.lead(5)
+    for pid in range(100):
+        in_transaction(source, pid, 1)
+    for pid in range(100):
+        source.end_transaction(pid, 3, 1_000, commit=commit and pid == 99)
+    assert of_a_hole(source, 1, 102) == ((not commit), 5)
+
+
+def test_of_a_hole_that_the_source_does_not_tell_of_nothing_is_told() -> None:
+    open_still = log_of(samples(b"a"))
+    in_transaction(open_still, 9, 2)
+    open_still.append(encode(samples(b"b")))
+    begins_behind = log_of(samples(b"a"), samples(b"b"), samples(b"c"))
+    begins_behind.delete_before(2)
+    for source in (open_still, begins_behind, log_of(samples(b"a"))):
+        assert of_a_hole(source, 1, 3) == NOTHING
+
+
+def test_a_hole_that_can_not_be_read_now_is_left_out() -> None:
+    target = log_of(samples(b"a"))
+    target.end_transaction(1, 0, 1_000, commit=True)
+    end = MirrorEnd(LogRange(Offset(0), Offset(2)), OffsetMap(), Offset(1))
+    assert compare_ends({7: end}, batches_of({7: target}), lambda *_: {}) == {}

@@ -1,0 +1,193 @@
+"""Reports thinned: what is written, how much, and that a late reader knows everything in time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.transport.progress_reports import (
+    MOVED_EVERY_S,
+    REASON_CHARACTERS_MAX,
+    REFRESH_S,
+    ROWS_PER_RECORD,
+    ROWS_PER_STEP,
+    Thinning,
+    decode_progress,
+    encode_progress,
+)
+
+NOW_MS = 1_700_000_000_000
+LANE_PARTITIONS = 5_000
+MESSAGE_BYTES_MAX = 1_048_588
+"""Kafka's default limit of a batch."""
+
+
+def row(number: int, *, position: int = 5, reason: str = "") -> PartitionReport:
+    source = TopicPartition(TopicName(f"lsst.sal.topic-{number // 26:05d}"), PartitionId(number))
+    return PartitionReport(
+        source=source,
+        target=source,
+        state=PartitionState.RETRYING if reason else PartitionState.COPYING,
+        position=position,
+        source_end=position,
+        records=position,
+        bytes=position * 700,
+        last_timestamp_ms=NOW_MS - 10,
+        caught_up_ms=NOW_MS,
+        since_ms=NOW_MS - 60_000,
+        code="LOST" if reason else "",
+        reason=reason,
+        target_end=position,
+    )
+
+
+def rows(count: int = LANE_PARTITIONS) -> list[PartitionReport]:
+    return [row(number) for number in range(count)]
+
+
+def encoded(chosen: list[PartitionReport], **more: bool) -> list[bytes]:
+    report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [], [0, 4])
+    options = {"is_whole": True, **more}
+    return list(encode_progress(report, chosen, NOW_MS, lane_partitions=len(chosen), **options))
+
+
+def nothing() -> None:
+    """A pause that takes no time."""
+
+
+def test_the_first_report_is_whole_and_an_idle_lane_writes_a_thirtieth_a_second() -> None:
+    """Given 5,000 idle partitions / over 35 s / then 1/30 a second, and each within 30 s."""
+    thinning, idle = Thinning(), rows()
+    assert len(thinning.choose(idle, 0.0, whole=True, pause=nothing)) == LANE_PARTITIONS
+    seen: dict[TopicPartition, int] = {}
+    for second in range(1, 62):
+        level = [replace(item, caught_up_ms=NOW_MS + second) for item in idle]
+        chosen = thinning.choose(level, float(second), whole=False, pause=nothing)
+        assert len(chosen) <= LANE_PARTITIONS / REFRESH_S + 2
+        for item in chosen:
+            assert second - seen.get(item.source, 0) <= REFRESH_S + 1
+            seen[item.source] = second
+    assert len(seen) == LANE_PARTITIONS
+
+
+def test_what_changed_is_written_at_once_and_once() -> None:
+    """Given one partition that moved / when chosen twice / then it is there the first time."""
+    thinning = Thinning(refresh_s=1e9)
+    thinning.choose(rows(100), 0.0, whole=True, pause=nothing)
+    thinning.choose([], 1.0, whole=False, pause=nothing)
+    moved = row(70, position=6)
+    assert moved in thinning.choose([moved], 2.0, whole=False, pause=nothing)
+    assert moved not in thinning.choose([moved], 3.0, whole=False, pause=nothing)
+
+
+def test_where_many_move_each_is_written_every_five_seconds_but_trouble_at_once() -> None:
+    """Given 1,000 that move each second / then some 200 are written, none later than after 5 s."""
+    thinning = Thinning(refresh_s=1e9)
+    still = rows(1_000)
+    thinning.choose(still, 0.0, whole=True, pause=nothing)
+    written = dict.fromkeys((item.source for item in still), 0)
+    for second in range(1, 31):
+        moved = [replace(item, position=100 + second) for item in still]
+        moved[7] = replace(moved[7], reason=f"trouble {second}")
+        chosen = thinning.choose(moved, float(second), whole=False, pause=nothing)
+        assert moved[7] in chosen
+        assert 0 < len(chosen) <= 310
+        for item in chosen:
+            assert second - written[item.source] <= MOVED_EVERY_S
+            written[item.source] = second
+            assert item.position == 100 + second
+    assert min(written.values()) >= 30 - MOVED_EVERY_S
+
+
+def test_the_last_report_holds_all_that_moved() -> None:
+    """Given 1,000 that moved, most not written yet / when the round ends / then all are."""
+    thinning = Thinning(refresh_s=1e9)
+    thinning.choose(rows(1_000), 0.0, whole=True, pause=nothing)
+    moved = [replace(item, position=101) for item in rows(1_000)]
+    some = thinning.choose(moved, 1.0, whole=False, pause=nothing)
+    rest = thinning.choose([], 1.1, whole=False, pause=nothing, is_last=True)
+    assert len(some) <= 310
+    assert {item.source for item in (*some, *rest)} == {item.source for item in moved}
+    assert all(item.position == 101 for item in rest)
+
+
+def test_partitions_that_were_not_handed_over_are_written_from_memory() -> None:
+    """Given only touched rows handed over / when the last report is whole / then all are in it."""
+    thinning = Thinning()
+    thinning.choose(rows(100), 0.0, whole=True, pause=nothing)
+    moved = row(70, position=6)
+    last = thinning.choose([moved], 1.0, whole=True, pause=nothing)
+    assert len(last) == 100
+    assert moved in last
+
+
+def test_records_read_back_and_a_topic_is_named_once() -> None:
+    """Given thousands of rows / when encoded / then they read back, small, each record alone."""
+    records = encoded(sorted(rows(), key=lambda item: item.source))
+    assert len(records) == -(-LANE_PARTITIONS // ROWS_PER_RECORD)
+    read = [decode_progress(json.loads(record)) for record in records]
+    assert [item for part in read for item in part.report.partitions] == rows()
+    assert [part.is_whole for part in read] == [False] * (len(read) - 1) + [True]
+    assert (read[0].report.lane, read[0].report.generation, read[0].at_ms) == (3, 7, NOW_MS)
+    assert sum(map(len, records)) < 130 * LANE_PARTITIONS
+    topics = json.loads(records[0])["topics"]
+    assert len(topics) < ROWS_PER_RECORD / 26 + ROWS_PER_RECORD / ROWS_PER_STEP + 2
+
+
+@pytest.mark.parametrize("target_end", [-1, 4, 5, 6])
+def test_where_the_target_ends_reads_back(target_end: int) -> None:
+    """Given holes, or an end that is not known / when encoded / then it reads back, and alone."""
+    told = replace(row(1, position=5), target_end=target_end)
+    [record] = encoded([told])
+    assert decode_progress(json.loads(record)).report.partitions == [told]
+
+
+def test_a_record_of_reasons_stays_below_the_brokers_limit() -> None:
+    """Given partitions that all have long reasons / when encoded / then no record is too large."""
+    broken = [row(number, reason="x" * 5_000) for number in range(LANE_PARTITIONS)]
+    records = encoded(broken)
+    assert max(map(len, records)) < MESSAGE_BYTES_MAX
+    first = decode_progress(json.loads(records[0])).report.partitions[0]
+    assert first.reason == "x" * REASON_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_report_without_rows_still_says_how_the_round_fares(is_whole: bool) -> None:
+    """Given no rows / when encoded / then there is one record with the round's figures."""
+    [record] = encoded([], is_whole=is_whole)
+    progress = decode_progress(json.loads(record))
+    assert (progress.report.records, progress.report.partitions) == (10, [])
+    assert progress.is_whole is is_whole
+
+
+def test_steps_are_small() -> None:
+    """Given 5,000 rows / when chosen and encoded / then there is a pause every 64 rows."""
+    pauses: list[int] = []
+    chosen = Thinning().choose(rows(), 0.0, whole=True, pause=lambda: pauses.append(0))
+    assert len(pauses) >= LANE_PARTITIONS / ROWS_PER_STEP
+    pauses.clear()
+    report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [], [])
+    for _ in encode_progress(
+        report,
+        chosen,
+        NOW_MS,
+        lane_partitions=LANE_PARTITIONS,
+        is_whole=True,
+        pause=lambda: pauses.append(0),
+    ):
+        pass
+    assert len(pauses) >= LANE_PARTITIONS / ROWS_PER_STEP
+
+
+def test_partitions_that_have_another_number_at_the_target_are_told_with_both() -> None:
+    """Given a fan-in / when a report is written / then it is read back with the target's number."""
+    shared = [
+        replace(row(n), target=TopicPartition(TopicName("t"), PartitionId(2 * n + 1)))
+        for n in (0, 1)
+    ]
+    (record,) = encoded(shared)
+    assert decode_progress(json.loads(record)).report.partitions == shared

@@ -1,0 +1,146 @@
+"""State topics that somebody deleted are made anew from what the running driver knows."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
+
+from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.errors import ProtocolError
+from heliostat.link.flow import Known, Turn
+from heliostat.names import Offset, PartitionId, ProducerId, TopicName
+from heliostat.other_links.claims import NO_CLAIMS
+from heliostat.state.link_state import LinkState, Starts
+
+NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
+
+
+class Memory:
+    """Stands for a state topic."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = TopicName(topic)
+        self.ensured = 0
+        self.written: dict[str, Any] = {}
+
+    def ensure(self, replicas: int | None) -> None:
+        self.ensured += 1
+
+    def write(self, key: str, value: Any) -> None:
+        self.written[key] = value
+
+    def write_many(self, values: dict[str, Any]) -> None:
+        self.written.update(values)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def topics() -> list[Memory]:
+    return [Memory(name) for name in NAMES]
+
+
+@pytest.fixture
+def state(topics: list[Memory]) -> LinkState:
+    link = LinkConfig(name="l", source="a", target="b")
+    made = LinkState(link, ClusterConfig(bootstrap=("127.0.0.1:1",)))
+    made._state, made._control, made._progress, rows = topics  # type: ignore[assignment]  # fakes
+    made.offsets.ensure = rows.ensure  # type: ignore[method-assign]  # as above
+    return made
+
+
+def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Mock]:
+    target = SimulatedCluster()
+    for name in NAMES:
+        target.create(name)
+    for name, code in errors.items():
+        target.fail("describe_topics", code, TopicName(name))
+    events = Mock()
+    lanes = Mock()
+    turn = Turn(
+        link=Mock(),
+        source=Mock(),
+        target=SimulatedAdmin(target),
+        state=state,
+        lanes=lanes,
+        lane_count=Mock(),
+        events=events,
+        claimed=lambda _wanted, _ours: NO_CLAIMS,
+        rivals=lambda _: NO_CLAIMS,
+        upstream=Mock(),
+        gaps=Mock(),
+        beginnings=Mock(),
+        maps=Mock(),
+        compacted_later=Mock(),
+    )
+    return turn, events, lanes
+
+
+KNOWN = Known(
+    {},
+    {TopicName("t"): Starts(None, {PartitionId(0): Offset(5)})},
+    producer_id=ProducerId(9),
+    at_beginning=frozenset({TopicName("t")}),
+)
+
+
+def test_nothing_is_written_while_all_are_there(state: LinkState, topics: list[Memory]) -> None:
+    turn, events, lanes = turn_with(state, {})
+    turn._keep_state(KNOWN)
+    assert [topic.written for topic in topics] == [{}, {}, {}, {}]
+    events.warn.assert_not_called()
+    lanes.tell.assert_not_called()
+
+
+def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
+    state: LinkState, topics: list[Memory]
+) -> None:
+    turn, _, lanes = turn_with(state, dict.fromkeys(NAMES, 29))
+    turn._keep_state(KNOWN)
+    assert [topic.ensured for topic in topics] == [0, 0, 0, 0]
+    lanes.tell.assert_not_called()
+
+
+@pytest.mark.parametrize("gone", NAMES)
+def test_a_gone_topic_is_made_and_written_anew_and_told(
+    state: LinkState, topics: list[Memory], gone: str
+) -> None:
+    turn, events, lanes = turn_with(state, {gone: 3})
+    turn._keep_state(KNOWN)
+    assert [topic.ensured for topic in topics] == [1, 1, 1, 1]
+    assert topics[0].written == {
+        "producer": {"producer_id": 9},
+        "start/t": {"target_id": None, "starts": {"0": 5}},
+        "beginning/0": {"topics": ["t"]},
+    }
+    lanes.tell.assert_called_once_with()  # which lanes are wanted
+    assert gone in events.warn.call_args.args[0]
+
+
+@pytest.mark.parametrize("count", [0, 3, 11_000])
+def test_topics_of_the_beginning_are_remembered(
+    state: LinkState, topics: list[Memory], count: int
+) -> None:
+    topics[0].read_all = lambda: topics[0].written  # type: ignore[attr-defined]  # as above
+    assert state.read().at_beginning is None
+    names = frozenset(TopicName(f"topic-{number}") for number in range(count))
+    state.put_beginning(names)
+    assert state.read().at_beginning == names
+    assert all(len(row["topics"]) <= 5_000 for row in topics[0].written.values())
+
+
+@pytest.mark.parametrize("key", ["mirror/t", "start/t", "producer", "owner", "beginning/0"])
+@pytest.mark.parametrize("value", [{}, {"producer_id": "x"}, {"target_id": 5, "starts": 3}])
+def test_a_record_that_is_no_row_is_told_with_its_key(
+    state: LinkState, key: str, value: dict[str, Any]
+) -> None:
+    """Given JSON that others wrote into the state topic / when read / then an error of ours."""
+    memory = state._state
+    memory.read_all = lambda: {key: value}  # type: ignore[method-assign]  # a stand-in
+    with pytest.raises(ProtocolError, match=key):
+        state.read()

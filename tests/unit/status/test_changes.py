@@ -1,0 +1,102 @@
+"""What is told in the log of partitions that stop, lanes that are silent, and when it is over."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from heliostat.names import LinkName
+from heliostat.ops.events import Events
+from heliostat.status.changes import SETTLES_WITHIN_MS, TOLD_MAX, Changes
+from heliostat.status.values import Problem
+
+NOW_MS = 1_700_000_000_000
+
+
+def problem(number: int = 0, state: str = "gap", code: str = "SOURCE_OVERTOOK") -> Problem:
+    return Problem("t", number, state, code, "gone", NOW_MS, 5)
+
+
+class Told:
+    """Changes, and the lines that came of each look."""
+
+    def __init__(self) -> None:
+        self._out = io.StringIO()
+        self.changes = Changes(LinkName("l"), Events(lambda: NOW_MS, self._out))
+
+    def look(self, *problems: Problem, after_ms: int = 0) -> list[str]:
+        self.changes.look(problems, NOW_MS + after_ms)
+        return self.lines()
+
+    def hear(self, **alarms: str) -> list[str]:
+        self.changes.hear(alarms)
+        return self.lines()
+
+    def lines(self) -> list[str]:
+        found = [line.split(" ", 1)[1] for line in self._out.getvalue().splitlines()]
+        self._out.seek(0)
+        self._out.truncate()
+        return found
+
+
+def test_a_stop_is_one_line_and_its_end_another() -> None:
+    told = Told()
+    assert told.look() == []
+    assert told.look(problem()) == ["WARN link l: t-0 is gap [SOURCE_OVERTOOK]: gone"]
+    assert told.look(problem(), after_ms=60_000) == []
+    over = told.look(after_ms=61_000)
+    assert over == ["INFO link l: t-0 is no longer gap [SOURCE_OVERTOOK], after 61 s"]
+    assert told.look(problem(), after_ms=62_000) != []
+
+
+def test_another_reason_is_told_anew() -> None:
+    told = Told()
+    told.look(problem())
+    assert told.look(problem(state="diverged", code="FOREIGN_TAIL")) == [
+        "WARN link l: t-0 is diverged [FOREIGN_TAIL]: gone"
+    ]
+
+
+def test_what_is_tried_again_is_told_when_it_lasts() -> None:
+    """A leader that moves makes thousands of partitions try again, for less than a second."""
+    told = Told()
+    retried = problem(state="retrying", code="NOT_LEADER_OR_FOLLOWER")
+    assert told.look(retried, after_ms=SETTLES_WITHIN_MS - 1) == []
+    assert told.look() == []
+    assert told.look(retried, after_ms=SETTLES_WITHIN_MS) == [
+        "WARN link l: t-0 is retrying [NOT_LEADER_OR_FOLLOWER]: gone"
+    ]
+    assert told.look(after_ms=9_000) == [
+        "INFO link l: t-0 is no longer retrying [NOT_LEADER_OR_FOLLOWER], after 9 s"
+    ]
+
+
+def test_a_stop_that_is_tried_again_for_a_moment_is_not_over() -> None:
+    told = Told()
+    told.look(problem())
+    assert told.look(problem(state="retrying")) == []
+    assert told.look(problem()) == []
+
+
+def test_of_thousands_some_are_named_and_the_others_counted() -> None:
+    told = Told()
+    lines = told.look(*(problem(number) for number in range(TOLD_MAX + 5)))
+    assert len(lines) == TOLD_MAX + 1
+    assert "5 more partitions are not copied as they should be" in lines[-1]
+    lines = told.look()
+    assert len(lines) == TOLD_MAX + 1
+    assert "5 more partitions are copied again" in lines[-1]
+
+
+def test_alarms_are_told_once_and_when_they_are_over() -> None:
+    told = Told()
+    assert told.hear(lane="lane 0 is silent for 11 s") == ["WARN link l: lane 0 is silent for 11 s"]
+    assert told.hear(lane="lane 0 is silent for 12 s") == []
+    assert told.hear() == ["INFO link l: over: lane 0 is silent for 12 s"]
+
+
+def test_a_stop_of_unknown_age_lasts_from_when_it_was_told() -> None:
+    """Given one that is known from the state alone / when it is over / then as long as seen."""
+    told = Told()
+    told.look(replace(problem(), since_ms=0))
+    assert told.look(after_ms=5_000)[0].endswith("after 5 s")

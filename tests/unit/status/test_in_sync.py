@@ -1,0 +1,197 @@
+"""When a link is in sync: not while anything is missing for long, silent, or not known."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from heliostat.cli.view import plain_line, sync_lines
+from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.transport.progress_reports import encode_progress
+from heliostat.status.board import SILENT_AFTER_S, StatusBoard
+from heliostat.status.values import WHY_MAX, LinkStatus
+
+NOW_MS = 1_700_000_000_000
+COPYING, GAP, STARTING = PartitionState.COPYING, PartitionState.GAP, PartitionState.STARTING
+
+
+def row(
+    position: int,
+    end: int,
+    *,
+    topic: str = "t",
+    state: PartitionState = COPYING,
+    last_ms: int = -1,
+    level_ms: int = -1,
+    missing_ms: int = -1,
+) -> PartitionReport:
+    partition = TopicPartition(TopicName(topic), PartitionId(0))
+    return PartitionReport(
+        source=partition,
+        target=partition,
+        state=state,
+        position=position,
+        source_end=end,
+        records=0,
+        bytes=0,
+        last_timestamp_ms=last_ms,
+        caught_up_ms=level_ms,
+        since_ms=NOW_MS,
+        missing_ms=missing_ms,
+    )
+
+
+class Link:
+    """A board, fed by a driver and its only lane."""
+
+    def __init__(self) -> None:
+        self.board = StatusBoard(LinkName("l"))
+
+    def lane(self, *rows: PartitionReport, at_ms: int = NOW_MS, its_round: int = 0) -> None:
+        report = RoundReport(LaneId(0), 1, its_round, 0, 0, "", [], [])
+        count = len(rows)
+        for record in encode_progress(report, rows, at_ms, lane_partitions=count, is_whole=True):
+            self.board.hear("lane/0", json.loads(record))
+
+    def driver(self, at_ms: int = NOW_MS, **more: Any) -> None:
+        told = {"state": "running", "at_ms": at_ms, "turns": 3, "generations": {"0": 1}}
+        self.board.hear("driver", {**told, "instance": "a", **more})
+
+    def status(self, at_ms: int = NOW_MS) -> LinkStatus:
+        return self.board.status(at_ms)
+
+    def why(self, max_lag_s: float = 10.0, at_ms: int = NOW_MS) -> list[str]:
+        return self.status(at_ms).why_not_in_sync(max_lag_s)
+
+
+def test_a_busy_link_is_in_sync_within_what_it_may_lag() -> None:
+    """Given records that came in the last seconds / then in sync by default, and not below."""
+    link = Link()
+    link.driver()
+    link.lane(row(100, 150, last_ms=NOW_MS - 3_000, level_ms=NOW_MS - 4_000))
+    assert link.why() == []
+    assert link.why(2.0) == ["t lags by 50 records, 3.0 s"]
+    assert "in sync: at most 10.0 s behind" in sync_lines(link.status(), 10.0).plain
+    assert "not in sync: t lags" in sync_lines(link.status(), 2.0).plain
+    told = link.status().to_json(2.0)
+    assert (told["in_sync"], told["why_not_in_sync"]) == (False, ["t lags by 50 records, 3.0 s"])
+
+
+def test_lag_that_is_not_known_is_not_none() -> None:
+    """Given a start: nothing, then no position, then no age / when asked / then not in sync."""
+    link = Link()
+    link.driver(partitions=1)
+    assert link.why() == ["of 1 partitions it is not known how far they are"]
+    for item in (row(-1, -1, state=STARTING), row(5, -1), row(5, 9)):
+        link.lane(item)
+        assert link.status().unknown == 1
+        assert link.why()
+        assert "rec?" not in plain_line(link.status())
+        assert "? rec" in plain_line(link.status())
+    link.lane(row(9, 9))
+    assert (link.why(), link.status().unknown) == ([], 0)
+
+
+def test_a_lane_that_falls_silent_is_told_though_its_driver_speaks() -> None:
+    """Given a worker that is frozen / when its driver goes on telling / then not in sync."""
+    link = Link()
+    link.driver()
+    link.lane(row(9, 9))
+    late_ms = NOW_MS + round(SILENT_AFTER_S * 1000) + 2_000
+    link.driver(late_ms)
+    status = link.status(late_ms)
+    assert (status.state, status.states, status.unknown) == ("running", {"silent": 1}, 1)
+    [trouble] = status.troubles
+    assert trouble.startswith("lane 0 has not been heard of for 12 s")
+    assert trouble in status.why_not_in_sync()
+    assert link.board.alarms(late_ms) == {"lane 0": trouble}
+    link.lane(row(9, 9), at_ms=late_ms)
+    assert (link.why(at_ms=late_ms), link.board.alarms(late_ms)) == ([], {})
+
+
+def test_a_lane_that_never_spoke_is_told_after_a_while() -> None:
+    """Given a lane that Spark has no room for / when nothing comes / then trouble."""
+    link = Link()
+    link.driver()
+    assert link.status().troubles == []
+    late_ms = NOW_MS + round(SILENT_AFTER_S * 1000) + 1
+    link.driver(late_ms)
+    assert len(link.status(late_ms).troubles) == 1
+
+
+def test_lanes_of_an_owner_before_are_not_this_ones() -> None:
+    """Given reports of a driver that was killed / when its successor's lanes say nothing."""
+    link = Link()
+    link.lane(row(9, 9))
+    claimed = {"claim": 2, "instance": "b", "generations": {"0": 2_000_000_001}}
+    late_ms = NOW_MS + round(SILENT_AFTER_S * 1000) + 1
+    link.driver(**claimed)
+    link.driver(late_ms, **claimed)
+    link.lane(row(9, 9), at_ms=late_ms)  # the old lane's last words
+    assert len(link.status(late_ms).troubles) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"troubles": ["no topic is selected"]}, ["no topic is selected"]),
+        ({"refused": {"x": "why"}}, ["1 topics are refused"]),
+        ({"turns": 0}, ["the driver has not looked at the topics yet"]),
+        ({"state": "stopped"}, ["the link is stopped"]),
+    ],
+)
+def test_what_the_driver_tells_counts(more: dict[str, Any], why: list[str]) -> None:
+    link = Link()
+    link.driver(**more)
+    link.lane(row(9, 9))
+    assert link.why() == why
+
+
+def test_a_transaction_that_hangs_is_no_sync_and_has_a_name() -> None:
+    held = {
+        "source": "t",
+        "partition": 0,
+        "first": 5,
+        "records": 25,
+        "producer_id": 77,
+        "transactional_id": "writer",
+        "since_ms": NOW_MS - 42_000,
+    }
+    link = Link()
+    link.driver(held_back=[held])
+    link.lane(row(9, 9))
+    words = (
+        "t-0: a transaction of producer 77 (writer) is open since offset 5, 42 s, and holds back "
+        "25 records"
+    )
+    assert link.why() == [words]
+    assert list(link.board.alarms(NOW_MS).values()) == [words]
+    assert link.why(60.0) == []
+
+
+def test_age_is_that_of_the_oldest_missing_record() -> None:
+    """Given what is known in turn / when asked / then never less than the truth."""
+    link = Link()
+    link.driver()
+    link.lane(row(5, 9, last_ms=NOW_MS + 99_000, level_ms=NOW_MS - 7_000))
+    assert link.status().lag_s == 7.0  # a time that is yet to come is no age
+    link.lane(row(5, 9), its_round=1)
+    assert link.status().lag_s == 7.0  # of the round before
+    link.lane(row(6, 9, last_ms=NOW_MS - 3_000), its_round=1)
+    assert link.status().lag_s == 3.0
+    link.lane(row(6, 9, state=GAP, last_ms=NOW_MS - 3_000, missing_ms=NOW_MS - 8_000), its_round=1)
+    assert link.status().lag_s == 8.0  # it was looked up
+    link.lane(row(2, 9), its_round=1)
+    assert link.status().lag_s is None  # it fell back: what was known is void
+
+
+def test_of_thousands_of_topics_some_are_named() -> None:
+    link = Link()
+    link.driver()
+    link.lane(*(row(1, 9, topic=f"t{n:03}", last_ms=1) for n in range(WHY_MAX + 7)))
+    why = link.why()
+    assert len(why) == WHY_MAX + 1
+    assert why[-1] == "and 7 more topics lag"
