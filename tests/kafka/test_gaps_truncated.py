@@ -30,7 +30,7 @@ from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
-ROUND_S, ROUNDS = 4, 3
+ROUND_S, ROUNDS = 2, 3
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.lane import PartitionCode, PartitionState
 from heliostat.records.copier.markers import EPOCH_MS
 
-MAPPED_SEEDS = max(100, SEEDS // 2)
+MAPPED_SEEDS = max(100, SEEDS // 3)
 """They take longer than those of exact mirrors."""
 PRODUCERS = (11, 12, 13)
 KEYS = 12
