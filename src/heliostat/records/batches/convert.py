@@ -152,7 +152,7 @@ class _Walk:
             if self.refused is None and self._join():
                 self._is_first = False
                 continue
-            if self.end - self.at > MAGIC_AT and self.view[self.at + MAGIC_AT] in OLD_MAGICS:
+            if self._is_old(self.at):
                 self._rewrite_old()
                 continue
             header = read_header(self.view, self.at, self.end)
@@ -172,6 +172,10 @@ class _Walk:
                 self._take(header)
             self._is_first = False
             self.at += header.size
+
+    def _is_old(self, at: int) -> bool:
+        """Whether a message of a format before v2 stands there."""
+        return self.end - at > MAGIC_AT and self.view[at + MAGIC_AT] in OLD_MAGICS
 
     def _take(self, header: BatchHeader) -> None:
         """Carry one batch by itself."""
@@ -219,6 +223,8 @@ class _Walk:
 
     def _pass_over(self, at: int, expected: int) -> int | None:
         """Source offset behind the batch at `at` if it holds nothing that readers see."""
+        if self._is_old(at):
+            return None
         header = read_header(self.view, at, self.end)
         if header is None or not self._holds_nothing(header, at):
             return None

@@ -218,6 +218,23 @@ def test_the_batch_behind_them_contradicts_the_last_ones_offset(magic: int, clai
     assert outcome.next_offset == (BASE + len(CONTENTS) + 1 if is_sound else BASE)
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_messages_that_follow_small_batches_are_read(magic: int, count: int) -> None:
+    """Given batches to join, then messages of old formats / then all; it was told as CORRUPT."""
+    answer = bytearray()
+    for number in range(count):
+        today = bytearray(encode([Sample(b"k", b"v", NOW)]))
+        struct.pack_into(">q", today, 0, number)
+        answer += today
+    answer += plain(magic, count)
+    settings = CarrySettings(producer_id=1, batch_bytes_max=1 << 20)
+    outcome = carry(answer, 0, len(answer), Place.same(0), settings, ())
+    assert outcome.stop is None
+    assert outcome.next_offset == count + len(CONTENTS)
+    assert sum(batch.records for batch in outcome.batches) == count + len(CONTENTS)
+
+
 def test_short_hashes_are_those_of_lz4() -> None:
     """Known values of XXH32, seed 0."""
     assert old_format._short_xxh32(b"") == 0x02CC5D05
