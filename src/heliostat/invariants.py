@@ -1,4 +1,4 @@
-"""What always holds, numbered. Code, simulation, tests and `verify` call the same predicates.
+"""What always holds, numbered. Product, simulation and tests call the same predicates.
 
 I1  Every append names the target offset it expects; the answer's base offset is checked.
     Where holes are filled it names the number of its record, which the map holds to an offset.

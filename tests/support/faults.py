@@ -213,7 +213,7 @@ class Trial:
     Parameters
     ----------
     stage
-        Where.
+        The clusters and the link that runs on them.
     loads
         Small load on one fresh topic by default.
     beside

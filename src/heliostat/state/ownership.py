@@ -70,7 +70,7 @@ class Owner:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Owner:
-        """Read back, also what versions before 0.2 wrote."""
+        """Read back, also rows of earlier versions, which had neither claim nor duration."""
         return cls(
             instance=value["instance"],
             host=value["host"],

@@ -1,7 +1,7 @@
 """One connection to one broker: frames out, frames in, over a blocking socket.
 
 Why our own: `recv_into` a frame's buffer moves 2.9 GB a second and core where kafka-python's
-transport moves 0.26 (design, section 5). Opening one, and with it TLS and SASL, has one place:
+transport moves 0.26. Opening one, and with it TLS and SASL, has one place:
 `dial` and what `Connection` does first.
 """
 

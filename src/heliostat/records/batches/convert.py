@@ -99,9 +99,9 @@ def carry(  # noqa: PLR0917 - where, how, and of what
         The answer's batches are `buffer[start:end]`; it is written to, and the batches point into
         it. The last batch may be cut, the first may begin before `place`.
     place
-        Where.
+        Source offset to go on from, and the target offset that it gets.
     settings
-        How.
+        Producer, limits, and what is joined or compressed.
     aborted
         Transactions that the answer names as aborted.
     refused

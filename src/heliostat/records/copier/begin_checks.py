@@ -18,7 +18,7 @@ from heliostat.records.copier.network import LogRange, Tail
 
 GO_BACK = (
     "it was decided to go on at an earlier source offset, but offsets are to stay equal: delete "
-    "the mirror, so that it is copied anew, or leave `exact` for this topic"
+    "the mirror, so that it is copied again, or let its offsets differ (`offsets: auto`)"
 )
 
 

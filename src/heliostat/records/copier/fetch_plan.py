@@ -1,7 +1,7 @@
 """Which partitions of one source broker are fetched how: busy, watched in groups, or as a backlog.
 
 A fetch that waits at the broker for thousands of partitions makes every append there look through
-all of them, and an incremental fetch session costs more still (design, section 5). So a few
+all of them, and an incremental fetch session costs more still (ADR 0009). So a few
 partitions wait together; of many, those are watched in groups, each by a fetch that waits on a
 connection of its own and goes out anew at a pace that costs the broker little. Sparse partitions
 are watched in many small groups: one in which nothing happens costs nearly nothing, and a record in

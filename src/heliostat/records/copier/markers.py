@@ -135,7 +135,7 @@ class Filling:
             return None
         text = (
             f"the source has a hole of {count} offsets before {source}: that many markers are not "
-            "written; leave `exact` for this topic, and copy it anew"
+            "written; let its offsets differ (`offsets: auto`), and delete the mirror"
         )
         return Stop(StopReason.HOLE_TOO_LARGE, self.queued_to, text)
 

@@ -1,4 +1,4 @@
-"""Rounds on Spark: the only module of the copying path that imports PySpark.
+"""Rounds on Spark.
 
 One job a round and lane, submitted by the lane's own thread on the driver with its own job group
 and description, so lanes live and fail independently and the Spark UI names them. The rows that
