@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat_sandbox import named
 from heliostat_sandbox.cluster import HEAP_MB, Storage
 from heliostat_sandbox.load_command import load_command
 from heliostat_sandbox.versions import KAFKA_3_9, KAFKA_4_3
 
-EXIT_FINE, EXIT_DIFFERENCE = 0, 1
 MIB = 1024 * 1024
 
 _names = click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -121,7 +121,7 @@ def status_command(context: click.Context, names: tuple[str, ...], *, as_json: b
     """
     found = named.status(names)
     _show(found, as_json=as_json)
-    context.exit(EXIT_FINE if all(cluster.alive for cluster in found) else EXIT_DIFFERENCE)
+    context.exit(IN_SYNC if all(cluster.alive for cluster in found) else DIFFERENCE)
 
 
 def _show(found: list[named.ClusterStatus], *, as_json: bool) -> None:

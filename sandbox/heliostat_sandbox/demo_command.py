@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heliostat.cli.run import EXIT_DIFFERENCE, EXIT_HALTED, StopSignal, show
+from heliostat.cli.exit_codes import DIFFERENCE, HALTED
+from heliostat.cli.run import StopSignal, show
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
 
@@ -126,7 +127,7 @@ class Demo:
             failure = self._watch(running, surprise, events, seconds)
             if failure is not None:
                 click.echo(f"halted: {failure}", err=True)
-                return EXIT_HALTED
+                return HALTED
             counts = load.stop()
             click.echo(f"load stopped after {counts.acknowledged:,} records; the rest is copied")
             if not self._wait_level(running):
@@ -188,7 +189,7 @@ class Demo:
         )
         for line in report.lines():
             click.echo(line)
-        return 0 if report.is_clean and report.records > 0 else EXIT_DIFFERENCE
+        return 0 if report.is_clean and report.records > 0 else DIFFERENCE
 
 
 class Surprise:

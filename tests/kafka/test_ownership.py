@@ -18,6 +18,7 @@ from support.links import Link, LinkProcess, RunningLink, ends, wait_for
 from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
 
+from heliostat.cli.exit_codes import HALTED
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
 from heliostat.clusters.keyed_topic import KeyedTopic
@@ -46,7 +47,6 @@ STOPPED_S = 0.2
 LOADED_S = 90.0
 HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
-EXIT_HALTED = 3
 REMEMBERED_MS = 1_800_000
 """Less than brokers take (`message.timestamp.after.max.ms`, an hour)."""
 FORGETFUL = {
@@ -169,7 +169,7 @@ def stopped_and_woken(stage: Stage, trial: Trial) -> str:
         finally:
             text = first.text()
             first.kill_all()
-        assert code == EXIT_HALTED, text[-4000:]
+        assert code == HALTED, text[-4000:]
         assert "[LINK_TAKEN_OVER]" in text, text[-4000:]
         trial.wait_copied(300)
     return text

@@ -24,8 +24,8 @@ import yaml
 from support.clusters import pause_s
 from support.spark import shared_rounds
 
+from heliostat.cli.exit_codes import HALTED, IN_SYNC
 from heliostat.cli.main import exit_code_of
-from heliostat.cli.run import EXIT_HALTED, EXIT_OK
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.config import load_config
@@ -84,7 +84,7 @@ class RunningLink:
         self._thread.start()
 
     def _run(self) -> None:
-        code = EXIT_HALTED
+        code = HALTED
         clock = SystemClock()
         with self.log.open("a", encoding="utf-8") as out:
             try:
@@ -94,7 +94,7 @@ class RunningLink:
                     loaded, loaded.links, events, clock, self._stop_asked, rounds=self._rounds
                 )
                 failure = self._drive(running)
-                code = EXIT_HALTED if failure is not None or running.failures else EXIT_OK
+                code = HALTED if failure is not None or running.failures else IN_SYNC
                 out.write("" if failure is None else f"halted: {failure}\n")
             except HeliostatError as error:
                 code = exit_code_of(error)

@@ -66,7 +66,7 @@ class Script:
     reads: bool = True
     """Otherwise it takes nothing from its sockets once the connection stands."""
     hangs: threading.Event = field(default_factory=threading.Event)
-    """While it is set nothing is answered, and connections are taken all the same."""
+    """While it is set nothing is read or answered, and connections are taken all the same."""
 
 
 def pattern(size: int) -> bytes:
@@ -124,15 +124,18 @@ class ScriptedBroker:
                 self._stopping.wait()
                 return
             session = _Session(self.script)
-            for frame in _frames(sock):
-                while self.script.hangs.is_set() and not self._stopping.is_set():
-                    time.sleep(0.005)
+            for frame in _frames(sock, self._hang):
+                self._hang()
                 answer = session.answer(frame)
                 if answer is None:
                     return
                 self.authenticated += session.proved
                 session.proved.clear()
                 sock.sendall(struct.pack(">i", len(answer)) + answer)
+
+    def _hang(self) -> None:
+        while self.script.hangs.is_set() and not self._stopping.is_set():
+            time.sleep(0.005)
 
     def _shaken(self, sock: socket.socket, stack: contextlib.ExitStack) -> socket.socket:
         plain = sock.dup()
@@ -160,12 +163,13 @@ class ScriptedBroker:
         return context
 
 
-def _frames(sock: socket.socket) -> Iterator[bytes]:
+def _frames(sock: socket.socket, before_each: Callable[[], None]) -> Iterator[bytes]:
     with sock.makefile("rb") as stream:
         while head := stream.read(4):
             [size] = struct.unpack(">i", head)
             if not 0 <= size <= REQUEST_BYTES_MAX:
                 return
+            before_each()  # one that hangs leaves the rest of a request in its socket
             yield stream.read(size)
 
 

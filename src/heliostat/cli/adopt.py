@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from heliostat.cli.changes import show
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
 from heliostat.mm2.adopt import adopt, plan_adoption
 from heliostat.mm2.adopt_plan import AdoptionPlan, HandbackPlan, peer_of
 from heliostat.mm2.hand_back import hand_back, plan_handback
 from heliostat.operate.operations import link_of
-
-EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 
 
 @click.command("adopt")
@@ -89,7 +88,7 @@ def adopt_command(
     if dry_run or yes or as_json:
         _show(found, as_json=as_json)
     refused = isinstance(found, AdoptionPlan) and found.has_refusals
-    context.exit(EXIT_DIFFERENCE if refused else EXIT_IN_SYNC)
+    context.exit(DIFFERENCE if refused else IN_SYNC)
 
 
 def _show(plan: AdoptionPlan | HandbackPlan, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.names import PartitionId, TopicName, TopicPartition
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from heliostat.gaps.ledger import GapRow
     from heliostat.operate.gaps import Explained, GapReport, Stopped
 
-EXIT_OK, EXIT_DIFFERENCE = 0, 1
 CHOICES = ("continue", "restart", "wait")
 
 
@@ -48,7 +48,7 @@ def gaps_command(config_file: Path, link_name: str | None, as_json: bool) -> Non
         for report in reports:
             for line in _lines(report):
                 click.echo(line)
-    sys.exit(EXIT_DIFFERENCE if any(report.stopped for report in reports) else EXIT_OK)
+    sys.exit(DIFFERENCE if any(report.stopped for report in reports) else IN_SYNC)
 
 
 def _lines(report: GapReport) -> list[str]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.groups.values import Decision, Reason
 from heliostat.operate.groups import GroupView, LinkGroups, group_views
 
-EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 _IN_SYNC = frozenset({Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED})
 
 
@@ -51,7 +51,7 @@ def groups_command(
             for line in _lines(each, group):
                 click.echo(line)
     in_sync = all(_is_in_sync(view) for each in found for view in each.groups)
-    context.exit(EXIT_IN_SYNC if in_sync else EXIT_DIFFERENCE)
+    context.exit(IN_SYNC if in_sync else DIFFERENCE)
 
 
 def _is_in_sync(view: GroupView) -> bool:

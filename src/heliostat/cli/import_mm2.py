@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import json_option
 from heliostat.config import load_config
 from heliostat.errors import ConfigError
 from heliostat.mm2.config import SECRETS_FOLDER, import_mm2
 from heliostat.mm2.config_values import Imported
 
-EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
 
 
@@ -80,7 +80,7 @@ def import_mm2_command(
         if output is None:
             click.echo(found.to_yaml(), nl=False)
         _account(found)
-    context.exit(EXIT_DIFFERENCE if found.differences else EXIT_IN_SYNC)
+    context.exit(DIFFERENCE if found.differences else IN_SYNC)
 
 
 def _text(path: Path) -> str:

@@ -16,10 +16,8 @@ import click
 from typing_extensions import override
 
 from heliostat import __version__
+from heliostat.cli.exit_codes import DIFFERENCE, HALTED, INTERRUPTED, USAGE
 from heliostat.errors import ConfigError, HeliostatError, Refused
-
-EXIT_DIFFERENCE, EXIT_USAGE, EXIT_HALTED = 1, 2, 3
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +128,8 @@ with_line_breaks(root)
 def exit_code_of(error: HeliostatError) -> int:
     """What a script sees of an error that reached the door."""
     if isinstance(error, ConfigError):
-        return EXIT_USAGE
-    return EXIT_DIFFERENCE if isinstance(error, Refused) else EXIT_HALTED
+        return USAGE
+    return DIFFERENCE if isinstance(error, Refused) else HALTED
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -152,13 +150,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     except HeliostatError as error:
         click.echo(f"heliostat: {error}", err=True)
         return exit_code_of(error)
     except Exception:  # noqa: BLE001  # Python's own code for it, 1, would say "difference"
         traceback.print_exc()
-        return EXIT_HALTED
+        return HALTED
     return answer if isinstance(answer, int) else 0
 
 

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import LinkConfig, load_config
 from heliostat.names import Offset, PartitionId, TopicName
@@ -24,7 +25,6 @@ from heliostat.offsets.translation import (
 from heliostat.operate.operations import link_of
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
-EXIT_ANSWERED, EXIT_UNANSWERED = 0, 1
 EXTENTS_SHOWN = 50
 """Of one partition, in text; `--json` has all."""
 
@@ -102,7 +102,7 @@ def translate_command(
             click.echo(line)
     _tell_of_source(translator, link)
     is_answered = all(one.to_offset is not None for one in answers)
-    context.exit(EXIT_ANSWERED if is_answered else EXIT_UNANSWERED)
+    context.exit(IN_SYNC if is_answered else DIFFERENCE)
 
 
 @offsets_group.command("show")
@@ -186,7 +186,7 @@ def rebuild_command(
             click.echo(_rebuilt_line(one))
     if as_json:
         click.echo(json.dumps([one.to_json() for one in found], indent=2))
-    context.exit(EXIT_UNANSWERED if any(one.why_not for one in found) else EXIT_ANSWERED)
+    context.exit(DIFFERENCE if any(one.why_not for one in found) else IN_SYNC)
 
 
 def _rebuilt_line(one: Rebuilt) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
 
-EXIT_OK, EXIT_DIFFERENCE, EXIT_HALTED = 0, 1, 3
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
 
@@ -88,7 +88,7 @@ def run_command(
         if error is not failure:
             click.echo(f"link {name} had halted: {error}", err=True)
     if failure is not None or running.failures:
-        sys.exit(EXIT_HALTED)
+        sys.exit(HALTED)
 
 
 def show(
@@ -183,6 +183,6 @@ def status_command(
         if error is not None:
             click.echo(f"heliostat: {error}", err=True)
     if any(error is not None for _, error in found):
-        sys.exit(EXIT_HALTED)
+        sys.exit(HALTED)
     is_fine = all(status.is_in_sync(max_lag_s) for status in statuses)
-    sys.exit(EXIT_OK if is_fine else EXIT_DIFFERENCE)
+    sys.exit(IN_SYNC if is_fine else DIFFERENCE)

@@ -8,13 +8,12 @@ from pathlib import Path
 import click
 
 from heliostat.cli.changes import show
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option
 from heliostat.config import load_config
 from heliostat.operate.operations import link_of
 from heliostat.rebuild.plan import RebuildPlan
 from heliostat.rebuild.state import plan_rebuild, rebuild_state
-
-EXIT_IN_SYNC, EXIT_DIFFERENCE = 0, 1
 
 
 @click.group("state")
@@ -81,7 +80,7 @@ def rebuild_command(
         found = rebuild_state(config, link, topics, agree)
     if dry_run or yes or as_json or not found.taken:
         _show(found, as_json=as_json)
-    context.exit(EXIT_DIFFERENCE if found.has_refusals else EXIT_IN_SYNC)
+    context.exit(DIFFERENCE if found.has_refusals else IN_SYNC)
 
 
 def _show(plan: RebuildPlan, *, as_json: bool) -> None:

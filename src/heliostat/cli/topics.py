@@ -8,13 +8,12 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.operate.operations import TopicPreview, links_of, plan_link, preview_topics
 from heliostat.topics.topic_plan import TopicPlan
-
-EXIT_IN_SYNC, EXIT_DIFFERENCE, EXIT_UNTOLD = 0, 1, 3
 
 
 @click.command("topics")
@@ -91,9 +90,9 @@ def plan_command(
     for name, why in failed.items():
         click.echo(f"heliostat: link {name}: {why}", err=True)
     if failed:
-        context.exit(EXIT_UNTOLD)
+        context.exit(HALTED)
     in_sync = all(plan.is_empty for plan in plans.values())
-    context.exit(EXIT_IN_SYNC if in_sync else EXIT_DIFFERENCE)
+    context.exit(IN_SYNC if in_sync else DIFFERENCE)
 
 
 def _summary(plan: TopicPlan) -> str:

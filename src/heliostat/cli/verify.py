@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
@@ -17,8 +18,6 @@ from heliostat.offsets.look import read_map_view
 from heliostat.operate.operations import link_statuses, links_of, not_copied, preview_topics
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
-
-EXIT_CLEAN, EXIT_DIFFERENCE = 0, 1
 
 
 @click.command("verify")
@@ -95,7 +94,7 @@ def verify_command(
     else:
         for line in report.lines():
             click.echo(line)
-    context.exit(EXIT_CLEAN if report.is_clean else EXIT_DIFFERENCE)
+    context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
 def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[TopicPair]:

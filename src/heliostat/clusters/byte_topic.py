@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
 from heliostat.clusters.one_partition import READ, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
 
@@ -16,7 +17,6 @@ REQUEST_TIMEOUT_S = 10.0
 POLL_S = 0.5
 REPLICAS = 3  # capped by what the cluster has
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
-_TOPIC_EXISTS = 36
 
 
 class ByteRecord(NamedTuple):
@@ -56,7 +56,7 @@ class ByteTopic(OnePartitionTopic):
         answer = admin.create_topics([NewTopic(self.topic, 1, replicas, COMPACTED)])[self.topic]
         if not isinstance(answer, BrokerError):
             return True
-        if answer.kafka_code != _TOPIC_EXISTS:
+        if answer.kafka_code != TOPIC_ALREADY_EXISTS:
             raise answer
         return False
 

@@ -23,6 +23,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.kafka_codes import CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import BrokerError, ConnectionLost
@@ -40,10 +41,6 @@ SETTLES_WITHIN_S = 20.0
 PAUSE_S = 0.05
 _MOVED = frozenset({5, 6, 14, 15, 16})
 """The leader or the coordinator is elsewhere or not ready; the request was not carried out."""
-_BUSY = 51
-"""CONCURRENT_TRANSACTIONS: the markers of the last one are under way."""
-_UNKNOWN = 3
-"""UNKNOWN_TOPIC_OR_PARTITION: not every broker knows yet of a topic just made."""
 KNOWN_WITHIN_S = 2.0
 """Longer, and it is not there: somebody deleted it."""
 _BATCH_BYTES_MAX = 1024 * 1024
@@ -220,8 +217,8 @@ class FencedWriter:
                 return answer
             passes_within_s = (
                 SETTLES_WITHIN_S
-                if code in _MOVED or code == _BUSY
-                else KNOWN_WITHIN_S * (code == _UNKNOWN)
+                if code in _MOVED or code == CONCURRENT_TRANSACTIONS
+                else KNOWN_WITHIN_S * (code == UNKNOWN_TOPIC_OR_PARTITION)
             )
             if time.monotonic() >= began_s + passes_within_s:
                 error = error_of(code, f"{what} as {self._id} in {self._topic}")
@@ -245,7 +242,7 @@ class FencedWriter:
         if self._leader is None:
             topic = self._brokers.metadata([self._topic])[self._topic]
             leader = topic.partitions.get(PartitionId(0))
-            code = topic.error or (_UNKNOWN if leader is None else leader.error)
+            code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)
             error = error_of(code, f"find {self._topic}")
             if error is not None:
                 raise error

@@ -12,6 +12,7 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
+from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
 from heliostat.clusters.one_partition import PATIENCE_MS, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
@@ -19,7 +20,6 @@ from heliostat.names import Offset, TopicName
 ANSWER_TIMEOUT_S = 60.0  # a broker that restarts is back in less
 POLL_S = 0.5  # a stopped broker is noticed, and a deadline kept, within this
 STATE_REPLICAS = 3  # survives two lost brokers; capped by what the cluster has
-TOPIC_EXISTS = 36
 COMPACTED: Mapping[str, str] = {
     "cleanup.policy": "compact",
     # A clock of ours that is an hour ahead must not make the broker refuse (KIP-937).
@@ -205,7 +205,7 @@ def ensure_compacted(
         answer = admin.create_topics([topic])[name]
         if not isinstance(answer, BrokerError):
             return
-        if answer.kafka_code != TOPIC_EXISTS:
+        if answer.kafka_code != TOPIC_ALREADY_EXISTS:
             raise answer
         partitions = admin.describe_topics([name])[name].partitions
         configs = admin.describe_configs([name], ["cleanup.policy"])[name]

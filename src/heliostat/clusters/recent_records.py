@@ -11,6 +11,7 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
 from heliostat.clusters.one_partition import (
     PATIENCE_MS,
     READ,
@@ -22,7 +23,6 @@ from heliostat.errors import BrokerError, ConnectionLost
 RETENTION_MS = 3_600_000
 SEGMENT_BYTES = 16 * 1024 * 1024
 """An hour of reports is kept, in segments small enough that old ones really go."""
-TOPIC_EXISTS = 36
 REPLICAS = 3
 ANSWER_TIMEOUT_S = 30.0
 END_POLL_S = 0.2  # a poll returns at once when records are there
@@ -66,7 +66,7 @@ class RecentRecords(OnePartitionTopic):
         with ClusterAdmin(self._access, "heliostat-state") as admin:
             replicas = replication_factor or min(REPLICAS, len(admin.brokers()))
             answer = admin.create_topics([NewTopic(self.topic, 1, replicas, configs)])[self.topic]
-        if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_EXISTS:
+        if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_ALREADY_EXISTS:
             raise answer
 
     def exists(self) -> bool:

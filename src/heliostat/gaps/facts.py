@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
 from heliostat.gaps.ledger import CopiedTopic, copied_of
@@ -14,8 +15,6 @@ from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
-UNKNOWN_TOPIC = 3
-"""UNKNOWN_TOPIC_OR_PARTITION."""
 NOT_THERE = Offset(0)
 """Start and end of a partition that its topic does not have."""
 
@@ -128,7 +127,7 @@ def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
     """How many a topic has, 0 where it is not there; None where that can't be told now."""
     info = cluster.describe_topics([topic])[topic]
     if info.error is not None:
-        return 0 if info.error.kafka_code == UNKNOWN_TOPIC else None
+        return 0 if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION else None
     return len(info.partitions)
 
 

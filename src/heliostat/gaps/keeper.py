@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError, HeliostatError
 from heliostat.gaps.choices import (
@@ -40,8 +41,6 @@ from heliostat.topics.same_topics import made_anew
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
-UNKNOWN_TOPIC = 3
-"""UNKNOWN_TOPIC_OR_PARTITION."""
 SETTLED_TURNS = 2
 """Turns that must see the same end of a stopped target: an append may still land (I4)."""
 NOTHING_NOTED = Copied(Offset(-1), -1)
@@ -159,7 +158,7 @@ class GapKeeper:
         """Take what others wrote; make the ledger anew where it was deleted."""
         topic = self._ledger.topic
         error = self._target.describe_topics([topic])[topic].error
-        if error is not None and error.kafka_code == UNKNOWN_TOPIC:
+        if error is not None and error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
             self._ledger.restore(self._link.state.replication_factor)
             self._events.warn(f"{topic} was gone at the target and is made anew with all its rows")
             self._ledger.read()
@@ -296,7 +295,7 @@ class GapKeeper:
             self._say_once(record.source, f"{record.target} was made anew: it is not deleted")
             return False
         error = self._target.delete_topics([record.target])[record.target]
-        if error is not None and error.kafka_code != UNKNOWN_TOPIC:
+        if error is not None and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
             self._say_once(record.source, f"{record.target} can't be deleted: {error}")
             return False
         self._deleted[record.target] = id_text(record.target_id)

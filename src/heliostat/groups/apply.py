@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.clusters.admin.group_calls import chunks
+from heliostat.clusters.kafka_codes import UNKNOWN_MEMBER_ID
 from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision, GroupPlan, sent_after
 from heliostat.groups.published import PublishedOffsets
@@ -27,7 +28,6 @@ CONNECTIONS = 4
 its log has it. Measured with 10,000 groups of 3 partitions: 2.5 ms a commit over one."""
 FEW = 20
 """So many are committed over one connection; none else is opened for them."""
-UNKNOWN_MEMBER_ID = 25
 _NOT_DONE = frozenset({Reason.ACTIVE_AT_TARGET, Reason.REFUSED})
 Guard = Callable[[], None]
 Commits: TypeAlias = Mapping[TopicPartition, CommittedOffset]

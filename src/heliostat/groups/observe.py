@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, GroupListing, TopicInfo
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
 from heliostat.names import TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
-UNKNOWN_TOPIC = 3
 MAP_LOST = "rows of the mirror's offset map are gone"
 Maps = Callable[[], MapReader]
 Mirrors = Mapping[TopicName, MirrorRecord]
@@ -125,7 +125,8 @@ def _unfit(
         (there, "source", record.source_id),
         (here, "target", record.target_id),
     ):
-        if info is None or (info.error is not None and info.error.kafka_code == UNKNOWN_TOPIC):
+        code = None if info is None or info.error is None else info.error.kafka_code
+        if info is None or code == UNKNOWN_TOPIC_OR_PARTITION:
             return f"the {side} topic is gone"
         if info.error is not None:
             return info.error

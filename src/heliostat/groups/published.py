@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.groups.values import Published
 from heliostat.names import GroupId, LinkName, TopicName
-
-UNKNOWN_TOPIC = 3
 
 
 def groups_topic(link: LinkName) -> str:
@@ -57,7 +56,7 @@ class PublishedOffsets:
     def ensure(self, target: ClusterAdmin, replication_factor: int | None) -> bool:
         """Make the topic where it is missing and write what is known; whether it was missing."""
         info = target.describe_topics([self._topic.topic])[self._topic.topic]
-        if info.error is None or info.error.kafka_code != UNKNOWN_TOPIC:
+        if info.error is None or info.error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
             return False
         self._topic.ensure(replication_factor)
         self.remember(self.rows)

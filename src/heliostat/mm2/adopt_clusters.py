@@ -11,6 +11,7 @@ from typing import Self
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.clusters.kafka_codes import GROUP_AUTHORIZATION_FAILED
 from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, LinkTakenOver, Refused
@@ -29,7 +30,6 @@ WORKERS_GONE_WITHIN_S = 30.0
 OWNER_GONE_WITHIN_S = 30.0
 """A link that was killed is its owner's for as long as its last round may send."""
 LOOK_EVERY_S = 0.5
-GROUP_AUTHORIZATION_FAILED = 30
 OWN_LASTS_S = 30.0
 """Writing takes less; it is looked before whether the link is still ours."""
 

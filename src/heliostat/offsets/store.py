@@ -13,6 +13,7 @@ from contextlib import closing
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import ensure_compacted
 from heliostat.errors import BrokerError, OffsetMapLost
 from heliostat.names import (
@@ -40,8 +41,6 @@ LANE_BREAKS = 4_000_000
 DELETED_AT_ONCE = 5_000
 POLL_S = 0.05
 CLIENT_ID = "heliostat-offsets"
-UNKNOWN_TOPIC = 3
-"""UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
@@ -61,7 +60,7 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
         try:
             return maps.fresh()
         except (OffsetMapLost, BrokerError) as error:
-            if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC:
+            if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         maps.begin_anew(stored.names() | stored.lost.keys())
         return maps.fresh()
@@ -194,7 +193,7 @@ class OffsetMaps:
             self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
         info = self._admin.describe_topics([self.topic])[self.topic]
         if info.error is not None:
-            if info.error.kafka_code == UNKNOWN_TOPIC and self._known is None:
+            if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION and self._known is None:
                 return None
             raise info.error
         one = TopicPartition(self.topic, PartitionId(0))

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.names import ClusterId, TopicId, TopicName
 from heliostat.other_links.at_target import states_at
 from heliostat.state.link_state import feeds_in
 from heliostat.state_topics import state_topic
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal
-from heliostat.topics.observe import NO_RIGHT
 from heliostat.topics.values import Feed, MirrorRecord, Place, SourceTopics
 
 HOLD_TURNS = 3
@@ -167,7 +167,7 @@ def blind_note(link: LinkConfig, source: ClusterAdmin) -> tuple[str, ...]:
     """
     topic = TopicName(state_topic(link.name))
     error = source.describe_topics([topic])[topic].error
-    if error is None or error.kafka_code != NO_RIGHT:
+    if error is None or error.kafka_code != TOPIC_AUTHORIZATION_FAILED:
         return ()
     states = f"topics {STATE_TOPIC_PREFIX}* at {link.source}"
     why = "what other links have made there is unknown, and would be mirrored back"

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from heliostat.clock import SystemClock
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError
 from heliostat.gaps.ledger import Copied, GapLedger, copied_of
 from heliostat.link.topic_look import Seen, planned, see
@@ -23,7 +24,7 @@ from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
-from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Bounds, Isolation, LogReader
+from heliostat.verify.reader import Bounds, Isolation, LogReader
 from heliostat.verify.stream_values import Row
 
 HANDED_BACK = (

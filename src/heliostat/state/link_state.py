@@ -19,6 +19,7 @@ from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import KeyedTopic, read_as_row
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
@@ -49,8 +50,6 @@ OWNER_WITHIN_S = 16.0
 """Whoever has not read the owner's record by then looks again, by another client."""
 CHANGES_WITHIN_S = 0.1
 """A waiting instance asks for changes so long."""
-UNKNOWN_TOPIC = 3
-"""UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +216,7 @@ class LinkState:
         return [
             name
             for name, topic in target.describe_topics(names).items()
-            if topic.error is not None and topic.error.kafka_code == UNKNOWN_TOPIC
+            if topic.error is not None and topic.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION
         ]
 
     def restore(

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from heliostat.clock import Clock
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver, Verdict
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
@@ -35,8 +36,6 @@ OLDER_VERSION_LASTS_MS = 60_000
 """A record without a duration: rounds of the versions that wrote such did not last longer."""
 RIVALS_PAUSE_S = 1.0
 """Two that fenced each other look again after different pauses, up to this."""
-UNKNOWN_TOPIC = 3
-"""UNKNOWN_TOPIC_OR_PARTITION."""
 ANNOUNCE_TRIES = 4
 """Each begins with the newest epoch; more than one fails only beside a rival or a sick broker."""
 
@@ -286,7 +285,7 @@ class Ownership:
             try:
                 self._renew(lasts_s)
             except BrokerError as error:
-                if error.kafka_code != UNKNOWN_TOPIC:
+                if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
                     raise
 
     def resign(self) -> None:

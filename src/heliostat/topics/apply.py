@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic, TopicInfo
+from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE, REQUEST_TIMED_OUT
 from heliostat.errors import BrokerError
 from heliostat.names import TopicId, TopicName, TopicPartition
 from heliostat.topics.configs import NEEDED_TO_APPEND
@@ -18,8 +19,6 @@ VISIBLE_PAUSE_S = 0.05
 VISIBLE_PAUSE_S_MAX = 1.0
 LOOK_S_PER_TOPIC = 0.0005
 TOPICS_PER_REQUEST = 200  # a broker takes some 10,000 new partitions a request at most
-LEADER_NOT_AVAILABLE = 5
-REQUEST_TIMED_OUT = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
@@ -19,9 +20,6 @@ from heliostat.topics.values import (
     TargetTopic,
     TargetTopics,
 )
-
-UNKNOWN_TOPIC = 3
-NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 
 
 def observe(
@@ -62,7 +60,7 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
         info, settings = infos[name], configs.get(name)
         if info.error is not None or isinstance(settings, BrokerError) or settings is None:
             error = info.error or settings
-            if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC:
+            if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
                 unreadable[name] = error
             continue  # deleted between two questions
         topics[name] = SourceTopic(
@@ -92,7 +90,7 @@ def _with_hidden(
     hidden = {
         name: info.error
         for name, info in admin.describe_topics(missing).items()
-        if info.error is not None and info.error.kafka_code == NO_RIGHT
+        if info.error is not None and info.error.kafka_code == TOPIC_AUTHORIZATION_FAILED
     }
     return replace(seen, unreadable={**seen.unreadable, **hidden})
 
@@ -123,7 +121,7 @@ def observe_target(
     unreadable = {
         name: info.error
         for name, info in infos.items()
-        if info.error is not None and info.error.kafka_code != UNKNOWN_TOPIC
+        if info.error is not None and info.error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION
     }
     configs = admin.describe_configs(present)
     mine = {name: topic_id for name, topic_id in (ours or {}).items() if topic_id is not None}

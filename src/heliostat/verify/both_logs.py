@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
 from heliostat.names import TopicPartition
 from heliostat.verify.mapped import without
 from heliostat.verify.ranges import Stretch
-from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, LogReader
+from heliostat.verify.reader import LogReader
 from heliostat.verify.stream import PartitionStream, Row
 
 

@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import BrokerError, ConnectionLost
@@ -40,9 +41,6 @@ BOOTSTRAP_TIMEOUT_MS = 15_000
 TRIES_MAX = 40  # 10 s in all: an election takes a second or two
 RETRY_WAIT_S = 0.25
 FETCH_WAIT_MS = 500  # below the end there is something to read at once
-OFFSET_OUT_OF_RANGE = 1
-_REPLICA_CONSUMER = -1
-_LATEST, _EARLIEST = -1, -2  # timestamps of ListOffsets
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # its errors reach us as exceptions
 
@@ -180,8 +178,8 @@ class LogReader:
         Starts are read after ends: a start that is too late hides nothing, one too early would.
         """
         wanted = list(partitions)
-        ends = self._list_offsets(wanted, _LATEST)
-        starts = self._list_offsets(wanted, _EARLIEST)
+        ends = self._list_offsets(wanted, LATEST)
+        starts = self._list_offsets(wanted, EARLIEST)
         return {one: Bounds(starts[one], max(starts[one], ends[one])) for one in wanted}
 
     def _list_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[Any, int]:
@@ -203,7 +201,7 @@ class LogReader:
                     for topic, members in _by_topic(group).items()
                 ]
                 request = ListOffsetsRequest(
-                    replica_id=_REPLICA_CONSUMER,
+                    replica_id=CONSUMER,
                     isolation_level=int(self.isolation),
                     topics=topics,
                     min_version=2,
@@ -270,7 +268,7 @@ class LogReader:
             for topic, members in _by_topic(group).items()
         ]
         return FetchRequest(
-            replica_id=_REPLICA_CONSUMER,
+            replica_id=CONSUMER,
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError
 from heliostat.names import TopicPartition
 from heliostat.verify.old_formats import OldBatch, old_batch
-from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Fetched, LogReader
+from heliostat.verify.reader import Fetched, LogReader
 from heliostat.verify.stream_values import Batch, Row
 
 __all__ = ["Batch", "PartitionStream", "Row"]

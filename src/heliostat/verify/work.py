@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from heliostat.access import ClusterAccess
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import TopicPartition
 from heliostat.verify.align import Content, Findings, Holes, explain, placed
@@ -20,7 +21,7 @@ from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
 from heliostat.verify.ranges import Chunk, Stretch
-from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Fetched, Isolation, LogReader
+from heliostat.verify.reader import Fetched, Isolation, LogReader
 from heliostat.verify.stream import PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together

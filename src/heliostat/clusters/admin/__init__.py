@@ -12,8 +12,6 @@ from heliostat.clusters.admin.group_values import (
     ListedGroup,
 )
 from heliostat.clusters.admin.values import (
-    EARLIEST,
-    LATEST,
     NO_OFFSET,
     BrokerInfo,
     ConfigEntry,
@@ -25,6 +23,7 @@ from heliostat.clusters.admin.values import (
     PartitionInfo,
     TopicInfo,
 )
+from heliostat.clusters.kafka_codes import EARLIEST, LATEST
 
 __all__ = [
     "EARLIEST",

@@ -17,7 +17,6 @@ from heliostat.clusters.admin import (
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
 from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
 from heliostat.clusters.admin.values import (
-    LATEST,
     BrokerInfo,
     ConfigEntry,
     EpochEnd,
@@ -25,6 +24,7 @@ from heliostat.clusters.admin.values import (
     NewTopic,
     TopicInfo,
 )
+from heliostat.clusters.kafka_codes import DEBUGGING_CONSUMER, LATEST
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import (
     BrokerId,
@@ -185,7 +185,7 @@ class ClusterAdmin:
             self._caller,
             self._leaders,
             dict.fromkeys(partitions, LATEST),
-            replica_id=offset_calls.DEBUGGING_CONSUMER,
+            replica_id=DEBUGGING_CONSUMER,
         )
         return {p: a if isinstance(a, BrokerError) else a.offset for p, a in answers.items()}
 

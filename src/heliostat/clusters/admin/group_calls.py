@@ -37,6 +37,7 @@ from heliostat.clusters.admin.group_values import (
     ListedGroup,
 )
 from heliostat.clusters.admin.large_answers import LargeAnswer, ListGroups, OffsetFetch
+from heliostat.clusters.kafka_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
 
@@ -47,7 +48,6 @@ BATCHED_LOOKUP = 4  # FindCoordinator: version from which it takes many groups
 NAMES_UP_TO = 9  # OffsetCommit knows topics by name up to this version
 STATES_FROM, TYPES_FROM = 4, 5  # ListGroups: KIP-518, KIP-848
 NOT_A_MEMBER, NO_GENERATION = "", -1
-COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
 COORDINATOR_LOOKUPS = 2  # the second after a group has moved to another broker
 
 Commits = Mapping[TopicPartition, CommittedOffset]

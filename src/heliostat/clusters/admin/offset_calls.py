@@ -14,6 +14,11 @@ from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersReques
 from heliostat.clusters.admin import topic_calls
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.values import EpochEnd, ListedOffset
+from heliostat.clusters.kafka_codes import (
+    CONSUMER,
+    LEADER_NOT_AVAILABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import (
     BrokerId,
@@ -25,11 +30,7 @@ from heliostat.names import (
     TopicPartition,
 )
 
-CONSUMER = -1  # replica id of a client
-DEBUGGING_CONSUMER = -2  # replica id that sees the log's end beyond the high watermark
-NO_LEADER = 5
 LOAD_IN_PROGRESS = 14  # a broker that was just started first fetches a block of ids
-UNKNOWN_PARTITION = 3
 PRODUCER_ID_TRIES = 100  # 10 s, far more than fetching a block takes
 PRODUCER_ID_PAUSE_S = 0.1
 LEADER_LOOKUPS = 2  # the second after metadata that was stale
@@ -85,7 +86,7 @@ class Leaders:
                 found = topics.get(partition.topic)
                 error = None if found is None else found.error
                 answers[partition] = error or BrokerError(
-                    f"{partition} has no leader", kafka_code=NO_LEADER
+                    f"{partition} has no leader", kafka_code=LEADER_NOT_AVAILABLE
                 )
 
 
@@ -97,7 +98,8 @@ def _asked(
     try:
         return ask(leader, partitions)
     except ConnectionLost as lost:
-        error = BrokerError(f"leader {leader} does not answer: {lost.text}", kafka_code=NO_LEADER)
+        text = f"leader {leader} does not answer: {lost.text}"
+        error = BrokerError(text, kafka_code=LEADER_NOT_AVAILABLE)
         return dict.fromkeys(partitions, error)
 
 
@@ -254,4 +256,5 @@ def check_markers(caller: Caller) -> BrokerError | None:
     )
     answer = caller.send(WriteTxnMarkersRequest(markers=[marker], max_version=1))
     codes = {row.error_code for m in answer.markers for t in m.topics for row in t.partitions}
-    return error_of(max(codes - {UNKNOWN_PARTITION}, default=0), "write transaction markers")
+    code = max(codes - {UNKNOWN_TOPIC_OR_PARTITION}, default=0)
+    return error_of(code, "write transaction markers")

@@ -17,8 +17,6 @@ from heliostat.names import (
     TopicName,
 )
 
-EARLIEST = -2  # ListOffsets: the log's start
-LATEST = -1  # ListOffsets: the high watermark, or for a replica the log's end
 NO_OFFSET = Offset(-1)
 """ListOffsets by time: no record is that young."""
 

@@ -23,6 +23,7 @@ from kafka.protocol.metadata import (
 )
 
 from heliostat.access import Reachable, access_of
+from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_line import (
@@ -43,15 +44,6 @@ from heliostat.errors import (
 from heliostat.names import BrokerId, Endpoint, Offset, PartitionId, TopicId, TopicName
 from heliostat.names import TopicPartition as Partition
 
-LATEST = -1
-EARLIEST = -2
-CONSUMER = -1
-"""Replica id of a consumer: ListOffsets answers the high watermark."""
-DEBUG_REPLICA = -2
-"""Replica id that makes ListOffsets answer the log end with the uncommitted tail in it.
-
-`ReplicaManager.fetchOffset` treats it as neither a consumer nor a follower.
-"""
 METADATA_VERSION_MAX = 12
 FIND_COORDINATOR_VERSION_MAX = 3
 TRANSACTION = 1
@@ -198,7 +190,7 @@ class WireCluster:
     ) -> dict[Partition, Offset | BrokerError]:
         """Offsets by `timestamp` (`LATEST`, `EARLIEST`, ms) of partitions that `broker` leads.
 
-        With `replica_id=DEBUG_REPLICA` and `LATEST` the answer is the log's real end.
+        With `replica_id=DEBUGGING_CONSUMER` and `LATEST` the answer is the log's real end.
 
         Raises
         ------

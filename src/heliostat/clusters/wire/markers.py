@@ -27,7 +27,6 @@ API_KEY = 27
 VERSIONS = (1,)
 """From 2 on a marker says which kind of transaction it ends; these end none."""
 PRODUCER_EPOCH = 0
-TRANSACTION_COORDINATOR_FENCED = 52
 _COMMIT = b"\x01"
 _PRODUCER = struct.Struct(">qh")
 _INT32 = struct.Struct(">i")

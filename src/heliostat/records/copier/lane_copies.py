@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from heliostat.clusters.kafka_codes import NETWORK_EXCEPTION
 from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
@@ -23,7 +24,6 @@ from heliostat.records.copier.network import (
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
-NETWORK_EXCEPTION = 13
 LATE_MARKERS_S = 1.0
 """Markers whose answer was lost may land yet, and nothing tells them from those that are sent
 again: so long is waited before the end is read. A broker serves what it has taken in far less."""

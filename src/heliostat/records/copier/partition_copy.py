@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heliostat.clusters.wire.markers import TRANSACTION_COORDINATOR_FENCED
+from heliostat.clusters import kafka_codes
 from heliostat.errors import Append, Verdict, kafka_error
 from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
@@ -48,7 +48,6 @@ from heliostat.records.copier.partition_standing import PartitionStanding, Phase
 
 REFUSALS_MAX = 2  # at one and the same log end: it is not ours
 CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
-OFFSET_OUT_OF_RANGE, CORRUPT, OUT_OF_ORDER, STALE_EPOCH = 1, 2, 45, 47
 NO_STAMP, EXACT = Stamp(0, 0), OffsetMap()
 
 
@@ -278,7 +277,7 @@ class PartitionCopy(PartitionStanding):
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
-        if error == OFFSET_OUT_OF_RANGE:
+        if error == kafka_codes.OFFSET_OUT_OF_RANGE:
             self.epochs.distrust()  # also answered where the leader knows no such epoch
             self.needs_source_range = True
             return
@@ -405,22 +404,22 @@ class PartitionCopy(PartitionStanding):
             return  # follows from the first failure: the sequence has a hole now
         kind = kafka_error(error)
         if batch.fills:
-            if error == TRANSACTION_COORDINATOR_FENCED:
+            if error == kafka_codes.TRANSACTION_COORDINATOR_FENCED:
                 self.filling.refused()
             message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
             if kind.verdict is Verdict.HALT:
                 self.stop(PartitionState.BLOCKED, kind.name, message, now_ms)
                 return
-        elif error == OUT_OF_ORDER:
+        elif error == kafka_codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._refused = counted(self._refused, self.map.lands_at(batch))
-        elif error == STALE_EPOCH:
+        elif error == kafka_codes.INVALID_PRODUCER_EPOCH:
             self._diverge(
                 kind.name,
                 "the link's producer id was used with a newer epoch by somebody else",
                 now_ms,
             )
             return
-        elif error == CORRUPT:
+        elif error == kafka_codes.CORRUPT_MESSAGE:
             self._corrupt = counted(self._corrupt, batch.base_offset)
             if self._corrupt[1] >= CORRUPT_TRIES_MAX:
                 self.stop(

@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from heliostat.clusters.kafka_codes import EARLIEST
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import EARLIEST, WireCluster
+from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection, Frame
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner

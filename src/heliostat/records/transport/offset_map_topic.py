@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from heliostat.clusters.kafka_codes import LATEST, OFFSET_OUT_OF_RANGE
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import LATEST, TopicLeaders, WireCluster
+from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
 from heliostat.clusters.wire.connection import Connection, Frame
 from heliostat.errors import (
     BrokerError,
@@ -35,7 +36,6 @@ ANSWER_S = 8.0
 """Longest wait for one answer."""
 WRITE_BYTES_MAX = 512 * 1024
 """Of one batch of rows; the topic takes 1 MiB."""
-OFFSET_OUT_OF_RANGE = 1
 
 
 class MapChannel:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from heliostat.clusters.wire.cluster import CONSUMER, DEBUG_REPLICA, TopicLeaders, WireCluster
+from heliostat.clusters.kafka_codes import (
+    CONSUMER,
+    DEBUGGING_CONSUMER,
+    LEADER_NOT_AVAILABLE,
+    UNKNOWN_TOPIC_ID,
+)
+from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec
@@ -21,9 +27,6 @@ from heliostat.records.transport.single_batches import (
     by_leader,
     read_led,
 )
-
-UNKNOWN_TOPIC_ID = 100
-LEADER_NOT_AVAILABLE = 5
 
 
 class WireQuestions:
@@ -87,7 +90,7 @@ class WireQuestions:
         them, as fetches name the id.
         """
         partitions = {index: self._partitions[index].target for index in indexes}
-        found = self._ranges(self._target, self._leaders.target, partitions, DEBUG_REPLICA)
+        found = self._ranges(self._target, self._leaders.target, partitions, DEBUGGING_CONSUMER)
         empty = [index for index, each in found.items() if each == LogRange(Offset(0), Offset(0))]
         return found | self._made_anew(empty)
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection
@@ -28,7 +29,6 @@ STRETCH_BYTES = 256 * 1024
 """Of small batches behind each other, where only the last one with records counts."""
 SILENT_S = 2.0
 """Longest wait for the next bytes of an answer: whoever copies waits, too (I7)."""
-OFFSET_OUT_OF_RANGE = 1
 NO_SUCH_OFFSET = b""
 Batches = dict[int, bytes | None]
 Place = TypeVar("Place")

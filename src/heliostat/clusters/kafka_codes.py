@@ -1,0 +1,33 @@
+"""Kafka's error numbers (`Errors`) and sentinels that our code asks for by name, each written once.
+
+What an error means for us stands in `heliostat.errors.kafka_error`.
+"""
+
+from __future__ import annotations
+
+OFFSET_OUT_OF_RANGE = 1
+CORRUPT_MESSAGE = 2
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+REQUEST_TIMED_OUT = 7
+NETWORK_EXCEPTION = 13
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+UNKNOWN_MEMBER_ID = 25
+TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
+TOPIC_ALREADY_EXISTS = 36
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+INVALID_PRODUCER_EPOCH = 47
+CONCURRENT_TRANSACTIONS = 51
+TRANSACTION_COORDINATOR_FENCED = 52
+UNKNOWN_TOPIC_ID = 100
+
+EARLIEST = -2
+"""ListOffsets: the log's start."""
+LATEST = -1
+"""ListOffsets: the high watermark; for a replica, the log's end."""
+CONSUMER = -1
+"""Replica id of a client."""
+DEBUGGING_CONSUMER = -2
+"""Replica id that sees the log's end beyond the high watermark."""
