@@ -15,9 +15,10 @@ from support.clusters import ClusterPair, fresh_name, until
 from support.planted import Planter, Record, batch_bytes
 
 from heliostat.access import access_of
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Isolation, LogReader
+from heliostat.verify.reader import Isolation, LogReader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

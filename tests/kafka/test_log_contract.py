@@ -14,6 +14,7 @@ from support.log_contract import OUT_OF_ORDER, OUT_OF_RANGE, SCRIPTS, Make, base
 from support.log_contract import batch as plain_batch
 from support.log_sides import BrokerSide, ModelSide, Place
 
+from heliostat.clusters.kafka_codes import TRANSACTION_COORDINATOR_FENCED
 from heliostat.clusters.wire import markers, produce
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection, DialSettings
@@ -129,7 +130,7 @@ def test_markers_take_offsets_and_no_sequence_as_at_a_real_broker(
         }
         assert {mark(connection, topic, filler_of(7001), count, epoch)} == expected
         errors |= expected
-    assert errors == {0, markers.TRANSACTION_COORDINATOR_FENCED}
+    assert errors == {0, TRANSACTION_COORDINATOR_FENCED}
     last = wire.list_ranges(broker, [TopicPartition(topic, PartitionId(0))], replica_id=-2)[1]
     assert last == {TopicPartition(topic, PartitionId(0)): model.end}
     connection.close()

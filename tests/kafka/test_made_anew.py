@@ -9,13 +9,14 @@ from support.clusters import ClusterPair, create_topic, until
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_ID
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import LogRange
-from heliostat.records.transport.queries import UNKNOWN_TOPIC_ID, WireQuestions
+from heliostat.records.transport.queries import WireQuestions
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

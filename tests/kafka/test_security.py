@@ -31,8 +31,9 @@ from support.records import Sample, encode, write_batches
 
 from heliostat.access import ClusterAccess, SecretRef, Security, TokenEndpoint
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import LATEST
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.clusters.wire.cluster import LATEST, WireCluster
+from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import (
     AccessRefused,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify import work
@@ -15,7 +16,7 @@ from heliostat.verify.compaction import Cleaning, CleaningRule, Compacted, Judge
 from heliostat.verify.compare import Compared
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.ranges import Chunk, Stretch
-from heliostat.verify.reader import OFFSET_OUT_OF_RANGE, Bounds
+from heliostat.verify.reader import Bounds
 from heliostat.verify.work import ChunkResult, Differing, Sides
 
 P = TopicPartition(TopicName("t"), PartitionId(0))

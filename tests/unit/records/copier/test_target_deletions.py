@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_ID
 from heliostat.clusters.wire.cluster import Leader, TopicLeaders
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec
-from heliostat.records.transport.queries import UNKNOWN_TOPIC_ID, WireQuestions
+from heliostat.records.transport.queries import WireQuestions
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 OURS, OTHERS = UUID(int=1), UUID(int=2)

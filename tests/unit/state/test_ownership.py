@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.invariants import first_generation, is_from_current_owner
 from heliostat.names import LinkName
 from heliostat.ops.asked import Asked, NoAnswerYet
 from heliostat.ops.events import Events
-from heliostat.state.ownership import CLAIM_LASTS_MS, TELL_EVERY_S, UNKNOWN_TOPIC, Owner, Ownership
+from heliostat.state.ownership import CLAIM_LASTS_MS, TELL_EVERY_S, Owner, Ownership
 
 FENCED = 90
 WAIT_S = 10.0
@@ -317,7 +318,7 @@ def test_a_deleted_topic_does_not_keep_its_owner_from_making_it_anew() -> None:
     topic = Topic()
     first = owned(topic)
     first.hands.now_s += 100
-    topic.refuses_with = UNKNOWN_TOPIC
+    topic.refuses_with = UNKNOWN_TOPIC_OR_PARTITION
     first.ownership.hold(6.0)
     with pytest.raises(BrokerError):
         first.ownership.announce(first.hands.wall_ms() + 9_000)
