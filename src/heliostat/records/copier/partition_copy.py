@@ -443,6 +443,7 @@ class PartitionCopy(PartitionStanding):
     def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""
         self._may_land(now_s)
+        self.has_lost_old |= self.is_old(batch, now_ms)
         if self._answered(batch):
             self._reset(PartitionCode.CONNECTION_LOST, f"append: {reason}", now_s, now_ms)
 

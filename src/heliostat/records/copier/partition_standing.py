@@ -95,6 +95,8 @@ class PartitionStanding:
         or by this one. The check tells, or else the end is read again first."""
         self.may_land_until_s = -1e9
         """Until this monotonic second what was sent and not answered may still be appended."""
+        self.has_lost_old = False
+        """Old records of this round were sent and not answered."""
         self.phase = Phase.FIND_END
         self.state = PartitionState.STARTING
         self.code = ""
@@ -132,8 +134,7 @@ class PartitionStanding:
         """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
         self.is_unanswered = False
         """The broker that leads it on one side was silent when last heard of."""
-        self.records = 0
-        self.bytes = 0
+        self.records = self.bytes = 0
         self.last_timestamp_ms = -1
         self.caught_up_ms = -1
         """Wall clock when the target last held all that the source had."""
@@ -166,7 +167,8 @@ class PartitionStanding:
 
     def is_awaited(self, now_s: float) -> bool:
         """Whether a round should wait at its end: what was sent may be answered yet, or land."""
-        return not self.is_unanswered and bool(self.in_flight or now_s < self.may_land_until_s)
+        may_land = self.has_lost_old and now_s < self.may_land_until_s
+        return not self.is_unanswered and bool(self.in_flight or may_land)
 
     @property
     def kept_bytes(self) -> int:

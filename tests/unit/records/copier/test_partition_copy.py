@@ -210,7 +210,8 @@ def test_old_records_wait_for_what_may_still_land(how: str) -> None:
             one.copy.unanswered(problem, one.now_s, NOW_MS, is_target=True)
         else:
             one.copy.find_end_failed(problem, one.now_s, NOW_MS)
-    assert one.copy.is_awaited(LANDS_WITHIN_S / 2) is (how != "silent")
+    assert one.copy.is_awaited(LANDS_WITHIN_S / 2) is (how == "lost")
+    assert not one.copy.is_awaited(LANDS_WITHIN_S)
     one.now_s = LANDS_WITHIN_S / 2
     one.begin(10)
     one.fetch(0.0, EXPIRATION_S)
@@ -223,6 +224,16 @@ def test_old_records_wait_for_what_may_still_land(how: str) -> None:
     one.begin(12)
     one.fetch(EXPIRATION_S)
     assert [batch.base_offset for batch in one.send()] == [12]
+
+
+def test_a_round_ends_without_waiting_for_fresh_records_that_were_lost() -> None:
+    """Given fresh records whose append was lost / then their sequence tells, whoever copies on."""
+    one = OneMirror()
+    one.fetch(0.0)
+    (batch,) = one.send()
+    assert one.copy.is_awaited(0.0)
+    one.copy.append_lost(batch, "cut", 0.0, NOW_MS)
+    assert not one.copy.is_awaited(0.0)
 
 
 def test_a_source_that_is_silent_holds_no_append_back() -> None:
