@@ -212,6 +212,28 @@ def test_a_failed_round_is_told_and_tried_again(lanes: LaneSet, rounds: Rounds) 
     assert rounds.failed[0].may_land_s == LANDS_WITHIN_S
 
 
+def test_no_round_is_given_out_before_tasks_know_its_plan(
+    lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a plan that can't be announced / then no round of it, until it was announced after all.
+
+    A task that reads the plan before finds its own generation missing there, and ends.
+    """
+
+    def not_now(_told: Announcement) -> None:
+        raise ConnectionLost("no broker takes it")
+
+    with monkeypatch.context() as away:
+        away.setattr(lanes, "_announce_to_tasks", not_now)
+        with pytest.raises(ConnectionLost):
+            lanes.assign({LaneId(0): (spec(0),)})
+        time.sleep(0.3)  # a round would be given out at once
+        assert not rounds.started
+    lanes.renew(0.0)
+    wait(lambda: rounds.started)
+    assert rounds.told.generations == {LaneId(0): rounds.started[0].generation}
+
+
 def test_rounds_behind_one_that_ended_well_wait_for_nothing_to_land(lanes, rounds) -> None:
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: len(rounds.started) > 2)

@@ -92,11 +92,11 @@ def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
     one = Round()
     one.until_queued()
     item = next(item for item in one.copier.partitions if item.queue)
-    queued, at = len(item.queue), item.fetch_offset
+    at, before = item.fetch_offset, (len(item.queue), item.fetch_offset, item.source_end)
     data = bytearray(one.world.source[item.index].read(0, 10**6))
     want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
-    one.copier._take([Fetched(want, 0, 50, data, 0, len(data), 50)])
-    assert (len(item.queue), item.fetch_offset) == (queued, at)
+    one.copier._take([Fetched(want, 0, at, data, 0, len(data), at)])
+    assert (len(item.queue), item.fetch_offset, item.source_end) == before
 
 
 def test_a_request_ends_with_the_batch_that_fills_it() -> None:
