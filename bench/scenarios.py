@@ -162,7 +162,7 @@ class Bench:
         wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
         # A group of its own: the coordinator waits for the part before, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
-        total = self.due.get(topic) or sum(self._source_ends(codec).values())
+        total = self.due.get(topic) or sum(self._high_watermarks(codec).values())
         return self._run(
             name,
             codec,
@@ -172,7 +172,7 @@ class Bench:
             stop=signal.SIGKILL,  # it takes seconds to say goodbye, and all it made is deleted
         )
 
-    def _source_ends(self, codec: str) -> dict[int, int]:
+    def _high_watermarks(self, codec: str) -> dict[int, int]:
         topic = self.scenario.topic(codec)
         return log_ends(self.pair.source, topic, self.scenario.partitions)
 
@@ -191,7 +191,7 @@ class Bench:
                 look=self._map_size,
             )
         return self._run(
-            "ours", codec, command, ours.target_topic(topic), ends=self._source_ends(codec)
+            "ours", codec, command, ours.target_topic(topic), ends=self._high_watermarks(codec)
         )
 
     def _map_size(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Bench:
                 codec,
                 ours.command(folder, wanted),
                 ours.target_topic(topic),
-                ends=self._source_ends(codec),
+                ends=self._high_watermarks(codec),
                 environment={"PYSPARK_PYTHON": sys.executable},
                 helpers=[worker.pid for worker in spark.workers],
             )

@@ -105,7 +105,7 @@ class ClusterAccess:
         return ",".join(self.bootstrap)
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """Alias and addresses, for messages."""
         return f"{self.alias} ({self.addresses})" if self.alias else self.addresses
 

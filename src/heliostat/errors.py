@@ -312,7 +312,7 @@ class KafkaErrorKind:
         self.stale_metadata = stale_metadata
         self.hint = hint
 
-    def told(self, text: str = "") -> str:
+    def message(self, text: str = "") -> str:
         """The broker's own words, else the name, and what a person can do about it."""
         return (text or self.name) + (f" (hint: {self.hint})" if self.hint else "")
 

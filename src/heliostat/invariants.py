@@ -35,13 +35,13 @@ def append_landed_where_named(expected_offset: int, answered_offset: int) -> boo
     return expected_offset == answered_offset
 
 
-def tail_is_ours(tail: tuple[int, int], producer_id: int, target_end: int) -> bool:
+def last_batch_is_ours(last_batch: tuple[int, int], producer_id: int, target_end: int) -> bool:
     """I1, looked at before copying goes on: the last record stands where we named it.
 
     `tail` is the producer id of the record before `target_end` and its place in the sequence. What
     others appended has neither; a broker that has forgotten us would let us go on behind it.
     """
-    return tail == (producer_id, sequence_of(target_end - 1))
+    return last_batch == (producer_id, sequence_of(target_end - 1))
 
 
 def position_is_target_end(position: int, target_end: int) -> bool:

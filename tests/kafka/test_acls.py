@@ -390,7 +390,9 @@ def test_a_takeover_needs_no_more_rights_than_are_printed(
     left.write_target(range(30))
     left.commit(20)
     wait_for_coordinators(least.target.bootstrap)
-    rival = left.of_another_link()  # its rights are not looked at: it connects as the broker does
+    other_link = (
+        left.of_another_link()
+    )  # its rights are not looked at: it connects as the broker does
     _secure(left.config, least.source, least.target)
     before = {cluster: _denied(cluster) for cluster in (least.source, least.target)}
     with _allowed(least, left.config, left.alias) as rules:
@@ -412,7 +414,7 @@ def test_a_takeover_needs_no_more_rights_than_are_printed(
             until(lambda: left.adopt("--dry-run") == 0, f"{rule} to be back", 30)
 
         # What other links have is only seen with the right to read their states.
-        others = ["adopt", "-c", str(rival), "--alias", left.alias, "--yes"]
+        others = ["adopt", "-c", str(other_link), "--alias", left.alias, "--yes"]
         assert run(others) == 0
         capsys.readouterr()
         assert left.adopt("--dry-run") == 1

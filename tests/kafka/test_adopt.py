@@ -137,8 +137,8 @@ def test_mirrors_that_another_link_has_are_refused_until_it_lets_go(
     left = Left(cluster_pair, tmp_path, at_source=60)
     left.write_target(range(30))
     left.commit(20)
-    rival = ["adopt", "-c", str(left.of_another_link()), "--alias", left.alias]
-    assert run([*rival, "--yes"]) == 0
+    other_link = ["adopt", "-c", str(left.of_another_link()), "--alias", left.alias]
+    assert run([*other_link, "--yes"]) == 0
     capsys.readouterr()
 
     name = yaml.safe_load(left.config.with_name("rival.yaml").read_text())["links"][0]["name"]
@@ -149,13 +149,13 @@ def test_mirrors_that_another_link_has_are_refused_until_it_lets_go(
         assert topic["partitions"] == []
     assert left.remembered() == {}
 
-    assert run([*rival, "--back", "--yes"]) == 0
+    assert run([*other_link, "--back", "--yes"]) == 0
     capsys.readouterr()
     assert left.adopt("--yes", "--json") == 0
     assert found_by(capsys)["verdict"] == "exact"
     left.runs_until(60)
     assert left.at_target() == values(range(60))
-    assert run([*rival, "--yes", "--json"]) == 1  # and it is as well kept from the other one
+    assert run([*other_link, "--yes", "--json"]) == 1  # and it is as well kept from the other one
     assert "is a mirror of link" in capsys.readouterr().out
 
 
@@ -166,15 +166,15 @@ def test_of_two_takeovers_at_the_same_time_one_at_least_lets_go(
     left = Left(cluster_pair, tmp_path, at_source=40)
     left.write_target(range(30))
     left.commit(20)
-    rival = left.of_another_link()
+    other_link = left.of_another_link()
     config = load_config(left.config)
 
     def meanwhile(_: object) -> bool:
-        return run(["adopt", "-c", str(rival), "--alias", left.alias, "--yes"]) == 0
+        return run(["adopt", "-c", str(other_link), "--alias", left.alias, "--yes"]) == 0
 
     with pytest.raises(Refused, match="another link took over at the same time"):
         adopt(config, config.links[0], peer_of(config.links[0], alias=left.alias), meanwhile)
     assert left.remembered() == {}
-    assert run(["adopt", "-c", str(rival), "--alias", left.alias, "--back", "--yes"]) == 0
+    assert run(["adopt", "-c", str(other_link), "--alias", left.alias, "--back", "--yes"]) == 0
     capsys.readouterr()
     assert left.adopt("--yes") == 0

@@ -77,8 +77,8 @@ def stops_of(config: Path) -> list[dict[str, Any]]:
     return found
 
 
-def parted_at(config: Path, topic: TopicName) -> int | None:
-    """Where a source and its mirror parted, once its leader tells it."""
+def diverged_at(config: Path, topic: TopicName) -> int | None:
+    """Where a source and its mirror diverged, once its leader tells it."""
     (explained,) = said(config, "resolve", topic)
     found: int | None = explained["facts"]["diverged_at"]
     return found
@@ -103,7 +103,7 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Given copied records / when an old replica leads and takes others / then GAP, from where."""
-    monkeypatch.setattr(keeper, "WRITE_EVERY_S", 5.0)  # where it parted is told by what was noted
+    monkeypatch.setattr(keeper, "WRITE_EVERY_S", 5.0)  # where it diverged is told by what was noted
     source, target = clusters
     topic = replicated_topic(source)
     config = config_of(tmp_path, source, target, topic)
@@ -129,7 +129,7 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
         assert (stopped["code"], stopped["state"]) == ("SOURCE_TRUNCATED", "gap")
         provoked("SOURCE_TRUNCATED", stopped)
 
-        wait_for("where it parted", lambda: parted_at(config, topic) == 100)
+        wait_for("where it diverged", lambda: diverged_at(config, topic) == 100)
         (explained,) = said(config, "resolve", topic)
         said(config, "resolve", topic, "--choose", "continue", "--by", "ops", "--yes")
         end = explained["facts"]["target_end"]
@@ -185,10 +185,10 @@ def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_
     for topic in both:
         assert ends_or_errors(target.bootstrap, {topic: 1})[topic] == [150]
         assert values_at(target.bootstrap, topic, 0, 150) == list(range(150))
-    assert parted_at(config, noted) == 100
+    assert diverged_at(config, noted) == 100
     # Of this one only the new leader's epoch is known. The one before it may have brought nothing,
     # as after a broker's start: then the leader can't tell where it ended.
-    assert parted_at(config, unnoted) in {100, None}
+    assert diverged_at(config, unnoted) in {100, None}
     said(config, "resolve", noted, "--choose", "continue", "--by", "ops", "--yes")
     with RunningLink(config):
         wait_for("one stop less", lambda: len(stops_of(config)) == 1)

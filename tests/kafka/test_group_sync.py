@@ -235,11 +235,11 @@ def test_groups_that_are_idle_are_looked_at_rarely(
     monkeypatch.setattr("heliostat.groups.sync.IDLE_AFTER_S", 0.0)
     sync = sides.sync(**only(group))
     sync.run()
-    assert sync.told()["looked_at"] == 1
+    assert sync.report()["looked_at"] == 1
     sync.run()  # what was published is seen once more, or not at all
     sync.run()
-    assert sync.told()["looked_at"] == 0
-    assert sync.told()["reasons"] == {"SYNCED": 1}
+    assert sync.report()["looked_at"] == 0
+    assert sync.report()["reasons"] == {"SYNCED": 1}
     sides.commit(group, 31)
     monkeypatch.setattr("heliostat.groups.sync.IDLE_LOOK_S", 0.0)
     sync.run()

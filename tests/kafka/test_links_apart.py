@@ -199,12 +199,15 @@ def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
 ) -> None:
     """Given a rival's state with records of a stranger / when new topics come / then safe, told."""
     apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
-    rival = f"heliostat.{fresh_name('rival')}.state"
+    other_link = f"heliostat.{fresh_name('other_link')}.state"
     hidden = f"{apart.near}-hidden"
     target = cluster_pair.target.bootstrap
     config = apart.configured()
     config.write_text(config.read_text().replace("source: north", "source: east"))
-    with KeyedTopic(target, rival) as state, ByteTopic(target, TopicName(rival), "stranger") as bad:
+    with (
+        KeyedTopic(target, other_link) as state,
+        ByteTopic(target, TopicName(other_link), "stranger") as bad,
+    ):
         state.ensure(1)
         bad.write(
             [ByteRecord(b"\xff", b"{}"), ByteRecord(f"mirror/{hidden}".encode(), b"not ours")]
@@ -216,7 +219,7 @@ def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
             why = f"whether {kept} is a mirror"
             apart.wait_status(apart.near_link, 1, why, within_s=TOLD_WITHIN_S)
             [told] = said(config, "status", "--link", apart.near_link)
-            assert f"{rival} has records that are not its link's own" in told["refused"][kept]
+            assert f"{other_link} has records that are not its link's own" in told["refused"][kept]
             assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
             assert any("at offset 0" in note for note in told["notes"])
             apart.wait_copied(apart.filled(cluster_pair.source, apart.near))

@@ -156,16 +156,16 @@ def check_reading(
     """The same stable end, and from anywhere the same batches for readers of committed ones."""
     with reader_of(bootstrap, Isolation.READ_COMMITTED) as reader:
         until(
-            lambda: reader.bounds([one])[one].end == model.stable_end,
-            lambda: f"stable end {model.stable_end}, not {reader.bounds([one])[one].end}",
+            lambda: reader.bounds([one])[one].end == model.last_stable_offset,
+            lambda: f"stable end {model.last_stable_offset}, not {reader.bounds([one])[one].end}",
         )
-        if not model.stable_end:
+        if not model.last_stable_offset:
             return
-        at = rng.randrange(model.stable_end)
+        at = rng.randrange(model.last_stable_offset)
         fetched = reader.fetch({one: at})[one]
         expected = model.read(at, 10**9, committed=True)
         assert shape(fetched.data) == shape(expected)
-        told = model.aborted_from(at, model.stable_end)
+        told = model.aborted_from(at, model.last_stable_offset)
         assert without_aborted(fetched.data, list(fetched.aborted)) == without_aborted(
             expected, told
         )

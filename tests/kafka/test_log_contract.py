@@ -183,9 +183,13 @@ def test_a_forgotten_producer_and_a_new_leader_are_as_in_the_model(
     for offset, epoch in ((5, 0), (6, 0), (8, last), (6, last), (5, last + 1), (5, 1), (2, last)):
         told = [side.fetch([Place(0, offset, last_epoch=epoch)]) for side in both]
         assert told[0] == told[1], f"at {offset} after epoch {epoch}"
-    [parted], [beyond] = (
+    [diverging_epoch], [beyond] = (
         broker.fetch([Place(0, 6, last_epoch=0)]),
         broker.fetch([Place(0, 5, last_epoch=last + 1)]),
     )
-    assert (parted.parted, bases(parted.data), beyond.error) == ((0, 5), [], OUT_OF_RANGE)
+    assert (diverging_epoch.diverging_epoch, bases(diverging_epoch.data), beyond.error) == (
+        (0, 5),
+        [],
+        OUT_OF_RANGE,
+    )
     broker.close()

@@ -56,7 +56,7 @@ def test_an_empty_mirror_made_anew_is_not_taken_for_the_old_one(cluster_pair: Cl
         write_batches(address, topic, [encode([Sample(b"k", b"v", 1_790_000_000_000)])])
         told = asked.target_ranges([0])
         assert told == {0: LogRange(Offset(0), Offset(1))}
-        assert asked.target_tails({0: LogRange(Offset(0), Offset(1))}) == {}
+        assert asked.target_last_batches({0: LogRange(Offset(0), Offset(1))}) == {}
 
 
 def is_there(bootstrap: str, topic: TopicName) -> bool:

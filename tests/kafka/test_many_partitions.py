@@ -100,17 +100,19 @@ def test_a_look_takes_few_requests_and_an_unchanged_one_decodes_nothing(
         return really(self, request, broker)
 
     monkeypatch.setattr(Caller, "send", send)
-    heard: list[str] = []
+    answered: list[str] = []
     with (
         ClusterAdmin(many.pair.source.bootstrap.split(",")) as source,
         ClusterAdmin(many.pair.target.bootstrap.split(",")) as target,
     ):
         plan = plan_topics(link, *observe(source, target, link, {}), {})
         assert (len(plan.create), len(sent) <= REQUESTS_OF_A_LOOK) == (len(many.topics), True), sent
-        applied = apply_plan(plan, target, tell=heard.append)
+        applied = apply_plan(plan, target, tell=answered.append)
         creating = [name for name in sent if name == "CreateTopicsRequest"]
         assert len(creating) <= 1 + -(-len(many.topics) // TOPICS_PER_REQUEST)
-        assert heard == [f"{TOPICS_PER_REQUEST} of {len(many.topics)} topics created at the target"]
+        assert answered == [
+            f"{TOPICS_PER_REQUEST} of {len(many.topics)} topics created at the target"
+        ]
         mirrors = {record.source: record for record in applied.remember}
         seen = observe(source, target, link, mirrors)
         sent.clear()

@@ -189,7 +189,7 @@ def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage, provoked: P
         assert "producer.id.expiration.ms=1000 (1 s)" in stage.text()
 
 
-def rival_lanes(
+def two_lanes(
     stage: Stage, topic: TopicName, partitions: int, fetch_bytes: Sequence[int]
 ) -> list[LaneSpec]:
     """Lanes that each serve all partitions of a topic, with batch boundaries of their own."""
@@ -260,12 +260,12 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
     barrier = spawn.Barrier(1 + len(fetch_bytes))
     with spawn.Pool(len(fetch_bytes), load_and_meet, (barrier,)) as pool:
         barrier.wait(LOADED_S)
-        lanes = rival_lanes(stage, topic, partitions, fetch_bytes)
+        lanes = two_lanes(stage, topic, partitions, fetch_bytes)
         pending = pool.map_async(copy_round, lanes, chunksize=1)
-        rivals = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+        other_links = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
         pending.wait(RIVALS_BEGIN_MS / 1000)
         for turn in range(turns):  # whoever copies now is stopped soon: another one must go on
-            rivals[turn % len(rivals)].suspend()
+            other_links[turn % len(other_links)].suspend()
             try:
                 for number in range(partitions):
                     write_batches(
@@ -273,7 +273,7 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
                     )
                 pending.wait(STOPPED_S)
             finally:
-                rivals[turn % len(rivals)].resume()
+                other_links[turn % len(other_links)].resume()
         reports = pending.get(60)
     copied = [report.records for report in reports]
     assert sum(count > 0 for count in copied) > 1, f"they were no rivals: {copied}"

@@ -159,8 +159,8 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(
 
 @pytest.mark.thorough
 def test_a_port_that_is_taken_meanwhile_is_replaced(start_cluster, monkeypatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as rival:
-        taken = rival.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as other_link:
+        taken = other_link.getsockname()[1]
         offers = [[taken, *free_ports(1)], free_ports(2)]
         monkeypatch.setattr("heliostat_sandbox.cluster.free_ports", lambda _: offers.pop(0))
         cluster = start_cluster()

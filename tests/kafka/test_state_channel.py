@@ -156,17 +156,17 @@ def test_reports_of_an_idle_lane_are_small(line: Line) -> None:
     channel = line.open()
     try:
         line.progress.seek(0)
-        heard: list[dict[str, object]] = []
+        answered: list[dict[str, object]] = []
 
         def rows() -> list[int]:
-            heard.extend(record.value for record in line.progress.poll(0.1))
-            return [sum(len(topic[2]) for topic in value["topics"]) for value in heard]
+            answered.extend(record.value for record in line.progress.poll(0.1))
+            return [sum(len(topic[2]) for topic in value["topics"]) for value in answered]
 
         for count in range(1, 4):
             channel.publish(report(line.spec, 10))
             until(lambda n=count: len([s for s in rows() if s < 1000]) >= n, "the report")
         assert sum(rows()) < PARTITIONS * 1.5
-        assert max(len(json.dumps(value)) for value in heard[-2:]) < 60_000
+        assert max(len(json.dumps(value)) for value in answered[-2:]) < 60_000
     finally:
         channel.close()
 

@@ -76,11 +76,11 @@ class Answer:
 
     error: int
     high_watermark: int = -1
-    stable_end: int = -1
+    last_stable_offset: int = -1
     log_start: int = -1
     data: bytes = b""
     aborted: Sequence[tuple[int, int]] = ()
-    parted: tuple[int, int] | None = None
+    diverging_epoch: tuple[int, int] | None = None
 
 
 def fetch(wants: Sequence[FetchOf], bytes_max: int, *, committed: bool) -> list[Answer]:
@@ -102,23 +102,23 @@ def fetch(wants: Sequence[FetchOf], bytes_max: int, *, committed: bool) -> list[
 
 def _fetched(want: FetchOf, room: int, *, is_first: bool, committed: bool) -> Answer:
     log = want.log
-    parted: tuple[int, int] | None = None
+    diverging_epoch: tuple[int, int] | None = None
     if want.last_epoch >= 0:
         known = epoch_end(log, want.last_epoch)
         if known.end < 0:
             return Answer(OUT_OF_RANGE)
         if known.epoch < want.last_epoch or known.end < want.offset:
-            parted = (known.epoch, known.end)
-    ends = (log.end, log.stable_end, log.start)
-    if parted is not None:
-        return Answer(NONE, *ends, parted=parted)
+            diverging_epoch = (known.epoch, known.end)
+    ends = (log.end, log.last_stable_offset, log.start)
+    if diverging_epoch is not None:
+        return Answer(NONE, *ends, diverging_epoch=diverging_epoch)
     if not log.start <= want.offset <= log.end:
         return Answer(OUT_OF_RANGE)
     limit = min(want.bytes_max, room)
     data = log.read(want.offset, limit, committed=committed, is_cut=True)
     first = size_of_first(data)
     data = data[: max(limit, first)] if is_first or limit >= first else b""
-    aborted = log.aborted_from(want.offset, log.stable_end) if committed else ()
+    aborted = log.aborted_from(want.offset, log.last_stable_offset) if committed else ()
     return Answer(NONE, *ends, data, aborted)
 
 

@@ -98,7 +98,7 @@ class PartitionLog:
         """The last append was taken for one that is there: its answer bears a time."""
 
     @property
-    def stable_end(self) -> int:
+    def last_stable_offset(self) -> int:
         """The last stable offset: what readers of committed records may read up to."""
         return min(self.open.values()) if self.open else self.end
 
@@ -243,7 +243,7 @@ class PartitionLog:
         before this run (`CleanedTransactionMetadata`).
         """
         self.changes += 1
-        upto = min(upto, self.stable_end)
+        upto = min(upto, self.last_stable_offset)
         newest = {
             record.key: batch.base_offset + record.delta
             for batch in self.visible(upto)
@@ -309,7 +309,7 @@ class PartitionLog:
         """
         out: list[bytes] = []
         size = 0
-        stop = self.stable_end if committed else self.end
+        stop = self.last_stable_offset if committed else self.end
         for batch in self.batches:
             if batch.next_offset <= offset:
                 continue
@@ -335,7 +335,7 @@ class PartitionLog:
         """Records that readers of committed ones see, with their offsets."""
         return [
             (batch.base_offset + record.delta, record)
-            for batch in self.visible(self.stable_end)
+            for batch in self.visible(self.last_stable_offset)
             for record in records_of(batch.data)
             if batch.base_offset + record.delta >= self.start
         ]

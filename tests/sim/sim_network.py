@@ -24,6 +24,7 @@ from heliostat.records.copier.network import (
     Event,
     Fetched,
     FetchLost,
+    LastBatch,
     Leaders,
     LogRange,
     MapLost,
@@ -33,7 +34,6 @@ from heliostat.records.copier.network import (
     Problem,
     Send,
     SourceSays,
-    Tail,
     Traffic,
     Unanswered,
     Want,
@@ -208,14 +208,14 @@ class SimNetwork:
         logs = self.world.target
         return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
 
-    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
-        found: dict[int, Tail | None] = {}
+    def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
+        found: dict[int, LastBatch | None] = {}
         for index, target in ranges.items():
             log = self.world.target[index]
             if self.world.happens(0.2):
                 continue
             known = log.producers.get(PRODUCER)
-            remembered = None if known is None else Tail(PRODUCER, known.last_sequence)
+            remembered = None if known is None else LastBatch(PRODUCER, known.last_sequence)
             if remembered is not None and remembered.sequence == (target.end - 1) % 2**31:
                 found[index] = remembered
                 continue
@@ -224,7 +224,7 @@ class SimNetwork:
                 found[index] = remembered
             elif last.next_offset == target.end:
                 fields = HEADER.unpack_from(last.data, 0)
-                found[index] = Tail(fields[9], (fields[11] + fields[6]) % 2**31)
+                found[index] = LastBatch(fields[9], (fields[11] + fields[6]) % 2**31)
         return found
 
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
@@ -285,7 +285,7 @@ class SimNetwork:
         code = self.world.target[index].delete_before(before)
         return BrokerError("delete records", kafka_code=code) if code else None
 
-    def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+    def expect(self, channel_keys: Iterable[tuple[BrokerId, Channel]]) -> None:
         pass
 
     def open(self, target: Iterable[BrokerId]) -> None:
@@ -315,7 +315,7 @@ class SimNetwork:
     def _is_news(self, event: Fetched) -> bool:
         index, end = event.want.index, event.high_watermark
         is_news = bool(event.error) or event.end > 0 or self._heard.get(index) != end
-        is_news = is_news or event.parted is not None
+        is_news = is_news or event.diverging_epoch is not None
         self._heard[index] = end
         return is_news
 
@@ -339,7 +339,7 @@ class SimNetwork:
             found.append(
                 Fetched(
                     *(want, got.error, got.high_watermark, data, 0, len(data)),
-                    *(got.stable_end, aborted, got.parted),
+                    *(got.last_stable_offset, aborted, got.diverging_epoch),
                 )
             )
         return found
@@ -383,10 +383,10 @@ class SimNetwork:
 
     def send_no_more(self) -> None:
         """A broker that has not taken all at the round's end gets nothing more of it."""
-        for line in self._appends.values():
-            if line and self.world.happens():
-                _, sends = line.pop()
-                self._given_up += [*self._cut(line), AppendLost(sends, "not taken in time")]
+        for channel_key in self._appends.values():
+            if channel_key and self.world.happens():
+                _, sends = channel_key.pop()
+                self._given_up += [*self._cut(channel_key), AppendLost(sends, "not taken in time")]
 
     def held_bytes(self) -> int:
         return self._held.bytes
@@ -399,19 +399,19 @@ class SimNetwork:
         until_s = clock.now_s + timeout_s + 0.0001
         coming = (due[0] for due in self._due if room_bytes > 0 or not _bytes_in(due[2]))
         pending = sorted(coming)[:1]
-        pending += [line[0][0] for line in self._appends.values() if line]
+        pending += [channel_key[0][0] for channel_key in self._appends.values() if channel_key]
         pending += [self._map_line[0]] if self._map_line is not None else []
         clock.now_s = max(clock.now_s, min([until_s, *pending]))
         self.world.settle_late()
         events, self._given_up = [*self._serve_map(), *self._given_up], []
         if self.world.happens(0.1):
             events.append(self._silence())
-        for line in self._appends.values():
-            while line and line[0][0] <= clock.now_s:
+        for channel_key in self._appends.values():
+            while channel_key and channel_key[0][0] <= clock.now_s:
                 if self.world.happens():
-                    events.extend(self._cut(line))
+                    events.extend(self._cut(channel_key))
                     break
-                _, sends = line.pop(0)
+                _, sends = channel_key.pop(0)
                 events.extend(self._serve(send) for send in sends)
         return events + self._taken(room_bytes)
 
@@ -456,12 +456,12 @@ class SimNetwork:
         is_repeated = not send.batch.fills and self.world.target[send.index].was_known
         return Appended(send, code, base, "", is_repeated=is_repeated)
 
-    def _cut(self, line: list[tuple[float, Sequence[Send]]]) -> list[Event]:
+    def _cut(self, channel_key: list[tuple[float, Sequence[Send]]]) -> list[Event]:
         """The connection breaks: each request was served, is served later, or never arrives."""
         lost: list[Event] = []
         late_s, waits_s = self.world.clock.now_s, 0.0
         is_arriving = True
-        for _, sends in line:
+        for _, sends in channel_key:
             late_s += waits_s
             waits_s = self.world.random.random() * self.world.replicas_s
             is_arriving = is_arriving and self.world.random.random() < 0.7
@@ -471,15 +471,15 @@ class SimNetwork:
                 tie = next(iter(self.world.ties))
                 heapq.heappush(self.world.late, (late_s, tie, send, data))
             lost.append(AppendLost(list(sends), "cut"))
-        line.clear()
+        channel_key.clear()
         if self.world.random.random() < 0.5:
             self.world.settle_late()
         return lost
 
     def cut_all(self) -> None:
         """Close every connection: nobody waits for an answer any more."""
-        for line in self._appends.values():
-            self._cut(line)
+        for channel_key in self._appends.values():
+            self._cut(channel_key)
         self._cut_map()
         self._due.clear()
 

@@ -130,7 +130,7 @@ def check_is_beginning(world: World, starts: list[int], seed: int) -> None:
 
 
 def copy_until_level(
-    world: World, seed: int, starts: list[int], *, rivals: int = 1, kills: bool = True
+    world: World, seed: int, starts: list[int], *, other_links: int = 1, kills: bool = True
 ) -> list[Copier]:
     rng, copiers = world.random, []
     for number in range(ROUNDS_MAX):
@@ -141,7 +141,7 @@ def copy_until_level(
                 SimNetwork(world, rng.choice([1, 5])),
                 world.clock,
             )
-            for _ in range(rivals)
+            for _ in range(other_links)
         ]
         turns = rng.randrange(1, 200) if kills and rng.random() < 0.5 else 10**9
         run_together(world, copiers, turns)
@@ -284,7 +284,7 @@ def test_rivals_with_fresh_records_leave_one_copy(first: int) -> None:
     """Given three owners by mistake / when all copy at once / then the net of I1 holds."""
     for seed in range(first, first + 100):
         world = make_world(seed + 1_000_000)
-        copy_until_level(world, seed, [0, 0], rivals=3)
+        copy_until_level(world, seed, [0, 0], other_links=3)
 
 
 @pytest.mark.parametrize("first", range(0, max(50, SEEDS // 14), 50))

@@ -43,7 +43,7 @@ class Writer:
         self._chance = chance
         self._sequences = dict.fromkeys(PRODUCERS, 0)
 
-    def begin_anew(self, pids: Sequence[int]) -> None:
+    def begin_again(self, pids: Sequence[int]) -> None:
         """Write by other producers from now on."""
         self._sequences = dict.fromkeys(pids, 0)
 
@@ -143,10 +143,10 @@ class Scene:
             if log.batches and self.random.random() < 0.5:
                 log.clean(self.random.randrange(log.batches[-1].base_offset + 1))
 
-    def rounds(self, *, rivals: int = 1, cleans: bool = True) -> None:
+    def rounds(self, *, other_links: int = 1, cleans: bool = True) -> None:
         """Copy until level; between rounds more is written, and cleaners run."""
         for number in range(ROUNDS_MAX):
-            copiers = self.begun(number, rivals)
+            copiers = self.begun(number, other_links)
             turns = self.random.randrange(1, 200) if self.random.random() < 0.5 else 10**9
             run_together(self.world, copiers, turns)
             self.witness.check(self.seed)
@@ -162,17 +162,17 @@ class Scene:
             self.world.fault_rate *= 0.97
         raise AssertionError(f"seed {self.seed}: not level after {ROUNDS_MAX} rounds")
 
-    def begun(self, number: int, rivals: int) -> list[Copier]:
+    def begun(self, number: int, other_links: int) -> list[Copier]:
         """The lanes of a round, or of some at once."""
         self.world.clock.sleep(EPOCH_MS / 1000)
         round_s = self.random.choice([0.05, 0.3, 2.0])
         return [
             Copier(
-                self.lane(number * rivals + rival, round_s),
+                self.lane(number * other_links + other_link, round_s),
                 SimNetwork(self.world, self.random.choice([1, 5])),
                 self.world.clock,
             )
-            for rival in range(rivals)
+            for other_link in range(other_links)
         ]
 
     def copy(self, number: int, turns: int) -> Copier:

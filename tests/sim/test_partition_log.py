@@ -51,11 +51,11 @@ def test_open_transactions_hold_the_stable_end_back() -> None:
     log.append(batch(PLAIN, -1, "a"))
     log.append(batch(FIRST, 0, "b", "c"))
     log.append(batch(SECOND, 0, "d"))
-    assert (log.stable_end, log.end) == (1, 4)
+    assert (log.last_stable_offset, log.end) == (1, 4)
     log.end_transaction(FIRST, 0, NOW_MS, commit=True)
-    assert log.stable_end == 3
+    assert log.last_stable_offset == 3
     log.end_transaction(SECOND, 0, NOW_MS, commit=False)
-    assert (log.stable_end, log.end) == (6, 6)
+    assert (log.last_stable_offset, log.end) == (6, 6)
     assert visible(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
     assert log.aborted_from(0, 6) == [(SECOND, 3)]
     assert log.aborted_from(6, 9) == []

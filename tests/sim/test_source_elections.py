@@ -64,7 +64,7 @@ class Filled(Plain):
         """By producers of their own: what old ones wrote may be lost."""
         (writer,) = (each for each in self._scene.writers if each.log is log)
         self._elections += 1
-        writer.begin_anew([pid + len(PRODUCERS) * self._elections for pid in PRODUCERS])
+        writer.begin_again([pid + len(PRODUCERS) * self._elections for pid in PRODUCERS])
         writer.write(self.world.random.randrange(1, BATCHES), self.now_ms())
         writer.end_all(self.now_ms())
 

@@ -102,7 +102,9 @@ class Witness:
             end = (
                 target.end if self.is_filled else self.world.offset_map(index).source_of(target.end)
             )
-            if end < source.stable_end and any(offset >= end for offset in contents(source)):
+            if end < source.last_stable_offset and any(
+                offset >= end for offset in contents(source)
+            ):
                 return False
         return True
 
@@ -123,7 +125,7 @@ def contents(log: PartitionLog) -> Mapping[int, Content]:
     if changes != log.changes:
         known = {
             batch.base_offset + delta: each
-            for batch in log.visible(log.stable_end)
+            for batch in log.visible(log.last_stable_offset)
             for delta, each in contents_of(batch.data)
             if batch.base_offset + delta >= log.start
         }

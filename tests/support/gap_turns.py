@@ -74,7 +74,7 @@ class Turns:
         self.done: list[str] = []
         self.source = source or side(OLD_ID, 150, 200)
         self.target = side(TARGET_ID, 0, 100)
-        self.target.heard = self._note
+        self.target.answered = self._note
         self.kept = KeptTopic()
         self.target.create(self.kept.topic)
         self.ledger = ledger_on(self.kept)
@@ -115,7 +115,7 @@ class Turns:
 
     def turn(self, *reports: PartitionReport) -> dict[TopicName, MirrorRecord | None]:
         memory = Memory({T: RECORD}, self.starts, {T: self.topic})
-        self.keeper.hear(reports, memory)
+        self.keeper.consume(reports, memory)
         return self.keeper.settle(TopicPlan(refuse=self.refuse), reports, memory)
 
     def rows(self) -> list[GapRow]:

@@ -52,7 +52,7 @@ def fetches_at_the_borders_of_a_log(make: Make) -> None:
         side.append(batch(count=2))
     for offset, found in ((0, [0, 2, 4]), (1, [0, 2, 4]), (5, [4]), (6, [])):
         answer = read(side, offset)
-        assert (answer.error, answer.high_watermark, answer.stable_end) == (0, 6, 6)
+        assert (answer.error, answer.high_watermark, answer.last_stable_offset) == (0, 6, 6)
         assert bases(answer.data) == found, "whole batches, also the one in whose midst it begins"
     assert [read(side, offset) for offset in (7, -1)] == [Answer(OUT_OF_RANGE)] * 2
     assert side.delete_before(3) == 0
@@ -107,7 +107,7 @@ def epochs_that_were_not_led_are_out_of_range(make: Make) -> None:
     side = make(1)
     side.append(batch(count=4))
     [answer] = side.fetch([Place(0, 2, last_epoch=0)])
-    assert (answer.error, answer.parted, bases(answer.data)) == (0, None, [0])
+    assert (answer.error, answer.diverging_epoch, bases(answer.data)) == (0, None, [0])
     for epoch in (1, 5):
         assert side.fetch([Place(0, 2, last_epoch=epoch)]) == [Answer(OUT_OF_RANGE)]
 

@@ -176,7 +176,7 @@ class BrokerSide:
                 each.log_start,
                 bytes(buffer[each.start : each.end]),
                 each.aborted,
-                each.parted,
+                each.diverging_epoch,
             )
             for each in told.partitions
         }

@@ -174,7 +174,7 @@ class Planter:
         from kafka import KafkaProducer  # only here
 
         rows = list(records)
-        before = self._stable_end(topic)
+        before = self._last_stable_offset(topic)
 
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap, transactional_id=f"planted-{time.monotonic_ns()}"
@@ -194,10 +194,10 @@ class Planter:
         finally:
             producer.close()
         deadline = time.monotonic() + WAIT_S
-        while self._stable_end(topic) < before + len(rows) + 1:  # markers follow the answer
+        while self._last_stable_offset(topic) < before + len(rows) + 1:  # markers follow the answer
             assert time.monotonic() < deadline, f"no marker in {topic}"
 
-    def _stable_end(self, topic: str) -> int:
+    def _last_stable_offset(self, topic: str) -> int:
         from kafka import KafkaConsumer  # only here
         from kafka.structs import TopicPartition  # its name is ours elsewhere
 

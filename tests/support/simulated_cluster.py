@@ -154,7 +154,7 @@ class SimulatedCluster:
         self.hidden: set[TopicName] = set()
         """Topics that our user has no right to see."""
         self.calls: list[Call] = []
-        self.heard: Callable[[Call], None] = self.calls.append
+        self.answered: Callable[[Call], None] = self.calls.append
         """Told of each call before it is served."""
         self.is_down = False
         """No broker answers."""
@@ -193,7 +193,7 @@ class SimulatedCluster:
             No broker answers.
         """
         call = Call(method, tuple(items), tuple(values))
-        self.heard(call)
+        self.answered(call)
         if self.is_down:
             raise ConnectionLost("no broker answers", at="simulated")
         failed: dict[Hashable, BrokerError] = {}

@@ -19,7 +19,7 @@ from heliostat.mm2.adopt_plan import (
     Peer,
     TopicAdoption,
 )
-from heliostat.mm2.resume_point import NoSeam
+from heliostat.mm2.resume_point import NoResumePoint
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
 from heliostat.topics.values import MirrorRecord
 
@@ -50,7 +50,7 @@ class Done:
         self, _config: object, _link: object, peer: Peer, agree: Callable[..., bool]
     ) -> object:
         self.peer = peer
-        found = NoSeam(self.reason) if self.reason else None
+        found = NoResumePoint(self.reason) if self.reason else None
         row = PartitionAdoption(PartitionId(0), None, ZERO, ZERO, found)
         plan = AdoptionPlan(LinkName("l"), peer, (TopicAdoption(RECORD, (row,)),))
         self.written = agree(plan)

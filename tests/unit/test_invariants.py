@@ -11,17 +11,17 @@ from heliostat.invariants import (
     gap_is_recorded,
     group_offset_may_be_published,
     is_from_current_owner,
+    last_batch_is_ours,
     may_send,
     sequence_of,
-    tail_is_ours,
 )
 
 
 def test_a_sequence_goes_on_at_zero_behind_the_largest() -> None:
     last = SEQUENCE_MODULUS - 1
     assert [sequence_of(offset) for offset in (0, last, last + 1)] == [0, last, 0]
-    assert tail_is_ours((7, last), 7, SEQUENCE_MODULUS)
-    assert not tail_is_ours((7, 0), 7, SEQUENCE_MODULUS)
+    assert last_batch_is_ours((7, last), 7, SEQUENCE_MODULUS)
+    assert not last_batch_is_ours((7, 0), 7, SEQUENCE_MODULUS)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
 STATE_COLOURS = {
     "running": "green",
     "copying": "green",
-    "lifting": "cyan",
+    "aligning": "cyan",
     "starting": "cyan",
     "retrying": "yellow",
     "silent": "red",
@@ -137,7 +137,7 @@ def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:
 
 def problem_lines(status: LinkStatus) -> list[RenderableType]:
     """What is not copied, and why."""
-    lines = [*status.troubles, *(item.told() for item in status.held_back)]
+    lines = [*status.troubles, *(item.text() for item in status.held_back)]
     lines += [
         f"{item.source}-{item.partition} {item.state} [{item.code}] {item.reason}"
         for item in status.problems

@@ -115,7 +115,7 @@ class OnePartitionTopic:
                     raise
         raise AssertionError("the last one answers or raises")
 
-    def look_anew(self) -> None:
+    def look_again(self) -> None:
         """Read by another client: one that has met a broker that hangs may stay with it.
 
         For half a minute and longer, with another leader there (kafka-python 3.0.12).

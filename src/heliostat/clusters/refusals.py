@@ -81,4 +81,5 @@ def translated(
     refusal = refusal_of(access)
     if refusal is not None:
         return refusal
-    return ConnectionLost(f"{text} at {access.told}: {type(error).__name__}: {error}", hint=hint)
+    where = f"{text} at {access.described}"
+    return ConnectionLost(f"{where}: {type(error).__name__}: {error}", hint=hint)

@@ -156,7 +156,7 @@ class SecurityConfig(Frozen):
             yield f"{', '.join(given)} only with {where}"
 
     @property
-    def told_in_clear(self) -> str:
+    def sent_in_clear(self) -> str:
         """What anybody on the way can read of an unencrypted listener's SASL; empty: no such."""
         if self.protocol != "SASL_PLAINTEXT":
             return ""

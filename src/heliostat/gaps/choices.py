@@ -137,7 +137,7 @@ class Facts:
     """Other links write into the target topic as well: it can't be deleted."""
     fills: bool = False
     """Its holes are filled, offsets are to stay equal: it can't go on at an earlier offset."""
-    is_made_anew: bool = False
+    is_recreated: bool = False
     """`restart` makes the target topic anew for the sake of another of its partitions."""
 
 
@@ -320,7 +320,7 @@ def _recreates(facts: Facts) -> bool:
     A log whose offsets are the source's can't take them again, emptied or not.
     """
     goes_back = facts.fills and facts.source_start < facts.target_end
-    return facts.cause in OF_WHOLE_TOPICS or facts.is_made_anew or goes_back
+    return facts.cause in OF_WHOLE_TOPICS or facts.is_recreated or goes_back
 
 
 def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
@@ -328,7 +328,7 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
     match facts.cause:
         case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
             return _range(facts, facts.position, facts.source_start)
-        case Cause.SOURCE_TRUNCATED if still_holds(facts) or not facts.is_made_anew:
+        case Cause.SOURCE_TRUNCATED if still_holds(facts) or not facts.is_recreated:
             return _truncated(facts)
         case cause if cause in OF_ONE_RECORD:
             at = facts.position

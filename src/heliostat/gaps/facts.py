@@ -10,7 +10,7 @@ from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
 from heliostat.gaps.ledger import CopiedTopic, copied_of
-from heliostat.gaps.source_truncation import Parted, truncations
+from heliostat.gaps.source_truncation import Divergence, truncations
 from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
@@ -69,7 +69,7 @@ def gather(
     for ask, (start, end, there, target_end) in bounds.items():
         if known.is_lost(ask.target, target_id):
             continue
-        offset_map, parted = known.of(ask.target, target_id), diverged.get(ask.source)
+        offset_map, divergence = known.of(ask.target, target_id), diverged.get(ask.source)
         found.append(
             Facts(
                 source=ask.source,
@@ -82,10 +82,10 @@ def gather(
                 target_start=there,
                 target_end=target_end,
                 is_dense=ask.is_dense and offset_map.is_identity,
-                diverged_at=None if parted is None else parted.at,
+                diverged_at=None if divergence is None else divergence.at,
                 begin=ask.begin,
                 is_gone=ask.source.partition >= at_source,
-                is_known_truncated=parted is not None,
+                is_known_truncated=divergence is not None,
                 is_shared=record.slot.is_shared,
                 copied_to=_copied_to(copied, ask.source, record),
                 fills=offset_map.is_filled or (fills and offset_map.is_identity),
@@ -156,9 +156,11 @@ def _diverged(
     partitions: Sequence[TopicPartition],
     copied: CopiedTopic | None,
     record: MirrorRecord,
-) -> dict[TopicPartition, Parted]:
+) -> dict[TopicPartition, Divergence]:
     """Partitions whose source lost what was copied of it, as its leader epochs say."""
     rows = copied_of(copied, id_text(record.source_id))
     known = {p: rows[p.partition] for p in partitions if p.partition in rows}
     answers = truncations(source, known)
-    return {partition: parted for partition, parted in answers.items() if parted is not None}
+    return {
+        partition: divergence for partition, divergence in answers.items() if divergence is not None
+    }

@@ -30,14 +30,14 @@ from heliostat.gaps.choices import (
 from heliostat.gaps.facts import Ask, gather
 from heliostat.gaps.ledger import Copied, GapLedger, GapRow
 from heliostat.gaps.rows import Memory, decided_row, gone_rows, lost_row, whole_topics
-from heliostat.gaps.source_truncation import WRITE_EVERY_S, EpochBook, Parted, truncations
+from heliostat.gaps.source_truncation import WRITE_EVERY_S, Divergence, EpochBook, truncations
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.copier.partition_standing import truncated_text
 from heliostat.state.link_state import Starts
-from heliostat.topics.same_topics import made_anew
+from heliostat.topics.same_topics import recreated
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
@@ -91,7 +91,7 @@ class GapKeeper:
         """Reports of these from before then speak of what has been settled."""
         self._deleted: dict[TopicName, str] = {}
         """Ids of target topics that were deleted here to be made anew."""
-        self._parted: dict[TopicPartition, Parted] = {}
+        self._diverged: dict[TopicPartition, Divergence] = {}
 
     def begin(self) -> None:
         """Read what was recorded before."""
@@ -110,7 +110,7 @@ class GapKeeper:
         finally:
             self._ledger.close()
 
-    def told(self) -> dict[str, int]:
+    def report(self) -> dict[str, int]:
         """Sums for the driver's report."""
         rows = list(self._ledger.rows.values())
         return {
@@ -142,7 +142,7 @@ class GapKeeper:
 
     # -- what was heard ------------------------------------------------------------------------
 
-    def hear(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
+    def consume(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
         """Take decisions and reports since the last turn; look whether the source was truncated."""
         self._keep_ledger()
         self._mirrors = memory.mirrors
@@ -163,14 +163,16 @@ class GapKeeper:
             self._events.warn(f"{topic} was gone at the target and is made anew with all its rows")
             self._ledger.read()
         else:
-            self._ledger.hear()
+            self._ledger.consume()
 
     def _look_at_epochs(self, names: Sequence[TopicName]) -> None:
         """Ask about partitions whose leader has changed; at the beginning about all of them."""
         leaders = None if self._is_first else self._leader_epochs(names)
         answers = truncations(self._source, self._book.to_ask(leaders, names))
-        self._parted = {p: parted for p, parted in answers.items() if parted is not None}
-        self._book.confirm(p for p, parted in answers.items() if parted is None)
+        self._diverged = {
+            p: divergence for p, divergence in answers.items() if divergence is not None
+        }
+        self._book.confirm(p for p, divergence in answers.items() if divergence is None)
         self._is_first = False
 
     def _leader_epochs(self, names: Iterable[TopicName]) -> dict[TopicPartition, int]:
@@ -268,7 +270,7 @@ class GapKeeper:
         now_ms = self._clock.wall_ms()
         rows: list[GapRow] = []
         for item in facts:
-            effect = effect_of(replace(item, is_made_anew=True), choice)
+            effect = effect_of(replace(item, is_recreated=True), choice)
             if effect is None:
                 self._say_once(name, f"{choice.value} is not possible: {why_not(item, choice)}")
                 return
@@ -276,7 +278,7 @@ class GapKeeper:
         self._ledger.record(rows)  # I6: before anything is passed
         for row in rows:
             self._book.forget(row.source)
-            self._parted.pop(row.source, None)
+            self._diverged.pop(row.source, None)
         if choice is Choice.RESTART and not self._delete(record, rows):
             return
         topic = memory.topics.get(name)
@@ -291,7 +293,7 @@ class GapKeeper:
         """Delete the target topic; the plan then makes it anew as an exact mirror."""
         ids = {record.target: id_text(record.target_id)}
         was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
-        if not was_theirs and made_anew(self._target, ids):
+        if not was_theirs and recreated(self._target, ids):
             self._say_once(record.source, f"{record.target} was made anew: it is not deleted")
             return False
         error = self._target.delete_topics([record.target])[record.target]
@@ -348,7 +350,7 @@ class GapKeeper:
             self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
         self._settled_ms[source] = max(now_ms, since_ms)
         self._book.forget(source)
-        self._parted.pop(source, None)
+        self._diverged.pop(source, None)
         self._forget_decision(source.topic, source.partition, facts.code)
         self._events.warn(
             f"{source}: {facts.cause.words}; {choice.value}, decided by {decided_by}: "
@@ -373,7 +375,7 @@ class GapKeeper:
         if not pending:
             return
         ids = {row.target.topic: row.target_id for row in pending.values()}
-        anew = made_anew(self._target, ids)
+        anew = recreated(self._target, ids)
         done = [row for row in pending.values() if row.target.topic in anew]  # it is gone, with all
         left = {mirror: row for mirror, row in pending.items() if mirror.topic not in anew}
         answers = self._target.delete_records(
@@ -386,7 +388,7 @@ class GapKeeper:
             else:
                 done.append(row)
         self._ledger.record([replace(row, is_done=True) for row in done])
-        for name in sorted(made_anew(self._target, ids) - anew):
+        for name in sorted(recreated(self._target, ids) - anew):
             self._events.warn(
                 f"{name} was made anew at the target while its mirror was emptied: records that "
                 "others wrote there may be gone as well"
@@ -401,12 +403,12 @@ class GapKeeper:
             spec = found.get(source)
             if spec is not None and row.is_done and _is_of(row, spec):
                 found[source] = replace(spec, jump=row.jump)
-        for source, parted in self._parted.items():
+        for source, divergence in self._diverged.items():
             if source in found:
-                found[source] = replace(found[source], truncated=truncated_text(parted.at))
+                found[source] = replace(found[source], truncated=truncated_text(divergence.at))
         return found
 
-    def note_anew(
+    def note_again(
         self, record: MirrorRecord, was: Starts, now: Mapping[PartitionId, Offset]
     ) -> None:
         """Record what went with a mirror that somebody deleted, where the source has less now."""
@@ -453,9 +455,9 @@ class GapKeeper:
             copied=self._book.topics().get(record.source),
             fills=self._link.topics.offsets == "exact",
         )
-        return [self._behind_jump(facts, record) for facts in found]
+        return [self._after_jump(facts, record) for facts in found]
 
-    def _behind_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
+    def _after_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
         """Where a jump is recorded that the lane has not taken yet, it stands behind that."""
         row = self._ledger.jumps().get(facts.source)
         if row is None or row.jump is None or row.target_id != id_text(record.target_id):

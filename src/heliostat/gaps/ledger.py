@@ -235,12 +235,12 @@ class GapLedger:
         for key, value in self._topic.read_all().items():
             self._take(key, value)
 
-    def hear(self) -> None:
+    def consume(self) -> None:
         """Take what was written since the last look."""
         for change in self._topic.tail(CHANGES_WITHIN_S):
-            self._hear(change)
+            self._consume(change)
 
-    def _hear(self, change: Change) -> None:
+    def _consume(self, change: Change) -> None:
         if change.value is None:
             self.rows.pop(change.key, None)
             self.decisions.pop(change.key, None)

@@ -24,7 +24,7 @@ WRITE_EVERY_S = 60.0
 """Between two writes of what only moved on; a new epoch is written at once."""
 
 
-class Parted(NamedTuple):
+class Divergence(NamedTuple):
     """The source lost what was copied of it; `at` is its first offset of which that holds.
 
     None: not known exactly, as our epoch is unknown at the source.
@@ -44,7 +44,7 @@ class Lost(NamedTuple):
 
 def truncations(
     source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
-) -> dict[TopicPartition, Parted | None]:
+) -> dict[TopicPartition, Divergence | None]:
     """Ask the source's leaders; None where it still holds all that was copied.
 
     Partitions whose leader does not answer, or knows no epochs, are missing.
@@ -57,14 +57,14 @@ def truncations(
     if not known:
         return {}
     answers = source.epoch_ends({partition: row.epoch for partition, row in known.items()})
-    found: dict[TopicPartition, Parted | None] = {}
+    found: dict[TopicPartition, Divergence | None] = {}
     for partition, answer in answers.items():
         if not isinstance(answer, EpochEnd) or answer.end < 0:
             continue
         found[partition] = None
         if is_truncated(known[partition], answer):
             is_exact = answer.epoch == known[partition].epoch
-            found[partition] = Parted(answer.end if is_exact else None)
+            found[partition] = Divergence(answer.end if is_exact else None)
     return found
 
 
@@ -286,8 +286,10 @@ class EpochBook:
             topic = self._topics.get(name)
             for number, row in (topic.partitions if topic else {}).items():
                 partition = TopicPartition(name, PartitionId(number))
-                is_led_anew = leader_epochs is None or leader_epochs.get(partition, -1) != row.epoch
-                if is_led_anew or partition in self._next:
+                has_new_leader = (
+                    leader_epochs is None or leader_epochs.get(partition, -1) != row.epoch
+                )
+                if has_new_leader or partition in self._next:
                     found[partition] = row
         return found
 

@@ -72,7 +72,7 @@ class Followed:
 
 
 @dataclass(slots=True)
-class Told:
+class SyncCounts:
     """What the driver's report says of groups."""
 
     groups: int = 0
@@ -185,12 +185,12 @@ class GroupSync:
         self._followed: dict[GroupId, Followed] = {}
         self._has_read = False
         self._lock = threading.Lock()
-        self._told = Told()
+        self._counts = SyncCounts()
 
-    def told(self) -> dict[str, object]:
+    def report(self) -> dict[str, object]:
         """What the driver's report says of groups; from any thread."""
         with self._lock:
-            return self._told.to_json()
+            return self._counts.to_json()
 
     def run(self) -> None:
         """One turn.
@@ -324,10 +324,10 @@ class GroupSync:
             if known.problem and len(left) < TOLD_MAX:
                 left[group] = known.problem
         with self._lock:
-            self._told = Told(
+            self._counts = SyncCounts(
                 groups=len(self._followed),
                 looked_at=looked_at,
-                published=self._told.published + committed,
+                published=self._counts.published + committed,
                 reasons={reason.name: number for reason, number in total.items()},
                 left_alone=left,
                 last_turn_ms=self._clock.wall_ms(),

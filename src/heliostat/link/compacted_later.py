@@ -91,11 +91,11 @@ class CompactedLater:
         for name, some in asked.items():
             found: dict[TopicPartition, Offset] = {}
             for one in some:
-                told = bounds[one]
-                if isinstance(told, BrokerError):
+                range_ = bounds[one]
+                if isinstance(range_, BrokerError):
                     break
-                if told.start < told.end:
-                    found[one] = told.end
+                if range_.start < range_.end:
+                    found[one] = range_.end
             else:
                 self._ends[name] = found
 

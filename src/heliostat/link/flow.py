@@ -34,7 +34,7 @@ from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events, shortened
 from heliostat.other_links.at_source import Upstream, blind_note, left_out_notes
 from heliostat.other_links.at_target import claims_on, new_mirrors, plan_beside
-from heliostat.other_links.claims import NeighbourClaims, RivalClaims
+from heliostat.other_links.claims import NeighbourClaims, OtherClaims
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec
 from heliostat.state.link_state import LinkState, Starts, begun_of
 from heliostat.topics.apply import ApplyReport, apply_plan
@@ -81,7 +81,7 @@ class Known:
         copied = frozenset(chain.from_iterable(self.packing.values()))
         return lambda each: not self.turns or each in copied or each.topic in self.refused
 
-    def told(self) -> dict[str, object]:
+    def report(self) -> dict[str, object]:
         """What the driver's report says of topics; it is written each second, so not of all."""
         refused = sorted(self.refused.items())
         notes = list(self.notes[:REPORTED_MAX])
@@ -99,7 +99,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Reconciler:
     """One turn of one link.
 
     Parameters
@@ -143,7 +143,7 @@ class Turn:
     lane_count: Lanes
     events: Events
     claimed: NeighbourClaims
-    rivals: RivalClaims
+    other_links: OtherClaims
     upstream: Upstream
     gaps: GapKeeper
     beginnings: Beginnings
@@ -171,7 +171,7 @@ class Turn:
         applied = self._let_go(known, applied, self._remember(known, plan, applied))
         applied, held = self._not_in_a_circle(known, source, applied)
         starts = self._starts(known, applied.mirrors)
-        self._tell(known, applied, {name: item.told() for name, item in plan.refuse.items()})
+        self._tell(known, applied, {name: item.text() for name, item in plan.refuse.items()})
         found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
         specs, notes = self._filled(self.maps.with_lost(found))
         self.state.stops.foresee(specs.values())
@@ -199,7 +199,7 @@ class Turn:
             target,
             known,
             claimed=claims_on(self.link, source, known.mirrors, self.claimed),
-            rivals=self.rivals,
+            other_links=self.other_links,
         )
 
     def _filled(
@@ -221,7 +221,7 @@ class Turn:
         if later:
             self._begin_later(known, later)
             reports = [report for report in reports if report.source not in later]
-        self.gaps.hear(reports, memory)
+        self.gaps.consume(reports, memory)
         settled = self.gaps.settle(plan, reports, memory)
         kept = {name: record for name, record in settled.items() if record is not None}
         if kept:
@@ -296,12 +296,12 @@ class Turn:
         self, known: Known, applied: ApplyReport, new: Collection[TopicName]
     ) -> ApplyReport:
         """Leave new mirrors to a link that has said just now that they are its own."""
-        rivals = self.rivals(new)
-        lost = [mirror.source for mirror in applied.mirrors if mirror.target in rivals]
+        other_links = self.other_links(new)
+        lost = [mirror.source for mirror in applied.mirrors if mirror.target in other_links]
         if not lost:
             return applied
         self._forget(known, lost)
-        kept = tuple(mirror for mirror in applied.mirrors if mirror.target not in rivals)
+        kept = tuple(mirror for mirror in applied.mirrors if mirror.target not in other_links)
         return replace(applied, mirrors=kept)
 
     def _starts(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
@@ -316,7 +316,7 @@ class Turn:
         if asked:
             for partition, offset in self.beginnings.look_up(asked).items():
                 rows[partition.topic].offsets[partition.partition] = offset
-            self._note_anew(known, rows)
+            self._note_again(known, rows)
             self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
             known.starts.update(rows)
         return rows
@@ -328,12 +328,12 @@ class Turn:
             known.starts[partition.topic].offsets[partition.partition] = offset
         self.state.put_starts({each.topic: known.starts[each.topic] for each in later})
 
-    def _note_anew(self, known: Known, rows: Mapping[TopicName, Starts]) -> None:
+    def _note_again(self, known: Known, rows: Mapping[TopicName, Starts]) -> None:
         """Of mirrors that somebody deleted: what the source has no more went with them (I6)."""
         for name, row in rows.items():
             was, record = known.starts.get(name), known.mirrors.get(name)
             if was is not None and record is not None and was.target_id != row.target_id:
-                self.gaps.note_anew(record, was, row.offsets)
+                self.gaps.note_again(record, was, row.offsets)
 
     def _tell(self, known: Known, applied: ApplyReport, refused: dict[TopicName, str]) -> None:
         """Say what changed since the last turn, once."""
@@ -411,6 +411,6 @@ def _specs(
                     batch_bytes_max=mirror.target_max_message_bytes,
                     is_compacted=mirror.is_compacted,
                     adopted_at=row.adopted.get(partition),
-                    can_lift=not mirror.is_compacted,
+                    can_align=not mirror.is_compacted,
                 )
     return specs

@@ -113,9 +113,9 @@ class GroupPart:
                 raise
             raise GroupsFailed(str(error)) from error
 
-    def told(self) -> dict[str, object]:
+    def report(self) -> dict[str, object]:
         """For the driver's report."""
-        return self._sync.told()
+        return self._sync.report()
 
     def close(self) -> None:
         """Close the connections; call it when the loop has ended."""

@@ -107,7 +107,7 @@ class _Lane:
     health: LaneHealth
     partitions: tuple[PartitionSpec, ...] = ()
     generation: int = 0
-    told: int = 0
+    announced: int = 0
     """The generation that tasks have been told of: one that they don't know ends at once."""
     rounds: list[_Round] = field(default_factory=list)
     """Given out and not ended, in order."""
@@ -252,11 +252,10 @@ class LaneSet:
                 for item in lane.rounds
                 if now_s > item.ends_at_s + END_WITHIN_S
             ]
-            is_untold = any(
-                lane.partitions and lane.told != lane.generation for lane in self._lanes.values()
-            )
+            wanted = [lane for lane in self._lanes.values() if lane.partitions]
+            is_unannounced = any(lane.announced != lane.generation for lane in wanted)
         self._cancel(overdue)
-        if is_untold:  # it failed the last time
+        if is_unannounced:  # it failed the last time
             self.tell()
         if lasts_s:
             self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
@@ -332,7 +331,7 @@ class LaneSet:
         """How long the next round has to wait; None: until something changes."""
         if not lane.partitions or len(lane.rounds) >= ROUNDS_AT_ONCE:
             return None
-        if lane.told != lane.generation:
+        if lane.announced != lane.generation:
             return None
         at_s = lane.health.not_before_s
         if lane.rounds:
@@ -461,11 +460,11 @@ class LaneSet:
                 if self._switch_at_s is not None:
                     left_s = self._switch_at_s - self._clock.monotonic_s()
                     switch_at_ms = self._clock.wall_ms() + round(left_s * 1000)
-                told = Announcement(self._wanted_generations(), switch_at_ms, self._all_running())
-            self._announce_to_tasks(told)
+                plan = Announcement(self._wanted_generations(), switch_at_ms, self._all_running())
+            self._announce_to_tasks(plan)
             with self._changed:
-                for number, generation in told.generations.items():
-                    self._lanes[number].told = generation
+                for number, generation in plan.generations.items():
+                    self._lanes[number].announced = generation
                 self._changed.notify_all()
 
     # -- ending --------------------------------------------------------------------------------

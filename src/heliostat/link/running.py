@@ -89,7 +89,7 @@ class Running:
         )
         self.spark = spark
         self._tell_room(spark)
-        for text in told_in_clear(self._config, self._links):
+        for text in sent_in_clear(self._config, self._links):
             self._events.warn(text)
         runner = Runner(run=spark.run, cancel=spark.cancel)
         for link in self._links:
@@ -201,7 +201,7 @@ class Running:
                         reader.read(POLL_S)
                         now_ms = self._clock.wall_ms()
                         changes.look(kept.board.problems(), now_ms)
-                        changes.hear(kept.board.alarms(now_ms))
+                        changes.consume(kept.board.alarms(now_ms))
                 except (ConnectionLost, BrokerError) as error:
                     if not self._stopping.is_set():
                         self._events.warn(f"link {name}: its reports can't be read now: {error}")
@@ -213,10 +213,10 @@ class Running:
             progress.close()
 
 
-def told_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:
+def sent_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:
     """A line for each cluster of these links that takes credentials without TLS."""
     used = {alias for link in links for alias in (link.source, link.target)}
-    told = {alias: config.clusters[alias].security.told_in_clear for alias in sorted(used)}
+    told = {alias: config.clusters[alias].security.sent_in_clear for alias in sorted(used)}
     return [
         f"cluster {alias}: SASL_PLAINTEXT is not encrypted: who is on the way can read {what}; use "
         "SASL_SSL"

@@ -20,7 +20,7 @@ from heliostat.gaps.ledger import GapLedger
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
-from heliostat.link.flow import Known, Lanes, Turn
+from heliostat.link.flow import Known, Lanes, Reconciler
 from heliostat.link.group_part import GroupPart
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import Loop
@@ -29,7 +29,7 @@ from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events
 from heliostat.other_links.at_source import Upstream
-from heliostat.other_links.at_target import Rivals
+from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionReport, RoundReport
 from heliostat.state.link_state import LinkState, Stored, control_topic, progress_topic
@@ -197,7 +197,7 @@ class LinkService:
         lanes = self._lanes = LaneSet(
             self._template(producer_id, producer_expiration_ms(target) / 1000),
             self._runner,
-            announce=lambda told: self._as_owner(lambda: self._state.announce(told)),
+            announce=lambda plan: self._as_owner(lambda: self._state.announce(plan)),
             announce_deadline=self._announce_deadline,
             clock=self._clock,
             events=self._events,
@@ -208,7 +208,7 @@ class LinkService:
             ended=self._round_ended,
         )
         gaps = self._begin_gaps(source, target)
-        turn = Turn(
+        turn = Reconciler(
             link=self.link,
             source=source,
             target=target,
@@ -217,7 +217,7 @@ class LinkService:
             lane_count=self._lane_count,
             events=self._events,
             claimed=self._claimed,
-            rivals=Rivals(self.link, self._target_config, target).claims,
+            other_links=OtherLinks(self.link, self._target_config, target).claims,
             upstream=Upstream(
                 self.link, self._source_config, source, target.cluster_id(), self._clock
             ),
@@ -431,11 +431,11 @@ class LinkService:
             "state": "running",
             "instance": self._ownership.instance,
             "claim": self._ownership.claim_number,
-            **self._known.told(),
-            "groups": self._groups.told() if self._groups else {},
-            "gaps": self._gaps.told() if self._gaps else {},
-            "held_back": self._held.told() if self._held else [],
-            "interchange": self._interchange.told() if self._interchange else {},
+            **self._known.report(),
+            "groups": self._groups.report() if self._groups else {},
+            "gaps": self._gaps.report() if self._gaps else {},
+            "held_back": self._held.report() if self._held else [],
+            "interchange": self._interchange.report() if self._interchange else {},
             "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
             "loops": [
                 {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.other_links.at_source import feeds_at
-from heliostat.other_links.at_target import Rivals, claims_on, plan_beside
+from heliostat.other_links.at_target import OtherLinks, claims_on, plan_beside
 from heliostat.other_links.same_file import Neighbours
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.topics.observe import observe
@@ -58,5 +58,5 @@ def planned(config: Config, link: LinkConfig, target_admin: ClusterAdmin, seen: 
         seen.target,
         seen.stored,
         claimed=claims_on(link, seen.source, seen.stored.mirrors, neighbours),
-        rivals=Rivals(link, config.clusters[link.target], target_admin).claims,
+        other_links=OtherLinks(link, config.clusters[link.target], target_admin).claims,
     )

@@ -25,19 +25,19 @@ from heliostat.errors import BrokerError
 from heliostat.invariants import first_generation
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
-    Sides,
+    LinkClusters,
     let_go,
     log_ends,
+    other_claims_of,
     owned,
     positions,
     refuse_live_workers,
     refuse_moved,
-    rivals_of,
 )
-from heliostat.mm2.adopt_look import PartitionLogs, look_for_seam
+from heliostat.mm2.adopt_look import PartitionLogs, look_for_resume_point
 from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, Peer, TopicAdoption
 from heliostat.mm2.connect_offsets import Position
-from heliostat.mm2.resume_point import NoSeam, Seam
+from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import OffsetMap, Row
@@ -65,9 +65,9 @@ def plan_adoption(config: Config, link: LinkConfig, peer: Peer) -> AdoptionPlan:
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
-    with Sides(config, link) as sides:
-        refuse_live_workers(sides, peer)
-        return _plan(sides, peer)
+    with LinkClusters(config, link) as clusters:
+        refuse_live_workers(clusters, peer)
+        return _plan(clusters, peer)
 
 
 def adopt(
@@ -91,37 +91,39 @@ def adopt(
     ConnectionLost, BrokerError
         A cluster does not answer; it can be done again.
     """
-    with Sides(config, link) as sides:
-        refuse_live_workers(sides, peer)
-        plan = _plan(sides, peer)
+    with LinkClusters(config, link) as clusters:
+        refuse_live_workers(clusters, peer)
+        plan = _plan(clusters, peer)
         if not plan.adopted or not agree(plan):
             return plan
-        with owned(sides) as (state, ownership):
-            refuse_live_workers(sides, peer)
+        with owned(clusters) as (state, ownership):
+            refuse_live_workers(clusters, peer)
             records = [topic.record for topic in plan.adopted]
             looked = {
                 TopicPartition(topic.record.target, each.partition): each.target_end
                 for topic in plan.adopted
                 for each in topic.partitions
             }
-            refuse_moved(sides.target, records, looked)
+            refuse_moved(clusters.target, records, looked)
             ownership.hold(OWN_LASTS_S)
             _write(state, plan.adopted, Stamp(first_generation(ownership.claim_number), 0))
-            let_go(state, records, rivals_of(sides, (record.target for record in records)))
+            let_go(state, records, other_claims_of(clusters, (record.target for record in records)))
         return plan
 
 
 # -- looking -----------------------------------------------------------------------------------
 
 
-def _plan(sides: Sides, peer: Peer) -> AdoptionPlan:
-    committed = positions(sides, peer, must_be=True)
-    infos = sides.source.describe_topics()
-    chosen = selection_of(sides.link).choose(infos)
-    naming = naming_of(sides.link)
+def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
+    committed = positions(clusters, peer, must_be=True)
+    infos = clusters.source.describe_topics()
+    chosen = selection_of(clusters.link).choose(infos)
+    naming = naming_of(clusters.link)
     named = {name: naming.target_name(name) for name in chosen if infos[name].error is None}
-    there = sides.target.describe_topics(named.values()) if named else {}
-    ours = {record.target_id for record in sides.known().values() if record.target_id is not None}
+    there = clusters.target.describe_topics(named.values()) if named else {}
+    ours = {
+        record.target_id for record in clusters.known().values() if record.target_id is not None
+    }
     candidates = {
         name: (infos[name], there[target])
         for name, target in named.items()
@@ -133,31 +135,31 @@ def _plan(sides: Sides, peer: Peer) -> AdoptionPlan:
         for source in sorted({TopicPartition(p.topic, PartitionId(0)) for p in committed})
         if source.topic not in candidates
     )
-    topics = _looked(sides, committed, candidates)
-    return AdoptionPlan(sides.name, peer, tuple(topics), notes)
+    topics = _looked(clusters, committed, candidates)
+    return AdoptionPlan(clusters.name, peer, tuple(topics), notes)
 
 
 def _looked(
-    sides: Sides,
+    clusters: LinkClusters,
     committed: Mapping[TopicPartition, Position],
     candidates: Mapping[TopicName, tuple[TopicInfo, TopicInfo]],
 ) -> Iterator[TopicAdoption]:
     """Each topic of which something was copied; looked at while nothing is written to it."""
-    ends = log_ends(sides.target, [info for _, info in candidates.values()])
-    configs = sides.target.describe_configs(
+    ends = log_ends(clusters.target, [info for _, info in candidates.values()])
+    configs = clusters.target.describe_configs(
         [info.name for _, info in candidates.values()], [STAMPS_TYPE]
     )
     time.sleep(STILL_S)
-    again = log_ends(sides.target, [info for _, info in candidates.values()])
-    theirs = rivals_of(sides, (info.name for _, info in candidates.values()))
+    again = log_ends(clusters.target, [info for _, info in candidates.values()])
+    theirs = other_claims_of(clusters, (info.name for _, info in candidates.values()))
     with (
-        PlainReader(sides.source_access, committed=False) as source,
-        PlainReader(sides.source_access, committed=True) as stable,
-        PlainReader(sides.target_access, committed=True) as target,
+        PlainReader(clusters.source_access, committed=False) as source,
+        PlainReader(clusters.source_access, committed=True) as stable,
+        PlainReader(clusters.target_access, committed=True) as target,
     ):
         look = _Look(source, stable, target, committed)
         for name, (info, mirror) in sorted(candidates.items()):
-            record = _record(sides, info, mirror)
+            record = _record(clusters, info, mirror)
             own = [TopicPartition(mirror.name, p.partition) for p in mirror.partitions]
             reason = _claimed(theirs, mirror.name) or _topic_refusal(info, mirror)
             reason = reason or _moving(own, ends, again)
@@ -174,13 +176,13 @@ def _looked(
                 yield TopicAdoption(record, partitions)
 
 
-def _record(sides: Sides, source: TopicInfo, mirror: TopicInfo) -> MirrorRecord:
+def _record(clusters: LinkClusters, source: TopicInfo, mirror: TopicInfo) -> MirrorRecord:
     return MirrorRecord(
         source=source.name,
         target=mirror.name,
         source_id=source.topic_id,
         target_id=mirror.topic_id,
-        source_cluster=sides.source_id,
+        source_cluster=clusters.source_id,
         start="earliest",  # of partitions that MirrorMaker 2 has not begun
         initial_partitions=len(source.partitions),
     )
@@ -268,9 +270,9 @@ class _Look:
             commit_step=None if position is None else position.step,
             with_timestamps=with_timestamps,
         )
-        found: Seam | NoSeam | None
+        found: ResumePoint | NoResumePoint | None
         if target_bounds.end != log_end:
-            found = NoSeam(
+            found = NoResumePoint(
                 f"a transaction is open at the target, from offset {target_bounds.end} on: "
                 "MirrorMaker 2 was stopped within it, and the broker ends it after "
                 "transaction.timeout.ms"
@@ -278,7 +280,7 @@ class _Look:
         elif log_end == 0 and position is None:
             found = None
         else:
-            found = look_for_seam(self.source, self.stable, self.target, logs)
+            found = look_for_resume_point(self.source, self.stable, self.target, logs)
         return PartitionAdoption(
             partition=source.partition,
             committed=None if position is None else position.copied,
@@ -311,7 +313,7 @@ def _rows(
     """
     topic_id = id_text(topic.record.target_id)
     for partition in topic.partitions:
-        if isinstance(partition.found, Seam):
+        if isinstance(partition.found, ResumePoint):
             mirror = TopicPartition(topic.record.target, partition.partition)
             breaks, first = list(partition.found.map.breaks()), partition.found.first
             if not known(mirror, topic_id).is_identity:

@@ -19,7 +19,7 @@ from heliostat.mm2.adopt_plan import Peer
 from heliostat.mm2.connect_offsets import Position, Stored, flows_of, positions_of
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.ops.events import Events
-from heliostat.other_links.at_target import Rivals
+from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import Claims
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership
@@ -34,7 +34,7 @@ OWN_LASTS_S = 30.0
 """Writing takes less; it is looked before whether the link is still ours."""
 
 
-class Sides:
+class LinkClusters:
     """Both clusters of a link, looked at with its eyes.
 
     Parameters
@@ -84,15 +84,15 @@ class Sides:
 
 
 @contextlib.contextmanager
-def owned(sides: Sides) -> Iterator[tuple[LinkState, Ownership]]:
+def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
     """The link's state, while nobody else drives the link."""
     clock: Clock = SystemClock()
-    state = LinkState(sides.link, sides.config.clusters[sides.link.target])
+    state = LinkState(clusters.link, clusters.config.clusters[clusters.link.target])
     with contextlib.closing(state):
         state.ensure()
         until_s = clock.monotonic_s() + OWNER_GONE_WITHIN_S
         ownership = Ownership(
-            sides.name,
+            clusters.name,
             state,
             clock=clock,
             events=Events(clock.wall_ms, out=None),
@@ -100,7 +100,8 @@ def owned(sides: Sides) -> Iterator[tuple[LinkState, Ownership]]:
         )
         if not ownership.claim():
             raise Refused(
-                f"link {sides.name} is driven by another instance", hint="stop it, then try again"
+                f"link {clusters.name} is driven by another instance",
+                hint="stop it, then try again",
             )
         try:
             yield state, ownership
@@ -109,12 +110,12 @@ def owned(sides: Sides) -> Iterator[tuple[LinkState, Ownership]]:
                 ownership.resign()
 
 
-def refuse_live_workers(sides: Sides, peer: Peer) -> None:
+def refuse_live_workers(clusters: LinkClusters, peer: Peer) -> None:
     """Wait until MirrorMaker 2's workers are no longer members of their group."""
     if peer.group is None:
         return
     until_s = time.monotonic() + WORKERS_GONE_WITHIN_S
-    while members := _members(sides.target, GroupId(peer.group)):
+    while members := _members(clusters.target, GroupId(peer.group)):
         if time.monotonic() > until_s:
             raise Refused(
                 f"MirrorMaker 2 runs: its group {peer.group} has {len(members)} members at the "
@@ -159,7 +160,9 @@ def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:
         ]
 
 
-def positions(sides: Sides, peer: Peer, *, must_be: bool) -> dict[TopicPartition, Position]:
+def positions(
+    clusters: LinkClusters, peer: Peer, *, must_be: bool
+) -> dict[TopicPartition, Position]:
     """What MirrorMaker 2 has committed of the flow.
 
     Parameters
@@ -172,7 +175,7 @@ def positions(sides: Sides, peer: Peer, *, must_be: bool) -> dict[TopicPartition
     Refused
         There is no such topic, or nothing of this flow in it; the text says what there is.
     """
-    rows = _stored(sides.target_access, peer.offsets_topic)
+    rows = _stored(clusters.target_access, peer.offsets_topic)
     flows = flows_of(rows)
     if must_be and peer.flow not in flows:
         known = ", ".join(sorted(f"{f.connector} of {f.alias}" for f in flows)) or "none"
@@ -241,7 +244,7 @@ def let_go(state: LinkState, records: Iterable[MirrorRecord], theirs: Claims) ->
     )
 
 
-def rivals_of(sides: Sides, targets: Iterable[TopicName]) -> Claims:
+def other_claims_of(clusters: LinkClusters, targets: Iterable[TopicName]) -> Claims:
     """Those of some target topics that are other links' mirrors."""
-    target = sides.config.clusters[sides.link.target]
-    return Rivals(sides.link, target, sides.target).claims(set(targets))
+    target = clusters.config.clusters[clusters.link.target]
+    return OtherLinks(clusters.link, target, clusters.target).claims(set(targets))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from heliostat.clusters.plain_records import Bounds, PlainReader
 from heliostat.clusters.record_digest import digest_of
-from heliostat.mm2.resume_point import Mark, NoSeam, Seam, Window, find_seam
+from heliostat.mm2.resume_point import Mark, NoResumePoint, ResumePoint, Window, find_resume_point
 from heliostat.names import Offset, TopicPartition
 
 LOOKS = (500, 20_000, 1_000_000)
@@ -54,9 +54,9 @@ class PartitionLogs:
     with_timestamps: bool
 
 
-def look_for_seam(
+def look_for_resume_point(
     source: PlainReader, stable: PlainReader, target: PlainReader, logs: PartitionLogs
-) -> Seam | NoSeam:
+) -> ResumePoint | NoResumePoint:
     """Find where the partition goes on.
 
     Parameters
@@ -70,13 +70,13 @@ def look_for_seam(
     ConnectionLost, BrokerError
         A log can't be read.
     """
-    found: Seam | NoSeam = NoSeam("nothing was compared")
+    found: ResumePoint | NoResumePoint = NoResumePoint("nothing was compared")
     for back in LOOKS:
         there = _window(target, logs, _target_from(logs, back), is_source=False)
         for reader in (source, stable):
             here = _source_window(reader, logs, back)
-            found = find_seam(here, there, logs.committed)
-            if isinstance(found, Seam):
+            found = find_resume_point(here, there, logs.committed)
+            if isinstance(found, ResumePoint):
                 break
         is_all = here.reaches_start and here.end >= logs.source_bounds.end and there.reaches_start
         if is_all or _is_enough(found, here, back, logs):
@@ -84,8 +84,10 @@ def look_for_seam(
     return found
 
 
-def _is_enough(found: Seam | NoSeam, here: Window, back: int, logs: PartitionLogs) -> bool:
-    if isinstance(found, NoSeam):
+def _is_enough(
+    found: ResumePoint | NoResumePoint, here: Window, back: int, logs: PartitionLogs
+) -> bool:
+    if isinstance(found, NoResumePoint):
         return False
     if not found.is_exact and back < MAP_BACK:
         return False

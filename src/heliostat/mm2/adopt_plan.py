@@ -8,7 +8,7 @@ from typing import Any
 
 from heliostat.config import LinkConfig
 from heliostat.mm2.connect_offsets import CONNECTOR, FlowName, Position, offsets_topic
-from heliostat.mm2.resume_point import NoSeam, Seam
+from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
 from heliostat.names import Alias, LinkName, Offset, PartitionId, TopicName
 from heliostat.topics.mirror_plans import REFUSED, as_json, lines_of, refused_numbers
 from heliostat.topics.values import MirrorRecord
@@ -71,30 +71,30 @@ class PartitionAdoption:
     committed: Offset | None
     source_end: Offset
     target_end: Offset
-    found: Seam | NoSeam | None
+    found: ResumePoint | NoResumePoint | None
 
     @property
     def verdict(self) -> str:
         """`exact`, `mapped`, `new` or `refused`."""
         if self.found is None:
             return "new"
-        if isinstance(self.found, NoSeam):
+        if isinstance(self.found, NoResumePoint):
             return REFUSED
         return "exact" if self.found.is_exact else "mapped"
 
     def to_json(self) -> dict[str, Any]:
         """As the command line answers it."""
-        seam = self.found if isinstance(self.found, Seam) else None
+        resume_point = self.found if isinstance(self.found, ResumePoint) else None
         return {
             "partition": self.partition,
             "committed": self.committed,
             "source_end": self.source_end,
             "target_end": self.target_end,
-            "seam": None if seam is None else seam.source,
-            "compared": None if seam is None else seam.compared,
-            "doubled": None if seam is None else seam.doubled,
+            "seam": None if resume_point is None else resume_point.source,
+            "compared": None if resume_point is None else resume_point.compared,
+            "doubled": None if resume_point is None else resume_point.doubled,
             "verdict": self.verdict,
-            "reason": self.found.reason if isinstance(self.found, NoSeam) else "",
+            "reason": self.found.reason if isinstance(self.found, NoResumePoint) else "",
         }
 
     def describe(self) -> str:
@@ -103,7 +103,7 @@ class PartitionAdoption:
             f"committed {'nothing' if self.committed is None else self.committed}, "
             f"source end {self.source_end}, target end {self.target_end}"
         )
-        if isinstance(self.found, Seam):
+        if isinstance(self.found, ResumePoint):
             doubled = f", {self.found.doubled} doubled by it" if self.found.doubled else ""
             goes_on = f"goes on with source offset {self.found.source}"
             return f"{self.verdict}: {ends}; {goes_on} ({self.found.compared} compared{doubled})"

@@ -90,7 +90,7 @@ class Interchange:
         self._checkpoints: Checkpoints | None = None
         self._syncs: OffsetSyncs | None = None
         self._heartbeats_mirror = naming_of(link).target_name(HEARTBEATS)
-        beats, told, syncs = link.heartbeats, link.checkpoints, link.offset_syncs
+        beats, checkpoints, syncs = link.heartbeats, link.checkpoints, link.offset_syncs
         if beats.emit:
             written = topic("source", HEARTBEATS)
             names = (link.source, link.target)
@@ -98,9 +98,9 @@ class Interchange:
         if beats.are_mirrored:
             seen = topic("target", self._heartbeats_mirror)
             self._watch = HeartbeatWatch(seen, link.source, link.target, is_ours=beats.emit)
-        if told.emit:
+        if checkpoints.emit:
             written = topic("target", policy.checkpoints_topic(link.source))
-            self._checkpoints = Checkpoints(written, target, told.replication_factor)
+            self._checkpoints = Checkpoints(written, target, checkpoints.replication_factor)
         if syncs.emit:
             other = link.target if syncs.location == "source" else link.source
             written = topic(syncs.location, policy.offset_syncs_topic(other))
@@ -130,7 +130,7 @@ class Interchange:
         if self._checkpoints is not None:
             self._checkpoints.take(rows)
 
-    def told(self) -> dict[str, object]:
+    def report(self) -> dict[str, object]:
         """For the driver's report."""
         found: dict[str, object] = {}
         watch = self._watch

@@ -13,7 +13,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
-    Sides,
+    LinkClusters,
     log_ends,
     owned,
     positions,
@@ -35,9 +35,9 @@ def plan_handback(config: Config, link: LinkConfig, peer: Peer) -> HandbackPlan:
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
-    with Sides(config, link) as sides:
-        refuse_live_workers(sides, peer)
-        return _plan_back(sides, peer)
+    with LinkClusters(config, link) as clusters:
+        refuse_live_workers(clusters, peer)
+        return _plan_back(clusters, peer)
 
 
 def hand_back(
@@ -58,9 +58,9 @@ def hand_back(
     ConnectionLost, BrokerError
         A cluster does not answer; it can be done again.
     """
-    with Sides(config, link) as sides, owned(sides) as (state, ownership):
-        refuse_live_workers(sides, peer)
-        plan = _plan_back(sides, peer)
+    with LinkClusters(config, link) as clusters, owned(clusters) as (state, ownership):
+        refuse_live_workers(clusters, peer)
+        plan = _plan_back(clusters, peer)
         if not plan.partitions or not agree(plan):
             return plan
         ownership.hold(OWN_LASTS_S)
@@ -73,17 +73,17 @@ def hand_back(
             for row in plan.partitions
             if row.next_offset > 0 or row.was is not None  # else it has nothing to go on with
         ]
-        write_records(sides.target_access, peer.offsets_topic, rows)
+        write_records(clusters.target_access, peer.offsets_topic, rows)
         state.forget_mirrors(dict.fromkeys(row.source for row in plan.partitions))
         return plan
 
 
-def _plan_back(sides: Sides, peer: Peer) -> HandbackPlan:
-    committed = positions(sides, peer, must_be=False)
-    known = sides.known()
-    infos = sides.target.describe_topics({record.target for record in known.values()})
-    ends = log_ends(sides.target, [info for info in infos.values() if info.error is None])
-    maps = read_maps(sides.target_access, sides.name)
+def _plan_back(clusters: LinkClusters, peer: Peer) -> HandbackPlan:
+    committed = positions(clusters, peer, must_be=False)
+    known = clusters.known()
+    infos = clusters.target.describe_topics({record.target for record in known.values()})
+    ends = log_ends(clusters.target, [info for info in infos.values() if info.error is None])
+    maps = read_maps(clusters.target_access, clusters.name)
     rows: list[Handback] = []
     notes: list[str] = []
     for name, record in sorted(known.items()):
@@ -109,4 +109,4 @@ def _plan_back(sides: Sides, peer: Peer) -> HandbackPlan:
                     was=committed.get(TopicPartition(name, part.partition)),
                 )
             )
-    return HandbackPlan(sides.name, peer, tuple(rows), tuple(notes))
+    return HandbackPlan(clusters.name, peer, tuple(rows), tuple(notes))

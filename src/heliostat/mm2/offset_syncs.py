@@ -20,8 +20,8 @@ from heliostat.offsets.offset_map import OffsetMap
 STEP_GROWTH = 4
 """At a start, pairs stand 1, 4, 16 ... records before the end: 16 of them reach over 4 billion."""
 BREAKS_MAX = 32
-"""Of a map's breaks, at most so many are told at a start, the last ones. The reader keeps 64 pairs
-a partition, ever fewer the older they are."""
+"""Of a map's breaks, at most so many are written at a start, the last ones. The reader keeps 64
+pairs a partition, ever fewer the older they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ def all_syncs(copied: CopiedRange) -> Iterator[OffsetSync]:
         yield _sync(copied, target)
 
 
-def later_syncs(copied: CopiedRange, told: OffsetSync) -> Iterator[OffsetSync]:
-    """Pairs behind the one that was told last: the last breaks, and the end."""
-    for target in sorted({copied.end - 1, *_breaks(copied, told.downstream + 1)}):
+def later_syncs(copied: CopiedRange, written: OffsetSync) -> Iterator[OffsetSync]:
+    """Pairs behind the one that was written last: the last breaks, and the end."""
+    for target in sorted({copied.end - 1, *_breaks(copied, written.downstream + 1)}):
         yield _sync(copied, target)
 
 
@@ -87,13 +87,13 @@ class OffsetSyncs:
         self._topic = topic
         self._admin = admin
         self._replicas = replication_factor
-        self._told: dict[TopicPartition, OffsetSync] = {}
+        self._written: dict[TopicPartition, OffsetSync] = {}
         self._is_there = False
 
     @property
     def count(self) -> int:
-        """Partitions that were told of."""
-        return len(self._told)
+        """Partitions that were written of."""
+        return len(self._written)
 
     def publish(self, copied: Iterable[CopiedRange], now_ms: int) -> int:
         """Write what is new; how many records that were.
@@ -110,21 +110,21 @@ class OffsetSyncs:
         syncs: list[OffsetSync] = []
         for each in copied:
             sync = newest_sync(each)
-            if sync is None or self._told.get(each.source) == sync:
+            if sync is None or self._written.get(each.source) == sync:
                 continue
-            told = self._told.get(each.source)
-            if told is not None and _still_holds(each, told):
-                syncs += later_syncs(each, told)
+            written = self._written.get(each.source)
+            if written is not None and _still_holds(each, written):
+                syncs += later_syncs(each, written)
             else:
                 syncs += all_syncs(each)
             newest[each.source] = sync
         self._topic.write(ByteRecord(s.key(), s.value(), now_ms) for s in syncs)
-        self._told.update(newest)
+        self._written.update(newest)
         self._is_there = True
         return len(syncs)
 
 
-def _still_holds(copied: CopiedRange, told: OffsetSync) -> bool:
+def _still_holds(copied: CopiedRange, written: OffsetSync) -> bool:
     """Whether a pair is still true, and the end behind it; not for a topic that was made anew."""
-    is_before_end = copied.start <= told.downstream < copied.end
-    return is_before_end and copied.map.source_of(told.downstream) == told.upstream
+    is_before_end = copied.start <= written.downstream < copied.end
+    return is_before_end and copied.map.source_of(written.downstream) == written.upstream

@@ -55,7 +55,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Seam:
+class ResumePoint:
     """Where to go on.
 
     Parameters
@@ -88,14 +88,16 @@ class Seam:
 
 
 @dataclass(frozen=True, slots=True)
-class NoSeam:
+class NoResumePoint:
     """Why there is none; `needs_more` where older records might still show one."""
 
     reason: str
     needs_more: bool = False
 
 
-def find_seam(source: Window, target: Window, committed: int | None) -> Seam | NoSeam:
+def find_resume_point(
+    source: Window, target: Window, committed: int | None
+) -> ResumePoint | NoResumePoint:
     """Find where to go on.
 
     Parameters
@@ -115,11 +117,11 @@ def find_seam(source: Window, target: Window, committed: int | None) -> Seam | N
     if wrong is not None:
         return wrong
     highest = _highest(source, tail, places, committed)
-    if isinstance(highest, NoSeam):
+    if isinstance(highest, NoResumePoint):
         return highest
     missing = _missing(source, tail, highest, committed)
     if missing is not None:
-        return NoSeam(
+        return NoResumePoint(
             f"source offset {missing} is not at the target, though {highest} is: not all of what "
             "lies between was copied, or something was deleted there"
         )
@@ -127,29 +129,31 @@ def find_seam(source: Window, target: Window, committed: int | None) -> Seam | N
     found.add(Break(target.end, highest + 1))
     first = Break(tail[0].offset, places[tail[0].digest][0])
     doubled = _doubled(tail, places, highest)
-    return Seam(Offset(highest + 1), Offset(target.end), found, first, len(tail), doubled)
+    return ResumePoint(Offset(highest + 1), Offset(target.end), found, first, len(tail), doubled)
 
 
-def _without_records(source: Window, target: Window, committed: int | None) -> Seam | NoSeam:
+def _without_records(
+    source: Window, target: Window, committed: int | None
+) -> ResumePoint | NoResumePoint:
     """Nothing is readable at the target: only what was committed can speak."""
     if committed is None:
-        return NoSeam(
+        return NoResumePoint(
             "its records are gone at the target, and MirrorMaker 2 has committed no position"
         )
     if target.end == 0:
-        return NoSeam(
+        return NoResumePoint(
             f"MirrorMaker 2 has committed source offset {committed}, but the target's partition "
             "was never written to: it was made anew"
         )
     if any(mark.offset > committed for mark in source.marks):
-        return NoSeam(
+        return NoResumePoint(
             f"no record is left at the target to compare with, and which of those behind source "
             f"offset {committed} were copied can't be known"
         )
     found = OffsetMap()
     found.add(Break(target.end, committed + 1))
     first = Break(target.end, committed + 1)
-    return Seam(Offset(committed + 1), Offset(target.end), found, first, 0, 0)
+    return ResumePoint(Offset(committed + 1), Offset(target.end), found, first, 0, 0)
 
 
 def _places(marks: Sequence[Mark]) -> dict[bytes, list[int]]:
@@ -175,14 +179,14 @@ def _matched_tail(marks: Sequence[Mark], places: dict[bytes, list[int]]) -> Sequ
     return marks[at:]
 
 
-def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoSeam:
+def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoResumePoint:
     last = target.marks[-1].offset
     if committed is not None and committed < source.start and source.reaches_start:
-        return NoSeam(
+        return NoResumePoint(
             f"the source has deleted what lies between {committed}, which MirrorMaker 2 has "
             f"committed, and {source.start}: which of it was copied can't be known"
         )
-    return NoSeam(
+    return NoResumePoint(
         f"the target's last record, offset {last}, is none of the source's from "
         f"{source.start} on: it was altered on the way, or somebody else wrote it",
         needs_more=not source.reaches_start,
@@ -191,13 +195,13 @@ def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoSe
 
 def _does_not_reach(
     source: Window, target: Window, tail: Sequence[Mark], committed: int | None
-) -> NoSeam | None:
+) -> NoResumePoint | None:
     """The compared stretch must begin at or before the committed record, or with the log."""
     is_whole = len(tail) == len(target.marks)
     if committed is None:
         if is_whole and target.reaches_start:
             return None
-        return NoSeam(
+        return NoResumePoint(
             "MirrorMaker 2 has committed no position, and not all records at the target are the "
             "source's",
             needs_more=is_whole or not source.reaches_start,
@@ -206,12 +210,12 @@ def _does_not_reach(
     if anchor is None or any(mark.digest == anchor.digest for mark in tail):
         return None
     if is_whole and target.reaches_start:
-        return NoSeam(
+        return NoResumePoint(
             f"source offset {anchor.offset} is not at the target, though MirrorMaker 2 has "
             f"committed {committed}"
         )
     foreign = tail[0].offset - 1
-    return NoSeam(
+    return NoResumePoint(
         f"the record before target offset {foreign + 1} is none of the source's, and stands behind "
         f"the one that MirrorMaker 2 has committed, source offset {committed}",
         needs_more=is_whole or not source.reaches_start,
@@ -230,7 +234,7 @@ def _anchor(source: Window, committed: int) -> Mark | None:
 
 def _highest(
     source: Window, tail: Sequence[Mark], places: dict[bytes, list[int]], committed: int | None
-) -> int | NoSeam:
+) -> int | NoResumePoint:
     """The highest source offset that landed.
 
     Records that stand alone say it by themselves. Behind the highest of those come only such as
@@ -243,7 +247,7 @@ def _highest(
     if anchor is not None:
         highest = max(highest, anchor.offset)
     if highest < 0:
-        return NoSeam("all records around the end are alike, more than one place fits")
+        return NoResumePoint("all records around the end are alike, more than one place fits")
     index = {mark.offset: at for at, mark in enumerate(source.marks)}
     at = index[highest]
     digest = source.marks[at].digest
@@ -255,7 +259,7 @@ def _highest(
             longest = max(longest, length)
     older = {mark.digest for mark in source.marks[: at + 1]}
     if any(mark.digest in older for mark in following[:longest]):
-        return NoSeam(
+        return NoResumePoint(
             f"records behind source offset {highest} are alike with earlier ones, so that it can't "
             "be known which of them the target's last records are"
         )

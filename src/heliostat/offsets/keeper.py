@@ -106,7 +106,7 @@ class MapKeeper:
 
     def restore(self) -> None:
         """Write all that is known into a state topic that was made anew."""
-        self._maps.look_anew()
+        self._maps.look_again()
         if self._marks.topic is not None:
             self._store.put_topic(self._marks.topic)
         self._store.put_mapped(self._marks.mapped)
@@ -198,7 +198,7 @@ class MapKeeper:
             [one for one in known if one.name not in mapped],
             dict.fromkeys((one.name for one in known), why),
         )
-        self._maps.begin_anew(self._marks.lost | self._unsettled)
+        self._maps.begin_again(self._marks.lost | self._unsettled)
 
     def _settle(self, asked: list[Known], why: Mapping[MirrorId, str]) -> None:
         """Find out which of these are exact."""

@@ -67,7 +67,7 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
     for one, (start, end) in bounds.items():
         record, source = pairs[one]
         if maps.is_lost(one, ids[one.topic]):
-            mirrors.untold[one] = "rows of its offset map are gone: see heliostat offsets rebuild"
+            mirrors.not_known[one] = "rows of its offset map are gone: heliostat offsets rebuild"
             continue
         mirrors.partitions.append(
             MirrorPartition(
@@ -135,7 +135,7 @@ def _bounds(
     found: dict[TopicPartition, tuple[Offset, Offset]] = {}
     for one, bounds in bounds_of(admin, partitions).items():
         if isinstance(bounds, BrokerError):
-            mirrors.untold[one] = str(bounds)
+            mirrors.not_known[one] = str(bounds)
         else:
             found[one] = bounds
     return found

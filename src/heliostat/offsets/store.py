@@ -62,7 +62,7 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
         except (OffsetMapLost, BrokerError) as error:
             if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-        maps.begin_anew(stored.names() | stored.lost.keys())
+        maps.begin_again(stored.names() | stored.lost.keys())
         return maps.fresh()
 
 
@@ -144,10 +144,10 @@ class OffsetMaps:
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset)
 
-    def look_anew(self) -> None:
+    def look_again(self) -> None:
         """The topic was made anew: a client of before asks for its end in vain (kafka-python)."""
         with self._reading:
-            self._topic.look_anew()
+            self._topic.look_again()
 
     def _take(self, record: ByteRecord) -> None:
         odd = self._reader.take_record(record.key, record.value, record.offset)
@@ -279,7 +279,7 @@ class OffsetMaps:
         for at in range(0, len(gone), DELETED_AT_ONCE):
             self._topic.write(ByteRecord(key, None) for key in gone[at : at + DELETED_AT_ONCE])
 
-    def begin_anew(self, lost: Iterable[MirrorId]) -> None:
+    def begin_again(self, lost: Iterable[MirrorId]) -> None:
         """Rows are gone: take the topic as it is now for all there is, and these maps for lost."""
         with self._reading:
             self._topic.close()

@@ -165,9 +165,9 @@ class OffsetTranslator:
             at = partition
             if side is Side.SOURCE:
                 at = self._mirrors.slots.get(topic, WHOLE_TOPIC).target_partition(partition)
-            untold = self._mirrors.untold.get(TopicPartition(target, at))
-            if untold is not None:
-                trouble = Trouble(Why.NOT_TOLD, untold)
+            unknown = self._mirrors.not_known.get(TopicPartition(target, at))
+            if unknown is not None:
+                trouble = Trouble(Why.NOT_TOLD, unknown)
         if trouble is None and known:
             trouble = Trouble(Why.NO_SUCH_PARTITION, f"the mirror has no partition {partition}")
         if trouble is None and existing is not None and topic not in existing:

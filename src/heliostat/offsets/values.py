@@ -165,7 +165,7 @@ class Mirrors:
     partitions: list[MirrorPartition] = field(default_factory=list)
     source_troubles: dict[TopicName, Trouble] = field(default_factory=dict)
     target_troubles: dict[TopicName, Trouble] = field(default_factory=dict)
-    untold: dict[TopicPartition, str] = field(default_factory=dict)
+    not_known: dict[TopicPartition, str] = field(default_factory=dict)
     """Target partitions that are there, but whose bounds are not known, and why."""
     names: dict[TopicName, TopicName] = field(default_factory=dict)
     """Target topic by source topic."""

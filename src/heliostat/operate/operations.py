@@ -167,7 +167,7 @@ def not_copied(config: Config, link: LinkConfig) -> NotCopied:
     left_out = seen.plan.left_out
     if seen.stored.at_beginning is None:
         return NotCopied(left_out=left_out)
-    return NotCopied({name: item.told() for name, item in seen.plan.refuse.items()}, left_out)
+    return NotCopied({name: item.text() for name, item in seen.plan.refuse.items()}, left_out)
 
 
 @contextmanager
@@ -240,7 +240,7 @@ class StatusLook:
         if not hung:
             return None
         return ConnectionLost(
-            f"how link {self._link.name} fares can't be read: {hung} of {access.told} takes "
+            f"how link {self._link.name} fares can't be read: {hung} of {access.described} takes "
             "connections and does not answer",
             hint="the broker hangs: see its machine and disk; other brokers lead its topics once "
             "the cluster's controllers have missed it",

@@ -68,7 +68,7 @@ def has_died(context: Any) -> bool:
 
 
 @contextmanager
-def told_when_dead(context: Any) -> Iterator[None]:
+def report_death(context: Any) -> Iterator[None]:
     """Turn what a call raises into a sentence, where the JVM's death is the cause.
 
     Raises
@@ -103,7 +103,7 @@ def death() -> SparkUnavailable:
 def stopped(context: Any, stop: Callable[[], None]) -> None:
     """Call `stop` on what Spark still is; nothing where its JVM is dead."""
     if not has_died(context):
-        with told_when_dead(context):
+        with report_death(context):
             stop()
 
 

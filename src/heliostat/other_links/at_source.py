@@ -113,7 +113,7 @@ class Upstream:
             there = Place(self._target_id, record.target)
             loop = feeds.loop_of(here, there, Stage.CLAIMED, made=_Mirror(record.target_id))
             if loop is not None:
-                not_yet[name] = cycle_refusal(loop, self._link, record.target).told()
+                not_yet[name] = cycle_refusal(loop, self._link, record.target).text()
                 if loop.gives_way:
                     let_go.append(name)
                 continue

@@ -16,7 +16,7 @@ from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, TopicName
-from heliostat.other_links.claims import Claims, NeighbourClaims, RivalClaims
+from heliostat.other_links.claims import Claims, NeighbourClaims, OtherClaims
 from heliostat.state.link_state import MIRROR_PREFIX, Starts, begun_of, feeds_in, mirrors_in
 from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.naming import naming_of
@@ -40,7 +40,7 @@ class Mirrors(Protocol):
         """Where they begin."""
 
 
-class Rivals:
+class OtherLinks:
     """Other links of a target.
 
     Parameters
@@ -107,7 +107,7 @@ def _is_sound(key: str, value: Mapping[str, Any]) -> bool:
     )
 
 
-def _told(topic: TopicName, strange: Mapping[str, Offset], odd: Sequence[str]) -> str:
+def _described(topic: TopicName, strange: Mapping[str, Offset], odd: Sequence[str]) -> str:
     places = [f"{key} at offset {offset}" for key, offset in sorted(strange.items())] + sorted(odd)
     more = f" and {len(places) - TOLD_MAX} more" if places[TOLD_MAX:] else ""
     named = ", ".join(places[:TOLD_MAX])
@@ -164,7 +164,7 @@ def states_at(
             if key.startswith(MIRROR_PREFIX)
         )
         sound = {key: value for key, value in rows.items() if key not in odd}
-        yield StateAt(link, sound, _told(topic, strange, odd), hidden)
+        yield StateAt(link, sound, _described(topic, strange, odd), hidden)
 
 
 def plan_beside(
@@ -174,12 +174,12 @@ def plan_beside(
     memory: Mirrors,
     *,
     claimed: Claims,
-    rivals: RivalClaims,
+    other_links: OtherClaims,
 ) -> TopicPlan:
     """`plan_topics`, in which no other link's mirror becomes ours; `rivals` is `Rivals.claims`."""
     known, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
     plan = plan_topics(link, source, target, known, claimed.by, unsure=claimed.unsure, begun=begun)
-    theirs = rivals(new_mirrors(known, plan.remember))
+    theirs = other_links(new_mirrors(known, plan.remember))
     both = claimed | theirs
     if theirs.by or theirs.unsure:
         plan = plan_topics(link, source, target, known, both.by, unsure=both.unsure, begun=begun)

@@ -36,7 +36,7 @@ class Claims:
 
 
 NO_CLAIMS = Claims()
-RivalClaims = Callable[[Collection[TopicName]], Claims]
+OtherClaims = Callable[[Collection[TopicName]], Claims]
 """Asked of target topics that are to be new mirrors."""
 NeighbourClaims = Callable[[Collection[TopicName], Collection[TopicName]], Claims]
 """Asked of all wanted target topics, and of those that are the link's mirrors already."""

@@ -80,7 +80,7 @@ class Neighbours:
         for other in self._others:
             is_there = self._look(other.source)
             seen = self._seen.get(other.source)
-            told = self._config.clusters[other.source].access().told
+            told = self._config.clusters[other.source].access().described
             if not is_there:
                 notes.append(f"{told}, the source of link {other.name}, does not answer")
             naming, selection = naming_of(other), selection_of(other)

@@ -121,7 +121,7 @@ def _by_order(source: Contents, target: Contents) -> list[tuple[int, int]]:
 
     What the source's retention has taken is the target's only: all before its first record.
     """
-    last = _from_behind(source, target)
+    last = _from_end(source, target)
     first_target = len(target) - len(last)
     if first_target and (not last or last[0] != 0):
         raise _lacks(source, target, first_target - 1, last)
@@ -139,7 +139,7 @@ def _by_order(source: Contents, target: Contents) -> list[tuple[int, int]]:
     return [(found, first_target + index) for index, found in enumerate(last)]
 
 
-def _from_behind(source: Contents, target: Contents) -> list[int]:
+def _from_end(source: Contents, target: Contents) -> list[int]:
     """For the last target records, as many as fit, the last source records that they can be."""
     found: list[int] = []
     at = len(source)

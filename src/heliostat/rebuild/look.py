@@ -12,7 +12,7 @@ from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError
 from heliostat.gaps.ledger import Copied, GapLedger, copied_of
 from heliostat.link.topic_look import Seen, planned, see
-from heliostat.mm2.adopt_clusters import Sides, log_ends
+from heliostat.mm2.adopt_clusters import LinkClusters, log_ends
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
@@ -41,8 +41,8 @@ class Look:
         Both clusters.
     """
 
-    def __init__(self, sides: Sides) -> None:
-        self._sides = sides
+    def __init__(self, clusters: LinkClusters) -> None:
+        self._sides = clusters
         self.maps = MapReader()
         """What rows there are of offset maps."""
 
@@ -59,8 +59,8 @@ class Look:
         ConnectionLost, BrokerError
             A cluster does not answer.
         """
-        sides = self._sides
-        seen = see(sides.config, sides.link, sides.source, sides.target)
+        clusters = self._sides
+        seen = see(clusters.config, clusters.link, clusters.source, clusters.target)
         unknown = [
             name
             for name, refusal in seen.plan.refuse.items()
@@ -74,29 +74,35 @@ class Look:
             mirrors={**seen.stored.mirrors, **{n: topic.record for n, topic in taken.items()}},
             starts={**seen.stored.starts, **{n: topic.starts() for n, topic in taken.items()}},
         )
-        after = planned(sides.config, sides.link, sides.target, replace(seen, stored=again))
-        told = {record.source: record for record in after.remember}
+        after = planned(
+            clusters.config, clusters.link, clusters.target, replace(seen, stored=again)
+        )
+        kept = {record.source: record for record in after.remember}
         return RebuildPlan(
-            sides.name,
-            tuple(replace(t, record=told.get(t.record.source, t.record)) for t in found),
+            clusters.name,
+            tuple(replace(t, record=kept.get(t.record.source, t.record)) for t in found),
             _notes(unknown, chosen),
             _at_beginning(seen),
-            {name: after.refuse[name].told() for name in taken if name in after.refuse},
+            {name: after.refuse[name].text() for name in taken if name in after.refuse},
         )
 
     def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
         """Each topic, all of its partitions; the target's ends first, then the maps, the source."""
-        sides = self._sides
-        records = [_record(seen, sides, name) for name in chosen]
+        clusters = self._sides
+        records = [_record(seen, clusters, name) for name in chosen]
         if not records:
             return
-        infos = sides.target.describe_topics({record.target for record in records})
-        ends = log_ends(sides.target, [info for info in infos.values() if info.error is None])
-        self.maps = read_maps(sides.target_access, sides.name)
+        infos = clusters.target.describe_topics({record.target for record in records})
+        ends = log_ends(clusters.target, [info for info in infos.values() if info.error is None])
+        self.maps = read_maps(clusters.target_access, clusters.name)
         with ExitStack() as stack:
             ledger = stack.enter_context(closing(self._ledger()))
-            source = stack.enter_context(LogReader(sides.source_access, Isolation.READ_COMMITTED))
-            target = stack.enter_context(LogReader(sides.target_access, Isolation.READ_UNCOMMITTED))
+            source = stack.enter_context(
+                LogReader(clusters.source_access, Isolation.READ_COMMITTED)
+            )
+            target = stack.enter_context(
+                LogReader(clusters.target_access, Isolation.READ_UNCOMMITTED)
+            )
             one_by_one = _Partitions(seen, source, target, self.maps, ledger, ends)
             for record in records:
                 if record.source in seen.stored.handed_back:
@@ -105,8 +111,8 @@ class Look:
                     yield one_by_one.topic(record)
 
     def _ledger(self) -> GapLedger:
-        sides = self._sides
-        ledger = GapLedger(sides.name, sides.config.clusters[sides.link.target])
+        clusters = self._sides
+        ledger = GapLedger(clusters.name, clusters.config.clusters[clusters.link.target])
         ledger.read()
         return ledger
 
@@ -133,9 +139,9 @@ class _Partitions:
             for each in range(theirs.partitions)
             if (number := record.slot.source_partition(PartitionId(each))) is not None
         ]
-        untold = [n for n in numbers if record.mirror_of(n) not in self.ends]
-        if untold:
-            text = f"where partition {untold[0]} ends at the target can't be read; try again"
+        unknown = [n for n in numbers if record.mirror_of(n) not in self.ends]
+        if unknown:
+            text = f"where partition {unknown[0]} ends at the target can't be read; try again"
             return TopicRebuild(record, (), text)
         more = [n for n in numbers if n >= ours.partitions and self.ends[record.mirror_of(n)] > 0]
         if more:
@@ -231,9 +237,9 @@ class _BothRows:
         return rows_of(self.at_target, self.target_partition, start, stop)
 
 
-def _record(seen: Seen, sides: Sides, name: TopicName) -> MirrorRecord:
+def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord:
     """What is remembered of a mirror; what follows from settings a plan fills in."""
-    naming, source = naming_of(sides.link), seen.source.topics[name]
+    naming, source = naming_of(clusters.link), seen.source.topics[name]
     mirror = seen.target.topics[naming.target_name(name)]
     return MirrorRecord(
         source=name,

@@ -204,7 +204,7 @@ class _Logs:
         """One record."""
         return next(self._rows.target(offset, offset + 1), None)
 
-    def has_alike_behind(self, row: Row, offset: int) -> bool:
+    def has_alike_after(self, row: Row, offset: int) -> bool:
         """Whether a record like this comes behind a source offset, soon."""
         behind = self._rows.source(offset + 1, self._standing.source.end)
         return any(each[1:] == row[1:] for each in islice(behind, ALIKE_BEHIND))
@@ -243,7 +243,7 @@ def _refuse_unclear_end(
             logs.last[0],
         )
     is_whole = standing.source.start == 0 and matched == standing.target.end
-    if kind is Kind.EXACT and not is_whole and logs.has_alike_behind(logs.last, offset):
+    if kind is Kind.EXACT and not is_whole and logs.has_alike_after(logs.last, offset):
         raise NotProved(
             f"the mirror's last record, target offset {logs.last[0]}, is like others behind source "
             f"offset {offset}: it could be one of them",

@@ -27,7 +27,14 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.invariants import GENERATIONS_PER_CLAIM
 from heliostat.link.lane_set import START_SLACK_S
-from heliostat.mm2.adopt_clusters import OWN_LASTS_S, Sides, let_go, owned, refuse_moved, rivals_of
+from heliostat.mm2.adopt_clusters import (
+    OWN_LASTS_S,
+    LinkClusters,
+    let_go,
+    other_claims_of,
+    owned,
+    refuse_moved,
+)
 from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.offsets.marks import Mapped
 from heliostat.offsets.offset_map import MapReader
@@ -62,9 +69,9 @@ def plan_rebuild(config: Config, link: LinkConfig, topics: str | None = None) ->
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
-    with Sides(config, link, may_share=True) as sides:
-        _refuse_running(sides)
-        return Look(sides).plan(topics)
+    with LinkClusters(config, link, may_share=True) as clusters:
+        _refuse_running(clusters)
+        return Look(clusters).plan(topics)
 
 
 def rebuild_state(
@@ -89,29 +96,29 @@ def rebuild_state(
     ConnectionLost, BrokerError
         A cluster does not answer; it can be done again.
     """
-    with Sides(config, link, may_share=True) as sides:
-        ended_well = _refuse_running(sides)
-        look = Look(sides)
+    with LinkClusters(config, link, may_share=True) as clusters:
+        ended_well = _refuse_running(clusters)
+        look = Look(clusters)
         plan = look.plan(topics)
         if not plan.taken or not agree(plan):
             return plan
-        with owned(sides) as (state, ownership):
+        with owned(clusters) as (state, ownership):
             known = state.read().mirrors
             taken = [topic for topic in plan.taken if topic.record.source not in known]
             _end_rounds(state, ownership, look.maps, 0.0 if ended_well else _rounds_last_s(link))
             records = [topic.record for topic in taken]
-            refuse_moved(sides.target, records, _looked(taken))
-            _refuse_other_sources(sides.source, records)
+            refuse_moved(clusters.target, records, _looked(taken))
+            _refuse_other_sources(clusters.source, records)
             ownership.hold(OWN_LASTS_S)
             write_state(state, taken, plan.at_beginning)
-            let_go(state, records, rivals_of(sides, (record.target for record in records)))
+            let_go(state, records, other_claims_of(clusters, (record.target for record in records)))
         return plan
 
 
 # -- nobody else writes ------------------------------------------------------------------------
 
 
-def _refuse_running(sides: Sides) -> bool:
+def _refuse_running(clusters: LinkClusters) -> bool:
     """Whether the last driver has said that it ended, with all of its rounds.
 
     Raises
@@ -119,15 +126,15 @@ def _refuse_running(sides: Sides) -> bool:
     Refused
         Something tells of itself.
     """
-    topic = progress_topic(sides.name)
-    with closing(RecentRecords(sides.target_access, topic)) as progress:
+    topic = progress_topic(clusters.name)
+    with closing(RecentRecords(clusters.target_access, topic)) as progress:
         if not progress.exists():
             return False
-        reader = StatusReader(sides.name, progress)
+        reader = StatusReader(clusters.name, progress)
         reader.begin()
         if reader.read(HEAR_S):
             raise Refused(
-                f"link {sides.name} runs, or rounds of a driver that was killed have not ended",
+                f"link {clusters.name} runs, or rounds of a driver that was killed have not ended",
                 hint="stop it, then try again; a running link writes a lost state anew by itself",
             )
         return reader.board.status(SystemClock().wall_ms()).state == "stopped"

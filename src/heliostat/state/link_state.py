@@ -299,7 +299,7 @@ class LinkState:
     def read_owner(self, *, is_first: bool = True) -> Owner | None:
         """Who drives, as it is now; or, not `is_first`, as far as changes came in meanwhile."""
         if is_first:
-            self._state.look_anew()
+            self._state.look_again()
             found = self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY)
             self._owner = None if found is None else Owner.from_json(found)
             return self._owner
@@ -361,7 +361,7 @@ class LinkState:
         """Tell how the driver fares, beside the lanes' reports."""
         self._progress_writer.write(DRIVER_KEY, report)
 
-    def announce(self, told: Announcement) -> None:
+    def announce(self, plan: Announcement) -> None:
         """Tell running tasks which generation of each lane is wanted; all others end.
 
         What an earlier owner announces from now on they don't listen to.
@@ -370,8 +370,8 @@ class LinkState:
             CONTROL_KEY,
             {
                 "claim": self.claim,
-                "lanes": {str(lane): number for lane, number in told.generations.items()},
-                "switch_at_ms": told.switch_at_ms,
-                "running": list(told.running),
+                "lanes": {str(lane): number for lane, number in plan.generations.items()},
+                "switch_at_ms": plan.switch_at_ms,
+                "running": list(plan.running),
             },
         )

@@ -144,7 +144,7 @@ class Ownership:
         self._me = Owner.here(clock.wall_ms())
         self._until_s = 0.0
         self._is_ours = False
-        self._told_at_s: float | None = None
+        self._notified_at_s: float | None = None
 
     @property
     def instance(self) -> str:
@@ -221,17 +221,17 @@ class Ownership:
             return False
         self._me, self._is_ours = me, True
         self._until_s = now_s + CLAIM_LASTS_MS / 1000
-        if self._told_at_s is not None:
+        if self._notified_at_s is not None:
             self._events.info(f"link {self._link}: this instance takes over")
         return True
 
     def _tell(self, owner: Owner) -> None:
         now_s = self._clock.monotonic_s()
-        if self._told_at_s is None:
+        if self._notified_at_s is None:
             self._on_wait()
-        elif now_s < self._told_at_s + TELL_EVERY_S:
+        elif now_s < self._notified_at_s + TELL_EVERY_S:
             return
-        self._told_at_s = now_s
+        self._notified_at_s = now_s
         since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         self._events.info(
             f"link {self._link}: waiting, it is driven from {owner.host} (pid {owner.pid}, "

@@ -118,7 +118,7 @@ def has_passed_stops(report: PartitionReport) -> bool:
     may not have come to it.
     """
     is_copying = report.state is PartitionState.COPYING and report.is_known
-    return is_copying or report.state is PartitionState.LIFTING
+    return is_copying or report.state is PartitionState.ALIGNING
 
 
 def stop_row(stop: PartitionReport) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _report(
         target,
         state,
         position,
-        source_end=-1,
+        high_watermark=-1,
         records=0,
         bytes=0,
         last_timestamp_ms=-1,

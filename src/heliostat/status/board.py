@@ -91,15 +91,15 @@ class StatusBoard:
         self._stops: Mapping[TopicPartition, PartitionReport] = {}
         """What is written in the link's state."""
 
-    def hear(self, key: str, value: Mapping[str, Any]) -> None:
+    def consume(self, key: str, value: Mapping[str, Any]) -> None:
         """Take one record of the progress topic."""
         if key == DRIVER_KEY:
             with self._lock:
-                self._hear_driver(value)
+                self._consume_driver(value)
         elif key.startswith(LANE_PREFIX):
             progress = decode_progress(value)
             with self._lock:
-                self._hear_lane(progress)
+                self._consume_lane(progress)
 
     def know_stops(self, stops: Mapping[TopicPartition, PartitionReport]) -> None:
         """Take what stands stopped by the link's state: told where no lane of its driver tells."""
@@ -138,7 +138,7 @@ class StatusBoard:
             return [
                 row.report
                 for row in self._rows.values()
-                if row.told[0] == generations.get(row.lane)
+                if row.reported_in[0] == generations.get(row.lane)
             ]
 
     def load(self) -> dict[TopicPartition, float]:
@@ -184,7 +184,7 @@ class StatusBoard:
                 return {}
             found = {f"lane {n}": _silence(n, s) for n, s in self._silent_lanes(now_ms).items()}
             held = _held_back(self._driver, now_ms)
-            return found | {item.key: item.told() for item in held if item.age_s > MAX_LAG_S}
+            return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
 
     def held(self) -> dict[TopicPartition, int]:
         """Source partitions with records behind open transactions, and how many."""
@@ -207,7 +207,7 @@ class StatusBoard:
         """Whether the driver has looked at all topics once, and given lanes their partitions."""
         return bool(self._driver.get("turns", 1))
 
-    def _hear_driver(self, value: Mapping[str, Any]) -> None:
+    def _consume_driver(self, value: Mapping[str, Any]) -> None:
         is_other = self._instance != value.get("instance")
         self._driver = dict(value)
         if self._driver.get("state") != "running" or not self._has_begun:
@@ -232,7 +232,7 @@ class StatusBoard:
             self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
             self._rows = {key: row for key, row in self._rows.items() if row.lane not in over}
 
-    def _hear_lane(self, progress: Progress) -> None:
+    def _consume_lane(self, progress: Progress) -> None:
         report = progress.report
         its_round = _round_of(report)
         lane = self._lanes.get(report.lane)
@@ -243,7 +243,7 @@ class StatusBoard:
             lane.newest = progress
         copied: dict[TopicPartition, tuple[int, int]] = {}
         for item in report.partitions:
-            delta = self._hear_partition(lane, its_round, item, progress.at_ms)
+            delta = self._consume_partition(lane, its_round, item, progress.at_ms)
             if delta != (0, 0):
                 copied[item.source] = delta
         lane.recent.append((progress.at_ms, copied, _new_counts(lane, its_round, report)))
@@ -253,7 +253,7 @@ class StatusBoard:
             if was[0] != its_round[0]:
                 self._drop_rows_before(report.lane, its_round)
 
-    def _hear_partition(
+    def _consume_partition(
         self, lane: _Lane, its_round: Round, item: PartitionReport, at_ms: int
     ) -> tuple[int, int]:
         """Take one row; records and bytes that are new in it."""
@@ -328,7 +328,7 @@ class StatusBoard:
             heartbeat_age_s=_heartbeat_age_s(self._driver, now_ms),
             open_records=sum(row.open_records for row in topics),
             mapped=sum(row.mapped for row in topics),
-            unknown=sum(row.unknown for row in topics) + self._untold(len(rows)),
+            unknown=sum(row.unknown for row in topics) + self._unreported(len(rows)),
             held_back=_held_back(self._driver, now_ms),
             troubles=_troubles(self._driver) + [_silence(*item) for item in silent.items()],
         )
@@ -353,11 +353,11 @@ class StatusBoard:
 
     def _is_own(self, row: Row) -> bool:
         """Whether it was told by a lane of the driver that is heard of, not of one before it."""
-        return row.told[0] >= first_generation(int(self._driver.get("claim") or 0))
+        return row.reported_in[0] >= first_generation(int(self._driver.get("claim") or 0))
 
-    def _untold(self, told: int) -> int:
+    def _unreported(self, reported: int) -> int:
         """Partitions that the driver has given out and no lane has spoken of."""
-        return max(0, int(self._driver.get("partitions", 0)) - told)
+        return max(0, int(self._driver.get("partitions", 0)) - reported)
 
     def _silent_lanes(self, now_ms: int) -> dict[LaneId, float]:
         """Lanes that should speak and have not for too long; for how many seconds."""

@@ -68,7 +68,7 @@ class Changes:
                 self._info(f"{name} is no longer {state} [{code}], after {lasted_s:.0f} s")
         self._more(len(over), "partitions are copied again")
 
-    def hear(self, alarms: Mapping[str, str]) -> None:
+    def consume(self, alarms: Mapping[str, str]) -> None:
         """Tell what has changed of lanes and transactions: lines by what they are about."""
         for key in alarms.keys() - self._alarms.keys():
             self._warn(alarms[key])

@@ -68,7 +68,7 @@ class OpenTransactions:
         self._names |= {producer: names.get(producer, "") for producer in unnamed}
         self._open, self._records = found, held
 
-    def told(self) -> list[dict[str, object]]:
+    def report(self) -> list[dict[str, object]]:
         """For the driver's report, the oldest first; as `HeldBack` reads it."""
         rows = sorted(self._open.items(), key=lambda item: item[1])
         return [

@@ -44,7 +44,7 @@ class StatusReader:
             self.board.forget()
             self._progress.seek(newest_ms - int(back_s * 1000))
             for record in self._progress.read_to_end():
-                self.board.hear(record.key, record.value)
+                self.board.consume(record.key, record.value)
             if self.board.is_complete():
                 break
 
@@ -52,5 +52,5 @@ class StatusReader:
         """Take what has come; how many records that was."""
         records = self._progress.poll(timeout_s)
         for record in records:
-            self.board.hear(record.key, record.value)
+            self.board.consume(record.key, record.value)
         return len(records)

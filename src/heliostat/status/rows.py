@@ -25,7 +25,7 @@ class Row:
     round: Round
     at_ms: int
     report: PartitionReport
-    told: Round
+    reported_in: Round
     """The round that `report` is of; `round` may have nothing to say yet."""
     starting_ms: int = 0
     """When a newer round began to look where it stands; 0: it knows."""
@@ -49,7 +49,7 @@ class Row:
             self.starting_ms = 0
             was_ms = self.has_all_to_ms if item.position >= self.report.position else -1
             self.has_all_to_ms = max(was_ms, _has_all_to_ms(item, at_ms))
-            self.report, self.told = item, its_round
+            self.report, self.reported_in = item, its_round
         self.lane, self.round, self.at_ms = lane, its_round, at_ms
 
     def count(self, records: int, at_ms: int) -> None:
@@ -72,7 +72,7 @@ def missing_records(item: PartitionReport) -> int:
     """How many records are missing that could be copied; 0 while that is not known."""
     if not item.is_known:
         return 0
-    return max(0, item.source_end - item.open_records - item.position)
+    return max(0, item.high_watermark - item.open_records - item.position)
 
 
 def age_of_missing_s(row: Row, lag: int, now_ms: int) -> float | None:

@@ -68,7 +68,7 @@ class HeldBack:
         """Names it among all."""
         return f"{self.source}-{self.partition}/{self.producer_id}/{self.first}"
 
-    def told(self) -> str:
+    def text(self) -> str:
         """In a line."""
         name = f" ({self.transactional_id})" if self.transactional_id else ""
         return (
@@ -130,7 +130,7 @@ class LinkStatus:
         if self.unknown:
             why.append(f"of {self.unknown} partitions it is not known how far they are")
         why += _lagging(self.topics, max_lag_s)
-        why += [item.told() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
+        why += [item.text() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
         return why
 
     def is_in_sync(self, max_lag_s: float = MAX_LAG_S) -> bool:

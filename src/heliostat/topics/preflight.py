@@ -240,7 +240,7 @@ def _target_not_ours(case: Case) -> Refusal | None:
     slot = case.slot
     if case.record is not None or case.there is None or not case.there.was_written(slot):
         return None
-    if not case.there.is_told(slot):
+    if not case.there.is_known(slot):
         return Refusal(
             RefusalCode.UNREADABLE,
             f"{case.name} exists at the target, and whether records are in it cannot be read",

@@ -13,7 +13,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName, id_text
 
 
-def made_anew(admin: ClusterAdmin, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
+def recreated(admin: ClusterAdmin, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
     """Those that have another id now; none where a topic is gone, or brokers know no ids.
 
     Raises

@@ -89,7 +89,7 @@ class Refusal:
     reason: str
     hint: str
 
-    def told(self) -> str:
+    def text(self) -> str:
         """Both, in a line."""
         return f"{self.reason} (hint: {self.hint})" if self.hint else self.reason
 

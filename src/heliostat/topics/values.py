@@ -62,13 +62,13 @@ class TargetTopic:
     configs: Mapping[str, ConfigEntry]
     ends: Mapping[PartitionId, Offset]
 
-    def is_told(self, slot: Slot = WHOLE_TOPIC) -> bool:
+    def is_known(self, slot: Slot = WHOLE_TOPIC) -> bool:
         """Whether the ends of all its partitions, or of a slot's, are known."""
         return all(number in self.ends for number in self._numbers(slot))
 
     def was_written(self, slot: Slot = WHOLE_TOPIC) -> bool:
         """Whether records are, or were, in it or in a slot of it; also when we cannot know."""
-        return not self.is_told(slot) or any(self.ends[n] > 0 for n in self._numbers(slot))
+        return not self.is_known(slot) or any(self.ends[n] > 0 for n in self._numbers(slot))
 
     def _numbers(self, slot: Slot) -> Iterator[PartitionId]:
         numbers = map(PartitionId, range(self.partitions))

@@ -22,7 +22,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition
-from heliostat.ops.driver_death import begun, stopped, told_when_dead
+from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
@@ -177,7 +177,7 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
         if not is_local(spark):
             package = ShippedPackage(session.sparkContext)
             wait_executors(session.sparkContext)
-        with told_when_dead(session.sparkContext):
+        with report_death(session.sparkContext):
             yield session
     finally:
         stopped(session.sparkContext, session.stop)

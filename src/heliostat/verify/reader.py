@@ -296,7 +296,7 @@ class LogReader:
                 return
             time.sleep(RETRY_WAIT_S)
         raise ConnectionLost(
-            "partitions have no leader that answers", at=self.access.told, first=str(left[0])
+            "partitions have no leader that answers", at=self.access.described, first=str(left[0])
         )
 
     def _by_leader(self, wanted: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
@@ -328,7 +328,7 @@ class LogReader:
                     raise BrokerError(str(error), kafka_code=error.errno, at=node) from error
                 last = error
                 time.sleep(RETRY_WAIT_S)
-        raise ConnectionLost(f"no answer: {last}", at=self.access.told, node=node)
+        raise ConnectionLost(f"no answer: {last}", at=self.access.described, node=node)
 
 
 def _tp(topic: str, partition: int) -> TopicPartition:

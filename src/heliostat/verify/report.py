@@ -220,7 +220,7 @@ class VerifyReport:
         if len(bad) > SHOWN_PARTITIONS_MAX:
             out.append(f"... and {len(bad) - SHOWN_PARTITIONS_MAX:,} more partitions")
         if first := self.first_difference:
-            out.append("first difference: " + _told(first))
+            out.append("first difference: " + _described(first))
         left_out = sorted(self.not_compared, key=lambda one: not one.is_problem)
         for other in left_out[:SHOWN_PARTITIONS_MAX]:
             name = other.source if other.partition is None else f"{other.source}-{other.partition}"
@@ -244,7 +244,7 @@ def _row(name: str, *cells: str) -> str:
     return f"{name:<48}" + "".join(f"{cell:>12}" for cell in cells)
 
 
-def _told(first: dict[str, Any]) -> str:
+def _described(first: dict[str, Any]) -> str:
     where = f"{first['topic']}-{first['partition']}"
     offsets = f"source offset {first['source_offset']}, target offset {first['target_offset']}"
     what = first["kind"] if first["field"] is None else f"{first['kind']} {first['field']}"

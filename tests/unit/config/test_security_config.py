@@ -9,7 +9,7 @@ import pytest
 from heliostat.access import ClusterAccess, Sasl, SecretRef, Security, TokenEndpoint
 from heliostat.config import Config, load_config
 from heliostat.errors import ConfigError
-from heliostat.link.running import told_in_clear
+from heliostat.link.running import sent_in_clear
 
 CANARY = "canary-19be44"
 FILE = """
@@ -70,7 +70,7 @@ def test_what_is_read_on_the_way_is_told_of_each_cluster(
     """Given a listener without TLS / when a link begins / then a line names cluster and loss."""
     user = "username: me, password: {env: SECRET}"
     config = load(tmp_path, security % user if security else "")
-    told = told_in_clear(config, config.links)
+    told = sent_in_clear(config, config.links)
     assert len(told) == bool(read)
     assert all(line.startswith("cluster east: ") and read in line for line in told)
 

@@ -49,7 +49,7 @@ def test_offsets_of_a_compacted_source_are_no_count() -> None:
     assert "at most 50" in effect.records
 
 
-def test_a_truncated_source_is_copied_on_from_where_it_parted() -> None:
+def test_a_truncated_source_is_copied_on_from_where_it_diverged() -> None:
     truncated = facts(
         Cause.SOURCE_TRUNCATED,
         source_start=Offset(0),
@@ -219,10 +219,10 @@ def test_a_filled_mirror_that_does_not_go_back_is_left_where_it_is() -> None:
 
 def test_partitions_beside_a_truncated_one_lose_what_the_source_has_no_more() -> None:
     """Given a topic made anew for one of its partitions / then of the others only what is gone."""
-    sound = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(30), fills=True, is_made_anew=True)
+    sound = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(30), fills=True, is_recreated=True)
     both = (
         effect_of(sound, Choice.RESTART),
-        effect_of(replace(TRUNCATED, is_made_anew=True), Choice.RESTART),
+        effect_of(replace(TRUNCATED, is_recreated=True), Choice.RESTART),
     )
     assert [effect and (effect.first, effect.last, effect.count) for effect in both] == [
         (0, 29, 30),

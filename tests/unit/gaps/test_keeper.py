@@ -127,14 +127,14 @@ def test_a_row_that_names_another_topic_than_the_mirror_deletes_nothing() -> Non
 def test_a_mirror_made_anew_while_it_is_emptied_is_told() -> None:
     world = Turns()
     world.decide(Choice.RESTART)
-    note = world.target.heard
+    note = world.target.answered
 
-    def made_anew(call: Call) -> None:
+    def recreated(call: Call) -> None:
         note(call)
         if call.method == "delete_records":
             world.target.topics[T].topic_id = UUID(int=9)
 
-    world.target.heard = made_anew
+    world.target.answered = recreated
     world.turn(stopped())
     told = [call.args[0] for call in world.events.warn.call_args_list]
     assert any("made anew at the target while its mirror was emptied" in text for text in told)
@@ -311,10 +311,10 @@ def test_a_round_of_another_topic_of_that_name_has_lost_nothing_of_this_one() ->
 
 def test_a_deleted_mirror_takes_along_what_the_source_has_no_more() -> None:
     world = Turns()
-    world.keeper.note_anew(RECORD, world.starts[T], {PartitionId(0): Offset(150)})
+    world.keeper.note_again(RECORD, world.starts[T], {PartitionId(0): Offset(150)})
     (row,) = world.rows()
     assert (row.cause, row.first, row.last, row.count) == (Cause.TARGET_DELETED, 0, 149, None)
-    world.keeper.note_anew(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
+    world.keeper.note_again(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
     assert len(world.rows()) == 1
 
 
@@ -322,7 +322,7 @@ def test_how_far_a_deleted_mirror_was_copied_says_nothing_of_the_next_one() -> N
     """Given a mirror copied to 100 / when it is deleted and made anew / then no record is lost."""
     world = Turns()
     world.turn(copying(100, 100, 3))
-    world.keeper.note_anew(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
+    world.keeper.note_again(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
     assert world.keeper.copied([world.spec()]) == ()
     world.turn(copying(40, 40, 3))
     assert world.rows() == []
@@ -353,7 +353,7 @@ def test_a_decision_is_over_whichever_code_its_cause_was_seen_by() -> None:
 def test_sums_for_the_status() -> None:
     world = Turns("continue")
     world.turn(stopped())
-    assert world.keeper.told() == {"rows": 1, "records_lost": 50, "unknown": 0}
+    assert world.keeper.report() == {"rows": 1, "records_lost": 50, "unknown": 0}
 
 
 def test_a_report_of_the_moment_that_was_settled_is_late() -> None:

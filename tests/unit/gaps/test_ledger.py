@@ -68,7 +68,7 @@ def test_decisions_are_heard_hold_for_their_trouble_and_go(memory: KeptTopic) ->
     driver.read()
     operator.decide(decision())
     memory.news = [Change(key, value, Offset(0), 0) for key, value in memory.kept.items()]
-    driver.hear()
+    driver.consume()
     assert driver.decision_for(T, PartitionId(0), "SOURCE_OVERTOOK") == decision()
     assert driver.decision_for(T, PartitionId(0), "SOURCE_TRUNCATED") is None
     assert driver.decision_for(T, PartitionId(1), "SOURCE_OVERTOOK") is None
@@ -128,4 +128,4 @@ def test_a_record_that_is_no_row_is_told_with_its_place(
     memory.kept.clear()
     memory.news.append(Change(key, value, Offset(1), 0))
     with pytest.raises(ProtocolError, match="no row of ours"):
-        ledger.hear()
+        ledger.consume()

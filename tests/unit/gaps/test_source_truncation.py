@@ -12,7 +12,7 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.clusters.admin import EpochEnd
 from heliostat.gaps.ledger import Copied, CopiedTopic
-from heliostat.gaps.source_truncation import EpochBook, Lost, Parted, is_truncated, truncations
+from heliostat.gaps.source_truncation import Divergence, EpochBook, Lost, is_truncated, truncations
 from heliostat.names import LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 
@@ -62,7 +62,7 @@ def test_where_it_parted_is_told_only_if_the_epoch_is_the_same() -> None:
     source.fail("epoch_ends", 5, dead)
     known = dict.fromkeys([P, other, dead, sound, blind], Copied(100, 3))
     found = truncations(SimulatedAdmin(source), known)
-    assert found == {P: Parted(Offset(90)), other: Parted(None), sound: None}
+    assert found == {P: Divergence(Offset(90)), other: Divergence(None), sound: None}
     assert truncations(SimulatedAdmin(source), {}) == {}
 
 
@@ -228,6 +228,6 @@ def test_rounds_hear_where_the_mirror_ended_by_reports_alone(
 ) -> None:
     """Given no round that ended / then the next knows what it must find, and can tell a loss."""
     book = EpochBook({})
-    heard = report(position, copied=(60, 3), state=state, target_end=58)
-    book.take([replace(heard, records=records)], {T: ID})
+    answered = report(position, copied=(60, 3), state=state, target_end=58)
+    book.take([replace(answered, records=records)], {T: ID})
     assert book.row_of(copied_spec()) == Copied(60, 3, end)

@@ -206,7 +206,7 @@ def test_a_deleted_group_keeps_what_was_published() -> None:
     world.turn()
     del world.source.groups[G]
     assert world.turn() == 10
-    assert world.sync.told()["groups"] == 0
+    assert world.sync.report()["groups"] == 0
     assert G in world.memory.rows
     del world.target.groups[G]
     world.turn()
@@ -220,11 +220,11 @@ def test_a_broker_that_tells_no_groups_makes_none_of_them_gone() -> None:
     world.source.fail("list_groups", LOADING)
     world.commit(20)
     assert world.turn() == 10
-    assert world.sync.told()["groups"] == 1
+    assert world.sync.report()["groups"] == 1
     world.source.heal()
     world.target.fail("list_groups", LOADING)
     assert world.turn() == 10, "its state is not known"
-    assert "does not tell its groups" in str(world.sync.told()["left_alone"])
+    assert "does not tell its groups" in str(world.sync.report()["left_alone"])
     world.target.heal()
     assert world.turn() == 20
 
@@ -251,7 +251,7 @@ def test_many_commits_go_out_over_several_connections() -> None:
     assert len(world.opened) == CONNECTIONS - 1
     assert world.commits() == 1 + CONNECTIONS
     assert len(world.target.groups) == 6 * FEW
-    assert world.sync.told()["published"] == 6 * FEW
+    assert world.sync.report()["published"] == 6 * FEW
 
 
 def test_without_sync_all_is_decided_and_nothing_committed() -> None:
@@ -278,12 +278,12 @@ def test_what_the_target_refuses_is_tried_again_and_told() -> None:
     world.target.fail("commit_offsets", 30)
     for _ in range(3):
         assert world.turn() is None
-        assert "GROUP_AUTHORIZATION_FAILED" in str(world.sync.told()["left_alone"])
-        assert world.sync.told()["reasons"] == {"REFUSED": 1}
+        assert "GROUP_AUTHORIZATION_FAILED" in str(world.sync.report()["left_alone"])
+        assert world.sync.report()["reasons"] == {"REFUSED": 1}
     assert world.memory.writes == 1
     world.target.heal()
     assert world.turn() == 10
-    assert world.sync.told()["left_alone"] == {}
+    assert world.sync.report()["left_alone"] == {}
 
 
 @pytest.mark.parametrize(("after_s", "expected"), [(600.0, 120), (600.001, 100)])
@@ -304,7 +304,7 @@ def test_what_is_published_is_remembered_before() -> None:
         if call.method == "commit_offsets":
             raise ConnectionLost("dies")
 
-    world.target.heard = die
+    world.target.answered = die
     with pytest.raises(ConnectionLost):
         world.turn()
     assert world.memory.rows[G].sent[PARTITION].offset == 10
@@ -324,7 +324,7 @@ def test_what_a_consumer_commits_at_the_last_moment_stays() -> None:
             if len(looks) == 2:
                 world.target.commit(G, PARTITION, 15)
 
-    world.target.heard = moves_after_the_first_look
+    world.target.answered = moves_after_the_first_look
     assert world.turn() == 15
     [row] = world.decided[G].partitions
     assert row.reason.name == "MOVED_AT_TARGET"

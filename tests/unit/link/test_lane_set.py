@@ -44,7 +44,7 @@ class Rounds:
     """Rounds that work from their beginning to their end or a switch of plans, as real ones do."""
 
     def __init__(self) -> None:
-        self.told = Announcement({}, None, ())
+        self.announced = Announcement({}, None, ())
         self.working: dict[Partition, LaneSpec] = {}
         self.started: list[LaneSpec] = []
         self.overlaps = 0
@@ -65,10 +65,10 @@ class Rounds:
         self._lock = threading.Lock()
 
     def announce(self, told: Announcement) -> None:
-        self.told = told
+        self.announced = told
 
     def is_over(self, lane: LaneSpec) -> bool:
-        now_ms, told = self.clock.wall_ms(), self.told
+        now_ms, told = self.clock.wall_ms(), self.announced
         if told.generations.get(lane.lane) != lane.generation:
             return told.switch_at_ms is None or now_ms >= told.switch_at_ms
         return now_ms >= lane.expires_at_ms
@@ -87,8 +87,8 @@ class Rounds:
         until_s = time.monotonic() + WAIT_S
         while self.clock.wall_ms() < lane.begin_at_ms:
             assert time.monotonic() < until_s
-            is_superseded = self.told.generations.get(lane.lane) != lane.generation
-            if is_superseded and (self.told.switch_at_ms or 0) <= lane.begin_at_ms:
+            is_superseded = self.announced.generations.get(lane.lane) != lane.generation
+            if is_superseded and (self.announced.switch_at_ms or 0) <= lane.begin_at_ms:
                 return report
             time.sleep(0.001)
         with self._lock:
@@ -101,7 +101,7 @@ class Rounds:
         is_held = bool(lane.waits_for)
         while not self.is_over(lane):
             assert time.monotonic() < until_s
-            told = self.told.running
+            told = self.announced.running
             if is_held and predecessors_have_ended(lane.round_id, lane.waits_for, told):
                 is_held = False
                 self.released.append(self.unfinished.isdisjoint(lane.waits_for))
@@ -204,7 +204,7 @@ def test_a_failed_round_is_told_and_tried_again(lanes: LaneSet, rounds: Rounds) 
     assert lanes.health[LaneId(0)].failures_in_a_row == 1
     assert "[X] planted" in lanes.health[LaneId(0)].last_error
     assert rounds.started_at_s[newest] >= rounds.failed_at_s + RETRY_FIRST_S
-    assert rounds.told.generations == {LaneId(0): newest}
+    assert rounds.announced.generations == {LaneId(0): newest}
     # What the one that failed had sent may still land, and for the first rounds of a driver that of
     # the driver before.
     (again,) = [n for n in rounds.started if (n.generation, n.round_number) >= (newest, 1)][:1]
@@ -231,7 +231,7 @@ def test_no_round_is_given_out_before_tasks_know_its_plan(
         assert not rounds.started
     lanes.renew(0.0)
     wait(lambda: rounds.started)
-    assert rounds.told.generations == {LaneId(0): rounds.started[0].generation}
+    assert rounds.announced.generations == {LaneId(0): rounds.started[0].generation}
 
 
 def test_rounds_behind_one_that_ended_well_wait_for_nothing_to_land(lanes, rounds) -> None:
@@ -340,7 +340,7 @@ def test_the_next_round_is_prepared_before_the_last_one_ends(lanes, rounds, monk
     assert any(after.waits_for == (before.round_id,) for before, after in pairs)
     assert rounds.overlaps == 0
     first = rounds.started[0]
-    wait(lambda: first.round_id not in rounds.told.running)
+    wait(lambda: first.round_id not in rounds.announced.running)
 
 
 def test_a_round_is_told_when_those_before_it_have_ended_and_not_sooner(
@@ -392,7 +392,7 @@ def test_a_switch_of_plans_waits_for_all_rounds_that_it_ends(lanes, rounds) -> N
     lanes.assign({zero: (spec(0),), one: (spec(1), spec(2))})
     wanted = set(lanes.generations.values())
     wait(lambda: {lane.generation for lane in rounds.started} >= wanted)
-    switch_at_ms = rounds.told.switch_at_ms
+    switch_at_ms = rounds.announced.switch_at_ms
     assert switch_at_ms is not None
     for lane in [lane for lane in rounds.started if lane.generation in wanted][:2]:
         assert lane.begin_at_ms >= switch_at_ms + HAND_OVER_S * 1000 - 3

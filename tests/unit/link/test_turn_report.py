@@ -15,7 +15,7 @@ def test_a_report_names_some_topics_and_counts_the_others() -> None:
     known = Known({}, {})
     known.refused = {TopicName(f"topic-{number:05d}"): "why " * 20 for number in range(TOPICS)}
     known.notes = tuple(f"note {number}" for number in range(TOPICS))
-    told = known.told()
+    told = known.report()
     assert len(json.dumps(told)) < 40_000
     refused, notes = told["refused"], told["notes"]
     assert isinstance(refused, dict)
@@ -32,7 +32,7 @@ def test_few_are_told_in_full() -> None:
     known.notes = ("note",)
     known.nothing_selected = "no topic"
     known.packing = {LaneId(0): (TopicPartition(TopicName("t"), PartitionId(0)),)}
-    assert known.told() == {
+    assert known.report() == {
         "refused": {"topic": "why"},
         "notes": ["note"],
         "turns": 0,

@@ -13,7 +13,7 @@ from heliostat.errors import Refused
 from heliostat.mm2.adopt import ROW_BREAKS, _moving, _rows, _starts
 from heliostat.mm2.adopt_clusters import let_go, refuse_moved
 from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
-from heliostat.mm2.resume_point import NoSeam, Seam
+from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
 from heliostat.names import (
     Alias,
     ClusterId,
@@ -37,7 +37,7 @@ LINK = LinkConfig(name=LinkName("l"), source=Alias("A"), target=Alias("B"))
 
 
 def partition(
-    number: int, found: Seam | NoSeam | None, end: int = 12, committed: int | None = 7
+    number: int, found: ResumePoint | NoResumePoint | None, end: int = 12, committed: int | None = 7
 ) -> PartitionAdoption:
     return PartitionAdoption(
         PartitionId(number),
@@ -48,29 +48,31 @@ def partition(
     )
 
 
-def seam(source: int, target: int, *breaks: Break, first: Break | None = None) -> Seam:
+def resume_point(
+    source: int, target: int, *breaks: Break, first: Break | None = None
+) -> ResumePoint:
     begin = first or Break(0, 0)
-    return Seam(Offset(source), Offset(target), OffsetMap.of(breaks), begin, 10, 0)
+    return ResumePoint(Offset(source), Offset(target), OffsetMap.of(breaks), begin, 10, 0)
 
 
-def rows_of(found: Seam, known: OffsetMap | None = None) -> list[Row]:
+def rows_of(found: ResumePoint, known: OffsetMap | None = None) -> list[Row]:
     topic = TopicAdoption(RECORD, (partition(0, found),))
     return list(_rows(topic, STAMP, lambda *_: known or OffsetMap()))
 
 
 def test_equal_offsets_need_no_rows() -> None:
-    assert rows_of(seam(12, 12)) == []
+    assert rows_of(resume_point(12, 12)) == []
 
 
 def test_rows_hold_the_map_up_to_the_seam() -> None:
-    (row,) = rows_of(seam(12, 17, Break(15, 10)))
+    (row,) = rows_of(resume_point(12, 17, Break(15, 10)))
     assert row.key == RowKey(TopicPartition(MIRROR, PartitionId(0)), str(TARGET_ID), 15, STAMP)
     assert row.breaks == (Break(15, 10),)
 
 
 def test_a_long_map_is_cut_into_rows_that_make_it_again() -> None:
     breaks = [Break(n, 2 * n) for n in range(1, 2 * ROW_BREAKS)]
-    rows = rows_of(seam(9_000, 4_500, *breaks))
+    rows = rows_of(resume_point(9_000, 4_500, *breaks))
     reader = MapReader()
     assert len(rows) == 2
     assert all(reader.take(Row.decode(row.key, row.encode())) for row in rows)
@@ -80,22 +82,24 @@ def test_a_long_map_is_cut_into_rows_that_make_it_again() -> None:
 
 def test_a_second_takeover_keeps_what_is_known_below_what_it_compared() -> None:
     known = OffsetMap.of([Break(5, 9), Break(30, 50)])
-    (row,) = rows_of(seam(40, 32, Break(0, 3), Break(22, 28), first=Break(20, 24)), known)
+    (row,) = rows_of(resume_point(40, 32, Break(0, 3), Break(22, 28), first=Break(20, 24)), known)
     known.apply(row)
     assert list(known.breaks()) == [Break(5, 9), Break(22, 28)]  # at 20 it is 24 anyway
     assert known.source_of(32) == 38
 
 
 def test_adopted_partitions_are_never_lifted_and_others_begin_as_ever() -> None:
-    topic = TopicAdoption(RECORD, (partition(0, seam(12, 12)), partition(1, None, end=0)))
+    topic = TopicAdoption(RECORD, (partition(0, resume_point(12, 12)), partition(1, None, end=0)))
     zero = PartitionId(0)
     assert _starts(topic) == Starts(TARGET_ID, {zero: Offset(0)}, {zero: Offset(12)})
 
 
 def test_one_partition_without_a_seam_keeps_the_topic_where_it_is() -> None:
-    refused = partition(1, NoSeam("records are alike"))
-    good = TopicAdoption(RECORD, (partition(0, seam(12, 12)),))
-    bad = TopicAdoption(RECORD, (partition(0, seam(12, 12)), refused, partition(2, None, 0, None)))
+    refused = partition(1, NoResumePoint("records are alike"))
+    good = TopicAdoption(RECORD, (partition(0, resume_point(12, 12)),))
+    bad = TopicAdoption(
+        RECORD, (partition(0, resume_point(12, 12)), refused, partition(2, None, 0, None))
+    )
     plan = AdoptionPlan(LINK.name, peer_of(LINK), (good, bad), ("a note",))
     assert plan.adopted == (good,)
     assert plan.has_refusals
@@ -122,7 +126,7 @@ def test_one_partition_without_a_seam_keeps_the_topic_where_it_is() -> None:
 
 
 def test_mapped_partitions_tell_what_was_doubled() -> None:
-    found = Seam(Offset(12), Offset(17), OffsetMap.of([Break(15, 10)]), Break(0, 0), 17, 5)
+    found = ResumePoint(Offset(12), Offset(17), OffsetMap.of([Break(15, 10)]), Break(0, 0), 17, 5)
     assert partition(0, found).verdict == "mapped"
     assert "5 doubled by it" in partition(0, found).describe()
 

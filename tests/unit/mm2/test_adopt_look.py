@@ -8,8 +8,8 @@ import pytest
 
 from heliostat.clusters.plain_records import Bounds, PlainRecord
 from heliostat.mm2 import adopt_look as adoption_look
-from heliostat.mm2.adopt_look import PartitionLogs, look_for_seam
-from heliostat.mm2.resume_point import NoSeam, Seam
+from heliostat.mm2.adopt_look import PartitionLogs, look_for_resume_point
+from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
 SOURCE = TopicPartition(TopicName("t"), PartitionId(0))
@@ -43,7 +43,7 @@ def look(
     *,
     step: int | None = 0,
     stable: Log | None = None,
-) -> Seam | NoSeam:
+) -> ResumePoint | NoResumePoint:
     logs = PartitionLogs(
         SOURCE,
         TARGET,
@@ -53,11 +53,11 @@ def look(
         step,
         with_timestamps=True,
     )
-    return look_for_seam(source, stable or source, target, logs)
+    return look_for_resume_point(source, stable or source, target, logs)
 
 
-def seam(found: Seam | NoSeam) -> Seam:
-    assert isinstance(found, Seam), found
+def resume_point(found: ResumePoint | NoResumePoint) -> ResumePoint:
+    assert isinstance(found, ResumePoint), found
     return found
 
 
@@ -67,7 +67,7 @@ def numbers(count: int) -> list[int]:
 
 def test_a_long_log_without_anything_open_is_read_at_its_end_only() -> None:
     source, target = Log(numbers(50_000)), Log(numbers(50_000))
-    found = seam(look(source, target, 49_999))
+    found = resume_point(look(source, target, 49_999))
     assert (found.source, found.is_exact) == (50_000, True)
     assert source.asked == [(49_500, 50_000)]
     assert target.asked == [(49_000, 50_000)]
@@ -75,7 +75,7 @@ def test_a_long_log_without_anything_open_is_read_at_its_end_only() -> None:
 
 def test_more_is_read_where_more_landed_than_the_first_look_holds() -> None:
     source, target = Log(numbers(60_000)), Log(numbers(45_000))
-    found = seam(look(source, target, 40_000))
+    found = resume_point(look(source, target, 40_000))
     assert (found.source, found.is_exact) == (45_000, True)
     assert len(target.asked) > 1
 
@@ -84,16 +84,16 @@ def test_more_is_read_where_an_earlier_run_may_have_come_further() -> None:
     # 0..29,999 landed, 20,000 was committed; the next run copied to 20,500 and committed it.
     source = Log(numbers(40_000))
     target = Log([*numbers(30_000), *range(20_001, 20_503)])
-    found = seam(look(source, target, 20_500, step=10_000))
+    found = resume_point(look(source, target, 20_500, step=10_000))
     assert found.source == 30_000
-    assert seam(look(source, target, 20_500, step=None)).source == 30_000
+    assert resume_point(look(source, target, 20_500, step=None)).source == 30_000
 
 
 def test_unequal_offsets_are_mapped_as_far_back_as_is_cheap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, target = Log(numbers(5_000), 70), Log(numbers(5_000))
-    found = seam(look(source, target, 5_069))
+    found = resume_point(look(source, target, 5_069))
     assert (found.source, found.target) == (5_070, 5_000)
     assert found.map.target_of(70) == 0  # all of it was compared
     assert target.asked[-1] == (0, 5_000)
@@ -102,9 +102,9 @@ def test_unequal_offsets_are_mapped_as_far_back_as_is_cheap(
 def test_what_was_copied_of_transactions_decides_how_the_source_is_read() -> None:
     everything = Log([0, 1, 2, 3, 4, 5])
     stable = Log([0, 1, None, None, 4, 5])  # 2 and 3 were aborted
-    found = seam(look(everything, Log([0, 1, 4]), 1, stable=stable))
+    found = resume_point(look(everything, Log([0, 1, 4]), 1, stable=stable))
     assert (found.source, found.target) == (5, 3)
-    found = seam(look(everything, Log([0, 1, 2, 3, 4]), 1, stable=stable))
+    found = resume_point(look(everything, Log([0, 1, 2, 3, 4]), 1, stable=stable))
     assert (found.source, found.is_exact) == (5, True)
 
 
@@ -112,7 +112,7 @@ def test_what_no_look_explains_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption_look, "LOOKS", (10, 20))
     source, target = Log(numbers(1_000)), Log(numbers(900))
     found = look(source, target, 100)
-    assert isinstance(found, NoSeam)
+    assert isinstance(found, NoResumePoint)
     assert "none of the source's" in found.reason
 
 
@@ -120,11 +120,11 @@ def test_a_window_that_ends_with_the_target_is_not_enough(monkeypatch: pytest.Mo
     monkeypatch.setattr(adoption_look, "LOOKS", (10, 1_000))
     source, target = Log(numbers(1_000)), Log(numbers(600))
     # The first window of the source ends with 599, so that what landed behind could not be seen.
-    found = seam(look(source, target, 589))
+    found = resume_point(look(source, target, 589))
     assert found.source == 600
     assert len(source.asked) == 2
 
 
 def test_without_a_committed_position_both_are_read_whole() -> None:
     source, target = Log(numbers(3_000)), Log(numbers(1_500))
-    assert seam(look(source, target, None)).source == 1_500
+    assert resume_point(look(source, target, None)).source == 1_500

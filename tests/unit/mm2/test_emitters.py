@@ -112,7 +112,7 @@ def interchange(**settings):
 def test_by_default_there_is_nothing(topics):
     found = interchange()
     assert list(found.parts()) == []
-    assert (found.told(), found.wants_groups, topics.opened) == ({}, False, {})
+    assert (found.report(), found.wants_groups, topics.opened) == ({}, False, {})
     found.take_groups([])
 
 
@@ -146,7 +146,8 @@ def test_offset_syncs_at_the_target_are_named_by_the_source(topics):
 def test_heartbeats_of_others_are_watched_without_writing_any(topics):
     found = interchange(heartbeats={"mirror": True})
     assert [p.name for p in found.parts()] == ["heartbeat age"]
-    assert found.told() == {"heartbeat": {"timestamp_ms": None, "delay_ms": None, "unreadable": 0}}
+    beat = {"timestamp_ms": None, "delay_ms": None, "unreadable": 0}
+    assert found.report() == {"heartbeat": beat}
 
 
 def test_a_heartbeat_names_both_clusters(topics):
@@ -174,7 +175,7 @@ def test_groups_are_told_as_checkpoints(topics):
     next(found.parts()).turn()
     (record,) = topics.opened["w:1", "east.checkpoints.internal"].records
     assert Checkpoint.decode(record.key, record.value) == Checkpoint("g", target, 15, 10, "m")
-    assert found.told() == {"checkpoints": 1}
+    assert found.report() == {"checkpoints": 1}
 
 
 def test_what_would_halt_a_link_only_fails_here(topics):

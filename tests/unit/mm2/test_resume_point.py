@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliostat.clusters.record_digest import digest_of
-from heliostat.mm2.resume_point import Mark, NoSeam, Seam, Window, find_seam
+from heliostat.mm2.resume_point import Mark, NoResumePoint, ResumePoint, Window, find_resume_point
 from heliostat.offsets.offset_map import Break
 
 
@@ -38,18 +38,18 @@ def target(*numbers: int, start: int = 0, whole: bool = True) -> Window:
     return window(rows([f"r{n}" for n in numbers], start), start=start, whole=whole)
 
 
-def seam(found: Seam | NoSeam) -> Seam:
-    assert isinstance(found, Seam), found
+def resume_point(found: ResumePoint | NoResumePoint) -> ResumePoint:
+    assert isinstance(found, ResumePoint), found
     return found
 
 
-def reason(found: Seam | NoSeam) -> str:
-    assert isinstance(found, NoSeam), found
+def reason(found: ResumePoint | NoResumePoint) -> str:
+    assert isinstance(found, NoResumePoint), found
     return found.reason
 
 
 def test_what_landed_behind_the_committed_position_is_found() -> None:
-    found = seam(find_seam(source(20), target(*range(12)), committed=7))
+    found = resume_point(find_resume_point(source(20), target(*range(12)), committed=7))
     assert (found.source, found.target, found.doubled) == (12, 12, 0)
     assert found.is_exact
 
@@ -58,20 +58,22 @@ def test_records_that_are_equal_at_the_source_too_are_not_doubled() -> None:
     """Given a source that repeats itself / when all was copied once / then nothing is doubled."""
     contents = [f"r{n // 3}" for n in range(12)]
     written = window(rows([*contents, "r9", "r9"]))
-    found = seam(find_seam(written, window(rows(contents)), committed=11))
+    found = resume_point(find_resume_point(written, window(rows(contents)), committed=11))
     assert (found.source, found.compared, found.doubled) == (12, 12, 0)
     twice = window(rows([*contents, *contents[9:]]))
-    found = seam(find_seam(window(rows(contents)), twice, committed=8))
+    found = resume_point(find_resume_point(window(rows(contents)), twice, committed=8))
     assert (found.compared, found.doubled) == (15, 3)
 
 
 def test_a_clean_stop_goes_on_behind_the_committed_position() -> None:
-    found = seam(find_seam(source(20), target(*range(8)), committed=7))
+    found = resume_point(find_resume_point(source(20), target(*range(8)), committed=7))
     assert (found.source, found.is_exact) == (8, True)
 
 
 def test_a_run_that_was_doubled_is_passed_over_and_mapped() -> None:
-    found = seam(find_seam(source(20), target(*range(10), *range(5, 12)), committed=8))
+    found = resume_point(
+        find_resume_point(source(20), target(*range(10), *range(5, 12)), committed=8)
+    )
     assert (found.source, found.target, found.doubled) == (12, 17, 5)
     assert not found.is_exact
     assert [found.map.target_of(n) for n in (0, 9, 10, 11, 12)] == [0, 9, 15, 16, 17]
@@ -80,12 +82,16 @@ def test_a_run_that_was_doubled_is_passed_over_and_mapped() -> None:
 
 def test_a_later_run_that_did_not_come_as_far_does_not_hide_what_landed_before_it() -> None:
     # 0..14 landed, 5 was committed; the next run copied 6..9 and was killed.
-    found = seam(find_seam(source(20), target(*range(15), *range(6, 10)), committed=5))
+    found = resume_point(
+        find_resume_point(source(20), target(*range(15), *range(6, 10)), committed=5)
+    )
     assert (found.source, found.target) == (15, 19)
 
 
 def test_a_source_that_began_later_is_mapped_by_its_distance() -> None:
-    found = seam(find_seam(source(130, start=100), target(*range(100, 120)), committed=110))
+    found = resume_point(
+        find_resume_point(source(130, start=100), target(*range(100, 120)), committed=110)
+    )
     assert (found.source, found.target) == (120, 20)
     assert list(found.map.breaks()) == [Break(0, 100)]
     assert found.map.target_of(105) == 5
@@ -94,7 +100,7 @@ def test_a_source_that_began_later_is_mapped_by_its_distance() -> None:
 def test_holes_of_the_source_are_mapped_and_jumped() -> None:
     kept = [0, 1, 4, 5, 9, 10]
     here = window([(n, f"r{n}") for n in kept], end=12)
-    found = seam(find_seam(here, target(0, 1, 4, 5), committed=4))
+    found = resume_point(find_resume_point(here, target(0, 1, 4, 5), committed=4))
     assert (found.source, found.target) == (6, 4)
     assert [found.map.target_of(n) for n in (1, 2, 4, 5, 6)] == [1, 2, 2, 3, 4]
 
@@ -102,7 +108,7 @@ def test_holes_of_the_source_are_mapped_and_jumped() -> None:
 def test_below_a_part_that_was_compared_groups_read_again_rather_than_skip() -> None:
     here = window(rows([f"r{n}" for n in range(500, 700)], 500), start=500, whole=False)
     there = target(*range(480, 650), start=400, whole=False)
-    found = seam(find_seam(here, there, committed=600))
+    found = resume_point(find_resume_point(here, there, committed=600))
     assert (found.source, found.target, found.compared) == (650, 570, 150)
     assert found.map.target_of(649) == 569
     assert found.map.target_of(500) == 420
@@ -112,81 +118,85 @@ def test_below_a_part_that_was_compared_groups_read_again_rather_than_skip() -> 
 
 def test_equal_offsets_below_the_compared_part_are_taken_to_be_equal_throughout() -> None:
     here = window(rows([f"r{n}" for n in range(500, 700)], 500), start=500, whole=False)
-    found = seam(find_seam(here, target(*range(400, 650), start=400, whole=False), committed=600))
+    found = resume_point(
+        find_resume_point(here, target(*range(400, 650), start=400, whole=False), committed=600)
+    )
     assert found.is_exact
 
 
 def test_a_mirror_without_a_committed_position_is_compared_from_its_beginning() -> None:
-    assert seam(find_seam(source(9), target(0, 1, 2), committed=None)).source == 3
+    assert resume_point(find_resume_point(source(9), target(0, 1, 2), committed=None)).source == 3
     cut = target(1, 2, start=1, whole=False)
-    found = find_seam(source(9), cut, committed=None)
-    assert isinstance(found, NoSeam)
+    found = find_resume_point(source(9), cut, committed=None)
+    assert isinstance(found, NoResumePoint)
     assert found.needs_more
 
 
 def test_records_that_are_gone_at_the_target_need_a_source_without_more() -> None:
     empty = window([], end=8, start=8)
-    found = seam(find_seam(source(8), empty, committed=7))
+    found = resume_point(find_resume_point(source(8), empty, committed=7))
     assert (found.source, found.target, found.compared) == (8, 8, 0)
-    assert "can't be known" in reason(find_seam(source(9), empty, committed=7))
-    assert "no position" in reason(find_seam(source(9), empty, committed=None))
-    assert "made anew" in reason(find_seam(source(9), window([]), committed=7))
+    assert "can't be known" in reason(find_resume_point(source(9), empty, committed=7))
+    assert "no position" in reason(find_resume_point(source(9), empty, committed=None))
+    assert "made anew" in reason(find_resume_point(source(9), window([]), committed=7))
 
 
 def test_a_foreign_record_at_the_end_is_refused() -> None:
     there = window([*rows(["r0", "r1"]), (2, "foreign")])
-    assert "none of the source's" in reason(find_seam(source(5), there, committed=1))
+    assert "none of the source's" in reason(find_resume_point(source(5), there, committed=1))
 
 
 def test_a_foreign_record_behind_the_committed_one_is_refused() -> None:
     there = window([*rows(["r0", "r1", "r2"]), (3, "foreign"), (4, "r3")])
-    assert "stands behind" in reason(find_seam(source(5), there, committed=2))
+    assert "stands behind" in reason(find_resume_point(source(5), there, committed=2))
 
 
 def test_a_foreign_record_before_the_committed_one_only_shortens_what_is_compared() -> None:
     there = window([(0, "r0"), (1, "foreign"), (2, "r1"), (3, "r2"), (4, "r3")])
-    found = seam(find_seam(source(9), there, committed=2))
+    found = resume_point(find_resume_point(source(9), there, committed=2))
     assert (found.source, found.compared) == (4, 3)
 
 
 def test_a_record_that_was_skipped_is_refused() -> None:
     there = target(0, 1, 2, 4, 5)
     assert "source offset 3 is not at the target" in reason(
-        find_seam(source(9), there, committed=1)
+        find_resume_point(source(9), there, committed=1)
     )
 
 
 def test_a_committed_record_that_is_not_at_the_target_is_refused() -> None:
-    assert "though MirrorMaker 2 has" in reason(find_seam(source(9), target(0, 1), committed=4))
+    assert "though MirrorMaker 2 has" in reason(
+        find_resume_point(source(9), target(0, 1), committed=4)
+    )
 
 
 def test_a_source_that_deleted_what_was_to_come_is_refused() -> None:
-    text = reason(find_seam(source(30, start=20), target(*range(10)), committed=7))
+    text = reason(find_resume_point(source(30, start=20), target(*range(10)), committed=7))
     assert "the source has deleted what lies between 7" in text
 
 
 def test_a_source_that_deleted_only_what_had_landed_goes_on() -> None:
-    found = seam(find_seam(source(30, start=20), target(*range(25)), committed=15))
+    found = resume_point(find_resume_point(source(30, start=20), target(*range(25)), committed=15))
     assert (found.source, found.is_exact) == (25, True)
 
 
 def test_alike_records_behind_one_that_is_not_are_counted() -> None:
     here = window(rows(["a", "b", "x", "x", "x", "c"]))
-    found = seam(find_seam(here, window(rows(["a", "b", "x", "x"])), committed=1))
+    found = resume_point(find_resume_point(here, window(rows(["a", "b", "x", "x"])), committed=1))
     assert found.source == 4
 
 
 def test_alike_records_that_leave_two_answers_are_refused() -> None:
     here = window(rows(["x", "a", "x", "b"]))
     # The second x may be source offset 2, or the beginning of a second run.
-    assert "alike" in reason(find_seam(here, window(rows(["x", "a", "x"])), committed=None))
+    assert "alike" in reason(find_resume_point(here, window(rows(["x", "a", "x"])), committed=None))
     everything = window(rows(["x"] * 9))
-    assert "alike" in reason(find_seam(everything, window(rows(["x"] * 4)), committed=None))
+    assert "alike" in reason(find_resume_point(everything, window(rows(["x"] * 4)), committed=None))
 
 
 def test_alike_records_with_more_behind_them_do_no_harm() -> None:
     here = window(rows(["x", "a", "x", "b", "x"]))
-    found = seam(find_seam(here, window(rows(["x", "a", "x", "b"])), committed=1))
+    found = resume_point(find_resume_point(here, window(rows(["x", "a", "x", "b"])), committed=1))
     assert found.source == 4
 
 
@@ -217,11 +227,11 @@ def test_whatever_crashes_left_each_record_is_copied_once_and_groups_skip_none(s
     landed, committed, expected = crashed(rng, count := len(offsets))
     here = window([(offset, f"r{offset}") for offset in offsets], start=start)
     there = window(rows([f"r{offsets[n]}" for n in landed]))
-    found = find_seam(here, there, None if committed is None else offsets[committed])
+    found = find_resume_point(here, there, None if committed is None else offsets[committed])
     if not landed:
-        assert isinstance(found, NoSeam)
+        assert isinstance(found, NoResumePoint)
         return
-    where = seam(found)
+    where = resume_point(found)
     following = [offset for offset in offsets if offset >= where.source]
     assert following == offsets[expected:]
     assert where.map.source_of(where.target) == where.source

@@ -93,7 +93,7 @@ class Maps:
     def begin(self, known: MapTopic | None, lost: Any) -> None:
         self.known, self.lost = known, set(lost)
 
-    def look_anew(self) -> None:
+    def look_again(self) -> None:
         self.looks_anew += 1
 
     def refresh(self) -> None:
@@ -104,7 +104,7 @@ class Maps:
     def names(self) -> frozenset[MirrorId]:
         return frozenset(self.mapped)
 
-    def begin_anew(self, lost: Any) -> None:
+    def begin_again(self, lost: Any) -> None:
         self.known, self.lost, self.mapped = self.now, set(lost), set()
 
     def set_lost(self, lost: Any) -> None:

@@ -150,7 +150,7 @@ def test_holes_behind_the_last_record_are_passed_as_the_link_reports() -> None:
         ({}, "elsewhere", 0, Why.NOT_MIRRORED),
         ({"source_topics": frozenset({ORDERS})}, "elsewhere", 0, Why.NO_SUCH_TOPIC),
         ({"source_topics": frozenset({"elsewhere"})}, "elsewhere", 0, Why.NOT_MIRRORED),
-        ({"untold": {TopicPartition(COPY, P1): "no leader"}}, ORDERS, 1, Why.NOT_TOLD),
+        ({"not_known": {TopicPartition(COPY, P1): "no leader"}}, ORDERS, 1, Why.NOT_TOLD),
         ({"source_troubles": {ORDERS: Trouble(Why.REMADE, "anew")}}, ORDERS, 0, Why.REMADE),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from heliostat.errors import SparkUnavailable
 from heliostat.ops import driver_death
-from heliostat.ops.driver_death import begun, has_died, stopped, told_when_dead
+from heliostat.ops.driver_death import begun, has_died, report_death, stopped
 
 
 def context_of(code: int | None, *, with_process: bool = True) -> Any:
@@ -41,7 +41,7 @@ def test_a_death_is_told_as_one_and_nothing_else_is(context: Any, *, is_dead: bo
     assert has_died(context) is is_dead
     with (
         pytest.raises(SparkUnavailable if is_dead else OSError) as caught,
-        told_when_dead(context),
+        report_death(context),
     ):
         raise OSError("socket")
     assert ("JVM has died" in str(caught.value)) is is_dead
@@ -62,12 +62,12 @@ def test_a_call_that_is_cut_off_by_a_dying_jvm_is_its_death(kind: str, *, is_dea
         _gateway = SimpleNamespace(proc=SimpleNamespace(poll=lambda: next(seen)))
 
     failed = type(kind, (Exception,), {})
-    with pytest.raises(SparkUnavailable if is_death else failed), told_when_dead(Context()):
+    with pytest.raises(SparkUnavailable if is_death else failed), report_death(Context()):
         raise failed("while calling o35.sc")
 
 
 def test_a_missing_executor_is_not_told_as_a_death() -> None:
-    with pytest.raises(SparkUnavailable, match="executors"), told_when_dead(context_of(-9)):
+    with pytest.raises(SparkUnavailable, match="executors"), report_death(context_of(-9)):
         raise SparkUnavailable("no executors")
 
 

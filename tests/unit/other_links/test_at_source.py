@@ -16,7 +16,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.names import ClusterId, LinkName, TopicName
-from heliostat.other_links import at_target as rivals
+from heliostat.other_links import at_target as other_links
 from heliostat.other_links.at_source import (
     HOLD_TURNS,
     Upstream,
@@ -78,7 +78,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World("a", "b", "c")
-    monkeypatch.setattr(rivals, "KeyedTopic", made.open)
+    monkeypatch.setattr(other_links, "KeyedTopic", made.open)
     return made
 
 

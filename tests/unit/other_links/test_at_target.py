@@ -15,10 +15,10 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.link.flow import Known, Turn
+from heliostat.link.flow import Known, Reconciler
 from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
-from heliostat.other_links import at_target as rivals
-from heliostat.other_links.at_target import Rivals, new_mirrors
+from heliostat.other_links import at_target as other_links
+from heliostat.other_links.at_target import OtherLinks, new_mirrors
 from heliostat.other_links.claims import NO_CLAIMS, Claims
 from heliostat.slots import Slot
 from heliostat.state_topics import link_of_state_topic
@@ -66,21 +66,21 @@ class Topics:
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Topics:
     made = Topics()
-    monkeypatch.setattr(rivals, "KeyedTopic", made.open)
+    monkeypatch.setattr(other_links, "KeyedTopic", made.open)
     return made
 
 
 def claims(there: Topics, *wanted: TopicName) -> Mapping[TopicName, LinkName]:
-    found = _rivals(there).claims(wanted)
+    found = _other_links(there).claims(wanted)
     assert not found.unsure
     return found.by
 
 
-def _rivals(there: Topics, **topics: Any) -> Rivals:
+def _other_links(there: Topics, **topics: Any) -> OtherLinks:
     ours = {"name": OURS, "source": "a", "target": "b", "topics": {"include": [".*"], **topics}}
     target = ClusterConfig(bootstrap=("127.0.0.1:1",))
     link = LinkConfig.model_validate(ours)
-    return Rivals(link, target, SimulatedAdmin(there.cluster))
+    return OtherLinks(link, target, SimulatedAdmin(there.cluster))
 
 
 def test_another_links_mirror_is_found_and_our_own_is_no_rivals(there: Topics) -> None:
@@ -142,7 +142,7 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     state = Mock()
     turn = replace(
         _turn(state),
-        rivals=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
+        other_links=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
     )
     known = Known({kept: record(kept), lost: record(lost)}, {})
     applied = ApplyReport((), (), (), {}, mirrors, ())  # type: ignore[arg-type]  # stand-ins
@@ -156,7 +156,7 @@ def test_a_link_with_a_slot_of_its_own_is_no_rival(there: Topics) -> None:
     there.state_of(THEIRS, replace(record(), slot=Slot(1, 2)))
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
     for slot, of, found in ((0, 2, {}), (1, 2, {TOPIC: THEIRS}), (0, 3, {TOPIC: THEIRS})):
-        ours = _rivals(there, fan_in={"slot": slot, "of": of})
+        ours = _other_links(there, fan_in={"slot": slot, "of": of})
         assert ours.claims([TOPIC]).by == found
 
 
@@ -179,7 +179,7 @@ def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
     there.rows[f"heliostat.{THEIRS}.state"].update(rows)
     there.strange = strange
     wanted = [TopicName(name) for name in ("t", "a.t", "u", "free")]
-    found = _rivals(there).claims(wanted)
+    found = _other_links(there).claims(wanted)
     assert found.by == {"u": THEIRS}
     assert set(found.unsure) == unsure
     assert bool(found.notes) is bool(strange or unsure)
@@ -187,16 +187,16 @@ def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
         assert "at offset 7" in found.notes[0]
 
 
-def _turn(state: Mock) -> Turn:
+def _turn(state: Mock) -> Reconciler:
     mocked = ("link", "source", "target", "lanes", "lane_count", "events", "gaps")
     unused = {
         name: Mock() for name in (*mocked, "upstream", "beginnings", "maps", "compacted_later")
     }
-    return Turn(
+    return Reconciler(
         **unused,
         state=state,
         claimed=lambda _wanted, _ours: NO_CLAIMS,
-        rivals=lambda _: NO_CLAIMS,
+        other_links=lambda _: NO_CLAIMS,
     )
 
 

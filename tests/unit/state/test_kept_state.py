@@ -11,7 +11,7 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import ProtocolError
-from heliostat.link.flow import Known, Turn
+from heliostat.link.flow import Known, Reconciler
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName
 from heliostat.other_links.claims import NO_CLAIMS
 from heliostat.state.link_state import LinkState, Starts
@@ -54,7 +54,7 @@ def state(topics: list[Memory]) -> LinkState:
     return made
 
 
-def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Mock]:
+def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Reconciler, Mock, Mock]:
     target = SimulatedCluster()
     for name in NAMES:
         target.create(name)
@@ -62,7 +62,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         target.fail("describe_topics", code, TopicName(name))
     events = Mock()
     lanes = Mock()
-    turn = Turn(
+    turn = Reconciler(
         link=Mock(),
         source=Mock(),
         target=SimulatedAdmin(target),
@@ -71,7 +71,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Turn, Mock, Moc
         lane_count=Mock(),
         events=events,
         claimed=lambda _wanted, _ours: NO_CLAIMS,
-        rivals=lambda _: NO_CLAIMS,
+        other_links=lambda _: NO_CLAIMS,
         upstream=Mock(),
         gaps=Mock(),
         beginnings=Mock(),

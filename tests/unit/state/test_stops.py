@@ -33,7 +33,7 @@ from heliostat.status.board import StatusBoard
 
 NOW_MS = 1_700_000_000_000
 COPYING, GAP, RETRYING = PartitionState.COPYING, PartitionState.GAP, PartitionState.RETRYING
-STARTING, LIFTING = PartitionState.STARTING, PartitionState.LIFTING
+STARTING, ALIGNING = PartitionState.STARTING, PartitionState.ALIGNING
 DIVERGED, BLOCKED = PartitionState.DIVERGED, PartitionState.BLOCKED
 
 
@@ -57,7 +57,7 @@ def report(
         target=at(number, "mirror/of.t"),
         state=state,
         position=position,
-        source_end=end,
+        high_watermark=end,
         records=0,
         bytes=0,
         last_timestamp_ms=-1,
@@ -116,7 +116,7 @@ def test_another_stop_replaces_one() -> None:
     [
         (report(COPYING, end=9), True),
         (report(COPYING, position=0, end=0), True),
-        (report(LIFTING), True),
+        (report(ALIGNING), True),
         (report(COPYING), False),  # its first fetch may find the gap again
         (report(COPYING, position=-1, end=9), False),
         (report(STARTING, position=-1), False),
@@ -196,13 +196,13 @@ class Board:
     def driver(self, state: str = "running", claim: int = 2, **more: Any) -> None:
         told = {"state": state, "at_ms": NOW_MS, "turns": 1, "generations": {"0": 1}}
         told |= {"instance": str(claim), "claim": claim, "partitions": 1}
-        self.board.hear("driver", told | more)
+        self.board.consume("driver", told | more)
 
     def lane(self, *rows: PartitionReport, claim: int = 2) -> None:
         generation = first_generation(claim) + 1
         said = RoundReport(LaneId(0), generation, 0, 0, 0, "", [], [])
         for record in encode_progress(said, rows, NOW_MS, lane_partitions=1, is_whole=True):
-            self.board.hear("lane/0", json.loads(record))
+            self.board.consume("lane/0", json.loads(record))
 
     def codes(self) -> list[str]:
         assert self.board.problems() == self.board.status(NOW_MS).problems

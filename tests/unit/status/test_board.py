@@ -25,7 +25,7 @@ def row(position: int, end: int, *, size: int = 0, state: PartitionState, reason
         target=partition,
         state=state,
         position=position,
-        source_end=end,
+        high_watermark=end,
         records=position,
         bytes=size,
         last_timestamp_ms=NOW_MS - 4_000,
@@ -36,17 +36,17 @@ def row(position: int, end: int, *, size: int = 0, state: PartitionState, reason
     )
 
 
-def hear(board: StatusBoard, at_ms: int, item: PartitionReport, round_number: int = 0) -> None:
+def consume(board: StatusBoard, at_ms: int, item: PartitionReport, round_number: int = 0) -> None:
     report = RoundReport(LaneId(0), 1, round_number, 0, 0, "", [item], [0, 3])
     for record in encode_progress(report, [item], at_ms, lane_partitions=1, is_whole=True):
-        board.hear("lane/0", json.loads(record))
+        board.consume("lane/0", json.loads(record))
 
 
 def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:
     """Given two reports five seconds apart / when asked / then rates, lag and its age."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
-    hear(board, NOW_MS, row(600, 700, size=51_000, state=PartitionState.COPYING))
+    consume(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
+    consume(board, NOW_MS, row(600, 700, size=51_000, state=PartitionState.COPYING))
     status = board.status(NOW_MS)
     assert (status.records_per_s, status.bytes_per_s) == (100.0, 10_000.0)
     assert (status.lag_records, status.lag_s) == (100, 2.0)
@@ -57,9 +57,9 @@ def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:
 def test_a_link_that_has_just_stopped_has_no_rate() -> None:
     """Given reports of a moment ago / when the driver has stopped since / then rates are zero."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
-    hear(board, NOW_MS, row(600, 600, size=51_000, state=PartitionState.COPYING))
-    board.hear("driver", {"state": "stopped", "at_ms": NOW_MS})
+    consume(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
+    consume(board, NOW_MS, row(600, 600, size=51_000, state=PartitionState.COPYING))
+    board.consume("driver", {"state": "stopped", "at_ms": NOW_MS})
     status = board.status(NOW_MS)
     assert (status.state, status.records_per_s, status.bytes_per_s) == ("stopped", 0.0, 0.0)
 
@@ -67,8 +67,8 @@ def test_a_link_that_has_just_stopped_has_no_rate() -> None:
 def test_a_new_round_begins_its_counters_anew_without_a_negative_rate() -> None:
     """Given a report of the next round / when asked / then no rate is below zero."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 5_000, row(100, 100, size=90_000, state=PartitionState.COPYING))
-    hear(board, NOW_MS, row(110, 110, size=500, state=PartitionState.COPYING), round_number=1)
+    consume(board, NOW_MS - 5_000, row(100, 100, size=90_000, state=PartitionState.COPYING))
+    consume(board, NOW_MS, row(110, 110, size=500, state=PartitionState.COPYING), round_number=1)
     status = board.status(NOW_MS)
     assert status.bytes_per_s == 100.0
     assert status.is_in_sync()
@@ -79,7 +79,7 @@ def test_lanes_are_told_rates_that_outlast_a_round() -> None:
     board = StatusBoard(LinkName("l"))
     for second in range(120):
         item = row(10 * (second % 30), 900, state=PartitionState.COPYING)
-        hear(board, NOW_MS + second * 1000, item, round_number=second // 30)
+        consume(board, NOW_MS + second * 1000, item, round_number=second // 30)
     partition = TopicPartition(TopicName("t"), PartitionId(0))
     specs: list[Any] = [SimpleNamespace(source=partition)]
     [(place, rate)] = board.rates(specs)
@@ -92,7 +92,7 @@ def test_lanes_are_told_rates_that_outlast_a_round() -> None:
 def test_a_stopped_partition_is_a_problem_with_its_reason() -> None:
     """Given a blocked partition / when asked / then it is named and the link not in sync."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS, row(5, 9, state=PartitionState.BLOCKED, reason="a hole"))
+    consume(board, NOW_MS, row(5, 9, state=PartitionState.BLOCKED, reason="a hole"))
     status = board.status(NOW_MS)
     [problem] = status.problems
     assert (problem.state, problem.reason, problem.position) == ("blocked", "a hole", 5)
@@ -103,8 +103,8 @@ def test_silence_is_told() -> None:
     """Given no report for long / when asked / then silent, and its rates are not shown."""
     board = StatusBoard(LinkName("l"))
     assert board.status(NOW_MS).state == "unknown"
-    hear(board, NOW_MS - 5_000, row(0, 9, state=PartitionState.COPYING))
-    hear(board, NOW_MS, row(9, 9, size=900, state=PartitionState.COPYING))
+    consume(board, NOW_MS - 5_000, row(0, 9, state=PartitionState.COPYING))
+    consume(board, NOW_MS, row(9, 9, size=900, state=PartitionState.COPYING))
     late_ms = NOW_MS + int(SILENT_AFTER_S * 1000) + 1
     status = board.status(late_ms)
     assert (status.state, status.records_per_s) == ("silent", 0)
@@ -113,19 +113,19 @@ def test_silence_is_told() -> None:
 def test_a_driver_that_stopped_says_so() -> None:
     """Given the driver's last word / when asked / then stopped."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS, row(9, 9, state=PartitionState.COPYING))
-    board.hear("driver", {"state": "stopped", "at_ms": NOW_MS, "refused": {"x": "why"}})
+    consume(board, NOW_MS, row(9, 9, state=PartitionState.COPYING))
+    board.consume("driver", {"state": "stopped", "at_ms": NOW_MS, "refused": {"x": "why"}})
     status = board.status(NOW_MS)
     assert (status.state, status.refused) == ("stopped", {"x": "why"})
 
 
 def test_a_heartbeat_grows_old_where_the_driver_falls_silent() -> None:
     board = StatusBoard(LinkName("l"))
-    board.hear("driver", {"state": "running", "at_ms": NOW_MS})
+    board.consume("driver", {"state": "running", "at_ms": NOW_MS})
     assert board.status(NOW_MS).heartbeat_age_s is None
     for beat_ms, age_s in ((None, None), (NOW_MS - 400, 5.4)):
         beat = {"heartbeat": {"timestamp_ms": beat_ms}}
-        board.hear("driver", {"state": "running", "at_ms": NOW_MS, "interchange": beat})
+        board.consume("driver", {"state": "running", "at_ms": NOW_MS, "interchange": beat})
         assert board.status(NOW_MS + 5000).heartbeat_age_s == age_s
 
 
@@ -134,7 +134,7 @@ def test_open_transactions_are_told_apart_from_the_lag() -> None:
     board = StatusBoard(LinkName("l"))
     item = row(600, 700, state=PartitionState.COPYING)
     item.open_records, item.breaks = 90, 3
-    hear(board, NOW_MS, item)
+    consume(board, NOW_MS, item)
     status = board.status(NOW_MS)
     assert (status.lag_records, status.open_records, status.mapped) == (10, 90, 1)
     assert "1 mapped" in plain_line(status)
@@ -170,8 +170,8 @@ def test_a_loop_that_fails_or_hangs_is_trouble_of_the_link(
 ) -> None:
     """Given all is level / when a loop of the driver is not well / then no clean status."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS, row(100, 100, state=PartitionState.COPYING))
-    board.hear("driver", driver(**loop))
+    consume(board, NOW_MS, row(100, 100, state=PartitionState.COPYING))
+    board.consume("driver", driver(**loop))
     status = board.status(NOW_MS)
     assert status.troubles == troubles
     assert status.is_in_sync() is not bool(troubles)
@@ -180,7 +180,7 @@ def test_a_loop_that_fails_or_hangs_is_trouble_of_the_link(
 
 def test_loops_of_a_driver_that_has_stopped_are_no_trouble() -> None:
     board = StatusBoard(LinkName("l"))
-    board.hear("driver", {**driver(is_stale=True), "state": "stopped"})
+    board.consume("driver", {**driver(is_stale=True), "state": "stopped"})
     assert board.status(NOW_MS).troubles == []
 
 

@@ -28,8 +28,8 @@ class Told:
         self.changes.look(problems, NOW_MS + after_ms)
         return self.lines()
 
-    def hear(self, **alarms: str) -> list[str]:
-        self.changes.hear(alarms)
+    def consume(self, **alarms: str) -> list[str]:
+        self.changes.consume(alarms)
         return self.lines()
 
     def lines(self) -> list[str]:
@@ -90,9 +90,11 @@ def test_of_thousands_some_are_named_and_the_others_counted() -> None:
 
 def test_alarms_are_told_once_and_when_they_are_over() -> None:
     told = Told()
-    assert told.hear(lane="lane 0 is silent for 11 s") == ["WARN link l: lane 0 is silent for 11 s"]
-    assert told.hear(lane="lane 0 is silent for 12 s") == []
-    assert told.hear() == ["INFO link l: over: lane 0 is silent for 12 s"]
+    assert told.consume(lane="lane 0 is silent for 11 s") == [
+        "WARN link l: lane 0 is silent for 11 s"
+    ]
+    assert told.consume(lane="lane 0 is silent for 12 s") == []
+    assert told.consume() == ["INFO link l: over: lane 0 is silent for 12 s"]
 
 
 def test_a_stop_of_unknown_age_lasts_from_when_it_was_told() -> None:

@@ -34,7 +34,7 @@ def row(
         target=partition,
         state=state,
         position=position,
-        source_end=end,
+        high_watermark=end,
         records=0,
         bytes=0,
         last_timestamp_ms=last_ms,
@@ -54,11 +54,11 @@ class Link:
         report = RoundReport(LaneId(0), 1, its_round, 0, 0, "", [], [])
         count = len(rows)
         for record in encode_progress(report, rows, at_ms, lane_partitions=count, is_whole=True):
-            self.board.hear("lane/0", json.loads(record))
+            self.board.consume("lane/0", json.loads(record))
 
     def driver(self, at_ms: int = NOW_MS, **more: Any) -> None:
         told = {"state": "running", "at_ms": at_ms, "turns": 3, "generations": {"0": 1}}
-        self.board.hear("driver", {**told, "instance": "a", **more})
+        self.board.consume("driver", {**told, "instance": "a", **more})
 
     def status(self, at_ms: int = NOW_MS) -> LinkStatus:
         return self.board.status(at_ms)

@@ -22,7 +22,7 @@ def row(
         target=partition,
         state=state,
         position=position,
-        source_end=position,
+        high_watermark=position,
         records=copied,
         bytes=copied * 100,
         last_timestamp_ms=NOW_MS,
@@ -31,7 +31,7 @@ def row(
     )
 
 
-def hear(
+def consume(
     board: StatusBoard,
     at_ms: int,
     rows: list[PartitionReport],
@@ -45,14 +45,14 @@ def hear(
     report = RoundReport(LaneId(lane), *its_round, 0, 0, "", [], list(latency))
     total = len(rows) if count is None else count
     for record in encode_progress(report, rows, at_ms, lane_partitions=total, is_whole=whole):
-        board.hear(f"lane/{lane}", json.loads(record))
+        board.consume(f"lane/{lane}", json.loads(record))
 
 
 def test_partitions_that_a_report_does_not_name_stay_as_they_were() -> None:
     """Given a whole report and one of a single row / then all partitions are known."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 1_000, [row(n, 10) for n in range(30)], whole=True)
-    hear(board, NOW_MS, [row(3, 60, 50)], count=30)
+    consume(board, NOW_MS - 1_000, [row(n, 10) for n in range(30)], whole=True)
+    consume(board, NOW_MS, [row(3, 60, 50)], count=30)
     status = board.status(NOW_MS)
     assert (status.partitions, len(status.topics)) == (30, 3)
     assert status.records_per_s == 50
@@ -63,14 +63,14 @@ def test_partitions_that_a_report_does_not_name_stay_as_they_were() -> None:
 def test_an_older_rounds_last_report_overwrites_nothing_but_counts() -> None:
     """Given the successor's report before the predecessor's last / then position and rate hold."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 2_000, [row(0, 100, 100)], its_round=(1, 4), whole=True, latency=(7,))
-    hear(board, NOW_MS - 1_000, [row(0, 140, 10)], its_round=(1, 5), whole=True, latency=(1,))
-    hear(board, NOW_MS, [row(0, 130, 130)], its_round=(1, 4), whole=True, latency=(10,))
+    consume(board, NOW_MS - 2_000, [row(0, 100, 100)], its_round=(1, 4), whole=True, latency=(7,))
+    consume(board, NOW_MS - 1_000, [row(0, 140, 10)], its_round=(1, 5), whole=True, latency=(1,))
+    consume(board, NOW_MS, [row(0, 130, 130)], its_round=(1, 4), whole=True, latency=(10,))
     status = board.status(NOW_MS)
     assert status.records_per_s == 40 / 1.0  # 30 of the old round, 10 of the new one, in a second
     assert status.lag_records == 0
     assert status.lanes[0]["round"] == 5
-    hear(board, NOW_MS, [row(0, 150, 20)], its_round=(1, 5))
+    consume(board, NOW_MS, [row(0, 150, 20)], its_round=(1, 5))
     assert board.status(NOW_MS).lag_records == 0
     assert board.load()[TopicPartition(TopicName("t0"), PartitionId(0))] > 0
 
@@ -78,20 +78,20 @@ def test_an_older_rounds_last_report_overwrites_nothing_but_counts() -> None:
 def test_a_partition_that_left_the_plan_does_not_come_back() -> None:
     """Given a plan without a partition / when the old round's last report names it / then gone."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 2_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
-    hear(board, NOW_MS - 1_000, [row(0, 1)], its_round=(2, 1), whole=True)
+    consume(board, NOW_MS - 2_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
+    consume(board, NOW_MS - 1_000, [row(0, 1)], its_round=(2, 1), whole=True)
     assert board.status(NOW_MS).partitions == 1
-    hear(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
+    consume(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
     assert board.status(NOW_MS).partitions == 1
 
 
 def test_a_partition_that_moved_is_counted_once() -> None:
     """Given two lanes, and a partition that moves / then it is the new lane's alone."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 3_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
-    hear(board, NOW_MS - 3_000, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
-    hear(board, NOW_MS - 2_000, [row(1, 2), row(2, 1)], its_round=(4, 1), whole=True, lane=1)
-    hear(board, NOW_MS - 1_000, [row(0, 1)], its_round=(3, 1), whole=True)
+    consume(board, NOW_MS - 3_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
+    consume(board, NOW_MS - 3_000, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
+    consume(board, NOW_MS - 2_000, [row(1, 2), row(2, 1)], its_round=(4, 1), whole=True, lane=1)
+    consume(board, NOW_MS - 1_000, [row(0, 1)], its_round=(3, 1), whole=True)
     status = board.status(NOW_MS)
     assert status.partitions == 3
     assert [lane["partitions"] for lane in status.lanes] == [1, 2]
@@ -100,16 +100,16 @@ def test_a_partition_that_moved_is_counted_once() -> None:
 def test_what_a_lane_copied_that_is_gone_is_shown_until_others_are_heard_of_it() -> None:
     """Given lanes of which one goes / when another takes one of its two partitions / then that."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
-    hear(board, NOW_MS, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
+    consume(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
+    consume(board, NOW_MS, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
     driver = {"state": "running", "generations": {"1": 4}}
-    board.hear("driver", {**driver, "at_ms": NOW_MS})
+    board.consume("driver", {**driver, "at_ms": NOW_MS})
     assert board.status(NOW_MS).partitions == 3
-    hear(board, NOW_MS + 1_000, [row(1, 2), row(2, 1)], its_round=(4, 1), whole=True, lane=1)
-    board.hear("driver", {**driver, "at_ms": NOW_MS + 1_000})
+    consume(board, NOW_MS + 1_000, [row(1, 2), row(2, 1)], its_round=(4, 1), whole=True, lane=1)
+    board.consume("driver", {**driver, "at_ms": NOW_MS + 1_000})
     assert board.status(NOW_MS + 1_000).partitions == 3
     later_ms = NOW_MS + round(MOVED_WITHIN_S * 1000)
-    board.hear("driver", {**driver, "at_ms": later_ms})
+    board.consume("driver", {**driver, "at_ms": later_ms})
     assert board.status(later_ms).partitions == 2
 
 
@@ -120,13 +120,13 @@ def test_what_lanes_of_another_driver_copied_is_not_believed() -> None:
     """
     board = StatusBoard(LinkName("l"))
     driver = {"state": "running", "generations": {"0": 1}, "instance": "a", "turns": 9}
-    board.hear("driver", {**driver, "at_ms": NOW_MS})
-    hear(board, NOW_MS, [row(0, 1)], its_round=(1, 0), whole=True)
+    board.consume("driver", {**driver, "at_ms": NOW_MS})
+    consume(board, NOW_MS, [row(0, 1)], its_round=(1, 0), whole=True)
     other = {**driver, "generations": {}, "instance": "b"}
-    board.hear("driver", {**other, "at_ms": NOW_MS + 500, "turns": 0})
+    board.consume("driver", {**other, "at_ms": NOW_MS + 500, "turns": 0})
     status = board.status(NOW_MS + 500)
     assert (status.partitions, status.is_in_sync()) == (1, False)
-    board.hear("driver", {**other, "at_ms": NOW_MS + 1_000, "turns": 1})
+    board.consume("driver", {**other, "at_ms": NOW_MS + 1_000, "turns": 1})
     status = board.status(NOW_MS + 1_000)
     assert (status.partitions, status.is_in_sync()) == (0, True)
 
@@ -134,8 +134,10 @@ def test_what_lanes_of_another_driver_copied_is_not_believed() -> None:
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:
     """Given rows of a new round that know nothing yet / then the old figures, later `starting`."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 1_000, [row(0, 10)], whole=True)
-    hear(board, NOW_MS, [row(0, -1, state=PartitionState.STARTING)], its_round=(1, 1), whole=True)
+    consume(board, NOW_MS - 1_000, [row(0, 10)], whole=True)
+    consume(
+        board, NOW_MS, [row(0, -1, state=PartitionState.STARTING)], its_round=(1, 1), whole=True
+    )
     assert board.status(NOW_MS).states == {"copying": 1}
     late_ms = NOW_MS + int(STARTING_UNSEEN_S * 1000) + 1
     assert board.status(late_ms).states == {"starting": 1}
@@ -144,10 +146,10 @@ def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -
 def test_generations_that_began_anew_are_believed_after_a_while() -> None:
     """Given a state that was lost / when lower generations report for long / then they count."""
     board = StatusBoard(LinkName("l"))
-    hear(board, NOW_MS - 120_000, [row(0, 10)], its_round=(9, 9), whole=True)
-    hear(board, NOW_MS, [row(0, 30)], its_round=(1, 0), whole=True)
+    consume(board, NOW_MS - 120_000, [row(0, 10)], its_round=(9, 9), whole=True)
+    consume(board, NOW_MS, [row(0, 30)], its_round=(1, 0), whole=True)
     assert board.status(NOW_MS).lanes[0]["generation"] == 1
-    hear(board, NOW_MS, [row(0, 40, 10)], its_round=(1, 0))
+    consume(board, NOW_MS, [row(0, 40, 10)], its_round=(1, 0))
     [lane] = board.status(NOW_MS).lanes
     assert lane["heard_s_ago"] == 0
 
@@ -171,7 +173,7 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
     board = StatusBoard(LinkName("l"))
     late = [(lane, record) for second, lane, record in written if second >= 25]
     for lane, record in late:
-        board.hear(f"lane/{lane}", json.loads(record))
+        board.consume(f"lane/{lane}", json.loads(record))
     assert board.is_complete()
     status = board.status(NOW_MS + 59_000)
     assert (status.partitions, len(status.topics), status.is_in_sync()) == (10_000, 1_000, True)
@@ -181,12 +183,12 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
 def test_only_rounds_of_the_newest_plan_say_what_counts_for_decisions() -> None:
     """Given a new plan / until one of its rounds knows where a partition stands / then nothing."""
     board, starting = StatusBoard(LinkName("l")), PartitionState.STARTING
-    hear(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 3), whole=True)
+    consume(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 3), whole=True)
     assert [r.position for r in board.reports_of({LaneId(0): 1})] == [150]
     assert board.reports_of({LaneId(0): 2}) == []
-    hear(board, NOW_MS, [row(1, -1, state=starting)], its_round=(2, 0), whole=True)
+    consume(board, NOW_MS, [row(1, -1, state=starting)], its_round=(2, 0), whole=True)
     assert board.reports_of({LaneId(0): 2}) == []
-    hear(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 4))
+    consume(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 4))
     assert board.reports_of({LaneId(0): 2}) == []
-    hear(board, NOW_MS, [row(1, 100)], its_round=(2, 0))
+    consume(board, NOW_MS, [row(1, 100)], its_round=(2, 0))
     assert [r.position for r in board.reports_of({LaneId(0): 2})] == [100]

@@ -35,7 +35,7 @@ class Open:
 def test_nothing_is_asked_where_nothing_is_held_back() -> None:
     side = Open()
     side.looked.look()
-    assert (side.looked.told(), side.cluster.calls) == ([], [])
+    assert (side.looked.report(), side.cluster.calls) == ([], [])
 
 
 def test_a_transaction_is_told_with_its_producer_and_keeps_its_age() -> None:
@@ -51,11 +51,11 @@ def test_a_transaction_is_told_with_its_producer_and_keeps_its_age() -> None:
         "transactional_id": "writer",
         "since_ms": NOW_MS - 9_000,
     }
-    assert side.looked.told() == [expected]
+    assert side.looked.report() == [expected]
     side.now_ms += 60_000
     side.write(side.now_ms, sequence=1)  # it goes on: its age is that of its first record
     side.looked.look()
-    assert side.looked.told() == [expected]
+    assert side.looked.report() == [expected]
 
 
 def test_one_that_has_ended_is_told_no_more_and_the_next_is_another() -> None:
@@ -66,11 +66,11 @@ def test_one_that_has_ended_is_told_no_more_and_the_next_is_another() -> None:
     side.now_ms += 5_000
     side.write(side.now_ms, sequence=1)
     side.looked.look()
-    [told] = side.looked.told()
+    [told] = side.looked.report()
     assert (told["first"], told["since_ms"]) == (5, NOW_MS + 5_000)
     side.held.clear()
     side.looked.look()
-    assert side.looked.told() == []
+    assert side.looked.report() == []
 
 
 def test_brokers_that_can_not_tell_cost_nothing_else() -> None:
@@ -78,7 +78,7 @@ def test_brokers_that_can_not_tell_cost_nothing_else() -> None:
     side.write(NOW_MS)
     side.cluster.fail("open_transactions", 35, T)
     side.looked.look()
-    assert side.looked.told() == []
+    assert side.looked.report() == []
 
 
 def test_of_thousands_those_are_asked_that_hold_back_most() -> None:
@@ -87,6 +87,6 @@ def test_of_thousands_those_are_asked_that_hold_back_most() -> None:
         side.write(NOW_MS, partition)
         side.held[at(T, partition)] = partition + 1
     side.looked.look()
-    told = side.looked.told()
+    told = side.looked.report()
     assert len(told) == TOLD_MAX
     assert {row["partition"] for row in told} == set(range(9, TOLD_MAX + 9))

@@ -98,7 +98,7 @@ class ClusterAdmin:
         """The id the cluster got when it was formatted."""
         cluster_id = self._caller.metadata([]).cluster_id
         if not cluster_id:
-            raise ProtocolError("the cluster has no id", at=self._caller.access.told)
+            raise ProtocolError("the cluster has no id", at=self._caller.access.described)
         return ClusterId(cluster_id)
 
     def brokers(self) -> tuple[BrokerInfo, ...]:

@@ -88,13 +88,13 @@ def _configs(
                 is_sensitive=bool(flags[2]),
             )
         configs[name or ""] = entry
-        at = _behind_synonyms(body, at + 3)
+        at = _after_synonyms(body, at + 3)
         _, at = read_compact_string(body, at + 1)  # behind the type: the documentation
         at = skip_tagged_fields(body, at)
     return configs, at
 
 
-def _behind_synonyms(body: bytes, at: int) -> int:
+def _after_synonyms(body: bytes, at: int) -> int:
     count, at = read_uvarint(body, at)
     for _ in range(count - 1):
         _, at = read_compact_string(body, at)

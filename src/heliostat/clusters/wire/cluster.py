@@ -2,7 +2,7 @@
 
 Rare requests are encoded by kafka-python's message classes and sent over our own connections, so
 that a Spark task needs no second client with threads of its own. None is put to a broker that is
-known not to answer (I7), see `control_line`.
+known not to answer (I7), see `control_connection`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.connection import Connection, DialSettings
-from heliostat.clusters.wire.control_line import (
+from heliostat.clusters.wire.control_connection import (
     POLL_S,
-    ControlLine,
+    ControlConnection,
     ask_side_by_side,
     probe_side_by_side,
 )
@@ -87,24 +87,24 @@ class WireCluster:
     def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
-        self._brokers: dict[BrokerId, ControlLine] = {}
-        self._seeds = [self._line(endpoint) for endpoint in access.endpoints]
+        self._brokers: dict[BrokerId, ControlConnection] = {}
+        self._seeds = [self._conn(endpoint) for endpoint in access.endpoints]
 
     def close(self) -> None:
         """Close the control connections (data connections belong to whoever opened them)."""
-        for line in [*self._brokers.values(), *self._seeds]:
-            line.close()
+        for conn in [*self._brokers.values(), *self._seeds]:
+            conn.close()
 
     # -- whom to ask ---------------------------------------------------------------------------
 
     def reach(self, brokers: Iterable[BrokerId]) -> None:
         """Connect to these side by side, and doubt those that are much slower than the others."""
-        lines = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
-        probe_side_by_side(lines, self.settings.connect_timeout_s)
+        conns = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
+        probe_side_by_side(conns, self.settings.connect_timeout_s)
 
     def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
         """Addresses of the bootstrap behind which somebody answers; one that refuses does, too."""
-        return [line.endpoint for line in probe_side_by_side(self._seeds, within_s)]
+        return [conn.endpoint for conn in probe_side_by_side(self._seeds, within_s)]
 
     def doubt(self, broker: BrokerId) -> None:
         """It is silent on another connection: ask it nothing before it has answered a probe."""
@@ -113,26 +113,26 @@ class WireCluster:
 
     def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
         """What to tell of a broker that has not answered a probe for `from_s`."""
-        line = self._brokers.get(broker)
-        return line.silence(from_s) if line is not None else None
+        conn = self._brokers.get(broker)
+        return conn.silence(from_s) if conn is not None else None
 
     def silent(self, within_s: float) -> list[Endpoint]:
         """Brokers, those of the bootstrap among them, that do not say a word: asked side by side.
 
         One that refuses connections is not among them: that is an answer, and told by who asks it.
         """
-        lines = {line.endpoint: line for line in [*self._seeds, *self._brokers.values()]}
-        for line in lines.values():
-            line.begin_probe()
+        conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
+        for conn in conns.values():
+            conn.begin_probe()
         until_s = time.monotonic() + within_s
         return [
             endpoint
-            for endpoint, line in lines.items()
-            if not line.is_answering(max(0.0, until_s - time.monotonic()))
+            for endpoint, conn in conns.items()
+            if not conn.is_answering(max(0.0, until_s - time.monotonic()))
         ]
 
-    def _line(self, endpoint: Endpoint) -> ControlLine:
-        return ControlLine(endpoint, self.settings, self._access.alias)
+    def _conn(self, endpoint: Endpoint) -> ControlConnection:
+        return ControlConnection(endpoint, self.settings, self._access.alias)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -294,10 +294,10 @@ class WireCluster:
         ConnectionLost
             The broker is unknown or can't be reached.
         """
-        line = self._known(broker)
-        line.look()
+        conn = self._known(broker)
+        conn.look()
         with self._named():
-            return Connection(line.endpoint, self.settings)
+            return Connection(conn.endpoint, self.settings)
 
     def fetch_version(self, broker: BrokerId) -> int:
         """Highest fetch version that both sides speak."""
@@ -320,7 +320,7 @@ class WireCluster:
             )
         return max(fitting)
 
-    def _known(self, broker: BrokerId) -> ControlLine:
+    def _known(self, broker: BrokerId) -> ControlConnection:
         try:
             return self._brokers[broker]
         except KeyError:
@@ -331,28 +331,28 @@ class WireCluster:
         if known is None or known.endpoint != endpoint:
             if known is not None:
                 known.close()
-            self._brokers[broker] = self._line(endpoint)
+            self._brokers[broker] = self._conn(endpoint)
 
     def _ask_any(self, request: Any, response: Any, version_max: int) -> Any:
         reasons: list[ConnectionLost] = []
         # Those last that do not answer: asking them costs nothing, and tells why.
         known = sorted(self._brokers.values(), key=lambda each: not each.is_answering())
-        for line in itertools.chain(known, self._answering_seeds()):
+        for conn in itertools.chain(known, self._answering_seeds()):
             try:
-                return line.exchange([request], response, version_max)[0]
+                return conn.exchange([request], response, version_max)[0]
             except ConnectionLost as error:
                 reasons.append(error)
         for reason in reversed(reasons):
             if isinstance(reason, AccessRefused):
                 raise reason  # that a broker does not let us in says more than that others are gone
         raise ConnectionLost(
-            f"no broker of {self._access.told} answers",
+            f"no broker of {self._access.described} answers",
             hint=next((each.hint for each in reasons if each.hint != ConnectionLost.hint), None)
             or "check the addresses in `bootstrap` and that the brokers run",
             tried="; ".join(map(_tried, reasons[-3:])),
         )
 
-    def _answering_seeds(self) -> Iterator[ControlLine]:
+    def _answering_seeds(self) -> Iterator[ControlConnection]:
         """Seeds in the order in which they are to be asked; the next while one is slow."""
         left = list(self._seeds)
         until_s = time.monotonic() + 2 * self.settings.connect_timeout_s

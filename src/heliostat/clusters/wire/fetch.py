@@ -67,7 +67,7 @@ class FetchedPartition:
     end: int
     aborted: tuple[tuple[int, int], ...] = ()
     """Aborted transactions: producer id, first offset."""
-    parted: tuple[int, int] | None = None
+    diverging_epoch: tuple[int, int] | None = None
     """Epoch and end of the log up to it, where what was read before is not (all) in it."""
 
 
@@ -174,16 +174,16 @@ def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPa
     if end > len(buffer):
         raise ValueError("records reach past the frame")
     at = skip_tagged_fields(buffer, end)
-    parted = read_parted(buffer, end)
+    diverging_epoch = read_diverging_epoch(buffer, end)
     return (
         FetchedPartition(
-            topic, partition, error, high, stable, log_start, start, end, aborted, parted
+            topic, partition, error, high, stable, log_start, start, end, aborted, diverging_epoch
         ),
         at,
     )
 
 
-def read_parted(buffer: Buffer, at: int) -> tuple[int, int] | None:
+def read_diverging_epoch(buffer: Buffer, at: int) -> tuple[int, int] | None:
     """`DivergingEpoch` among the tagged fields at `at`: an epoch, and where the log ends up to it.
 
     A leader answers it, and no records, where the epoch before the asked offset is not the one

@@ -52,20 +52,20 @@ def authenticate(exchange: Exchange, endpoint: Endpoint, sasl: Sasl) -> float:
     """
     _shake_hands(exchange, endpoint, sasl)
     mechanism = sasl_mechanism(sasl, endpoint.host)
-    told = b""
+    received = b""
     for _ in range(TURNS_MAX):
         answer = _turn(exchange, mechanism)
         if answer.error_code:
-            raise _refused(endpoint, sasl, answer.error_message or "", told)
-        told = bytes(answer.auth_bytes)
+            raise _refused(endpoint, sasl, answer.error_message or "", received)
+        received = bytes(answer.auth_bytes)
         try:
-            mechanism.receive(told)
+            mechanism.receive(received)
         except (ValueError, LookupError) as error:
             # SCRAM is mutual: the broker's proof did not fit, or was none.
             raise _refused(endpoint, sasl, f"the broker's answer: {error}", b"") from None
         if mechanism.is_done():
             if not mechanism.is_authenticated():
-                raise _refused(endpoint, sasl, "", told)
+                raise _refused(endpoint, sasl, "", received)
             return max(0, int(answer.session_lifetime_ms)) / 1000
     raise _refused(endpoint, sasl, "the broker comes to no end", b"")
 
@@ -102,12 +102,12 @@ def _turn(exchange: Exchange, mechanism: Any) -> Any:
     )
 
 
-def _refused(endpoint: Endpoint, sasl: Sasl, why: str, told: bytes) -> AuthenticationRefused:
+def _refused(endpoint: Endpoint, sasl: Sasl, why: str, received: bytes) -> AuthenticationRefused:
     if sasl.token_endpoint is not None:
         tokens.forget(sasl.token_endpoint)
     facts = {"user": sasl.username} if sasl.username else {}
-    if told and sasl.mechanism == "OAUTHBEARER":
-        why = f"{why} {told.decode(errors='replace')}".strip()
+    if received and sasl.mechanism == "OAUTHBEARER":
+        why = f"{why} {received.decode(errors='replace')}".strip()
     return AuthenticationRefused(
         f"the broker refuses our credentials ({sasl.mechanism})",
         broker=str(endpoint),

@@ -38,7 +38,7 @@ def _uvarint(data: Any, at: int) -> Any:
 
 
 @njit(_INT(_BYTES, _INT), cache=True, nogil=True)
-def _behind_tags(data: Any, at: int) -> Any:
+def _after_tags(data: Any, at: int) -> Any:
     count, at = _uvarint(data, at)
     for _ in range(count):
         if at < 0:
@@ -77,7 +77,7 @@ def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
     for _ in range(aborted - 1):
         if at < 0 or at + 16 > end:
             return False
-        at = _behind_tags(data, at + 16)
+        at = _after_tags(data, at + 16)
     if at < 0 or at + 4 > end:
         return False
     size, at = _uvarint(data, at + 4)  # behind the preferred replica: we name no rack
@@ -123,9 +123,9 @@ def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
                 return -1
             if not _read_row(data, at, topic_at, len(data), rows[found]):
                 return -1
-            at = _behind_tags(data, rows[found, END])
+            at = _after_tags(data, rows[found, END])
             found += 1
         if at < 0:
             return -1
-        at = _behind_tags(data, at)
+        at = _after_tags(data, at)
     return found if at >= 0 else -1

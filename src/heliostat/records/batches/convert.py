@@ -1,7 +1,7 @@
 """From what a fetch answered for a partition to the batches its mirror appends.
 
 I1  Each batch carries the link's producer id and the target offset it expects as its sequence.
-I3  Where source offsets have a hole, the batch behind it says so (`CarriedBatch.breaks`).
+I3  Where source offsets have a hole, the batch behind it says so (`ConvertedBatch.breaks`).
 I5  Order, key, value, headers and the timestamps that readers see stay what they are.
 I6  What can't be carried stops the walk with a reason; nothing is left out in silence. Passed over
     is only what a reader of committed records never sees: transactions' markers, records of
@@ -20,7 +20,7 @@ Three ways for a batch, the cheapest that fits:
   together: brokers take only batches without holes. If a batch does not fit, it is split. What
   Kafka before 0.11 wrote (`old_format`) becomes a batch of today.
 
-Speeds: `bench/carry_speed.py`.
+Speeds: `bench/convert_speed.py`.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from heliostat.records.batches.batch import (
 )
 from heliostat.records.batches.codecs import DECOMPRESSED_BYTES_MAX, TooMuch, compress, decompress
 from heliostat.records.batches.converted import (
-    CarriedBatch,
-    CarryOutcome,
-    CarrySettings,
+    ConvertedBatch,
+    ConvertOutcome,
+    ConvertSettings,
     Place,
     Refusal,
     Stop,
@@ -66,7 +66,7 @@ from heliostat.records.batches.joining import (
     JoinLimits,
     NewRecords,
     SourceRecords,
-    encode_anew,
+    encode_new,
     join_run,
 )
 from heliostat.records.batches.legacy_format import OLD_MAGICS, read_old
@@ -82,15 +82,15 @@ _COUNTS = struct.Struct(">23xi30xi")
 """Of a header: last offset delta and records count."""
 
 
-def carry(  # noqa: PLR0917 - where, how, and of what
+def convert(  # noqa: PLR0917 - where, how, and of what
     buffer: bytearray | memoryview,
     start: int,
     end: int,
     place: Place,
-    settings: CarrySettings,
+    settings: ConvertSettings,
     aborted: Sequence[Aborted] = (),
     refused: Refusal | None = None,
-) -> CarryOutcome:
+) -> ConvertOutcome:
     """Make batches to append from what a fetch answered for one partition.
 
     Parameters
@@ -109,7 +109,7 @@ def carry(  # noqa: PLR0917 - where, how, and of what
 
     Returns
     -------
-    CarryOutcome
+    ConvertOutcome
         Batches of all that readers see from `place` on. Bad input never raises: what was sound
         before it is returned, and `stop` says what is wrong.
     """
@@ -132,13 +132,13 @@ class _Walk:
         view: memoryview,
         start: int,
         place: Place,
-        settings: CarrySettings,
+        settings: ConvertSettings,
         aborted: Sequence[Aborted],
     ) -> None:
         self.view = view
         self.at = start
         self.end = len(view)
-        self.outcome = CarryOutcome(place.source, place.target)
+        self.outcome = ConvertOutcome(place.source, place.target)
         self._ahead = place.ahead
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
@@ -265,7 +265,7 @@ class _Walk:
             producer_id=self._settings.producer_id,
             base_sequence=sequence_of(target),
         )
-        batch = CarriedBatch(
+        batch = ConvertedBatch(
             target,
             header.records_count,
             (self.view[self.at : self.at + header.size],),
@@ -349,12 +349,12 @@ class _Walk:
             base_sequence=sequence_of(base_offset),
         )
         size = len(header) + len(body)
-        batch = CarriedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
+        batch = ConvertedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
         batch.own_bytes = own_bytes
         self._add(batch, places, next_offset)
 
     def _add(
-        self, batch: CarriedBatch, places: Sequence[tuple[int, int]], next_offset: int
+        self, batch: ConvertedBatch, places: Sequence[tuple[int, int]], next_offset: int
     ) -> None:
         """Add a batch; where source offsets move away from the target's, say so in it (I3).
 
@@ -412,7 +412,7 @@ class _Walk:
         next_offset = base_offset + stop
         halves = ((start + stop) // 2, stop), (start, (start + stop) // 2)
         try:
-            new = encode_anew(records, start, stop)
+            new = encode_new(records, start, stop)
         except FarApart:
             return halves
         if not new.records:

@@ -18,7 +18,7 @@ JOIN_BELOW_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class CarrySettings:
+class ConvertSettings:
     """How the batches of one partition are made; sizes in bytes."""
 
     producer_id: int
@@ -35,7 +35,7 @@ class CarrySettings:
 
 
 @dataclass(slots=True)
-class CarriedBatch:
+class ConvertedBatch:
     """One batch to append at the target."""
 
     base_offset: int
@@ -130,7 +130,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class CarryOutcome:
+class ConvertOutcome:
     """What became of a fetch's answer."""
 
     next_offset: int
@@ -138,7 +138,7 @@ class CarryOutcome:
     below the position."""
     next_target_offset: int
     """Where the next batch belongs."""
-    batches: list[CarriedBatch] = field(default_factory=list)
+    batches: list[ConvertedBatch] = field(default_factory=list)
     stop: Stop | None = None
 
 

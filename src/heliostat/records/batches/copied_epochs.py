@@ -59,7 +59,7 @@ class CopiedEpochs:
         is_usable = newest.offset <= fetch_offset and newest != self._distrusted
         return newest.epoch if is_usable else NO_EPOCH.epoch
 
-    def is_parted(self, epoch: int, end: int) -> bool:
+    def has_diverged(self, epoch: int, end: int) -> bool:
         """Whether the source has lost what was read of it: its log ends at `end` up to `epoch`.
 
         Else only the epoch that was named has ended before the asked offset: another leader may

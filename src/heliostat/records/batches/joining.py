@@ -119,7 +119,7 @@ class NewRecords:
     """Of the buffer that `body` is the beginning of, and keeps."""
     places: tuple[tuple[int, int], ...] = ()
     """Where source offsets do not follow one another: (number of the record, its source offset or,
-    by `encode_anew`, its offset delta). The first record is always there if any is."""
+    by `encode_new`, its offset delta). The first record is always there if any is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def join_run(  # noqa: PLR0917 - a run is all of these
     return Run(run.new_records(), run.batches, run.end, run.next_offset, run.codec, run.trouble)
 
 
-def encode_anew(source: SourceRecords, start: int, stop: int) -> NewRecords:
+def encode_new(source: SourceRecords, start: int, stop: int) -> NewRecords:
     """Encode the records with offset deltas `[start, stop)` for another batch; all are checked.
 
     Of a batch that has lost records to compaction none may be left in the range.

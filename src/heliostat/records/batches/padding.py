@@ -13,7 +13,7 @@ from heliostat.errors import BatchError
 from heliostat.invariants import sequence_of
 from heliostat.records.batches.batch import HEADER_BYTES, Codec, pack_header
 from heliostat.records.batches.codecs import compress
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.batches.varints import LAST, MORE, PAIR_BITS, varint
 
 PADDING_RECORDS_MAX = 1_000_000
@@ -31,7 +31,7 @@ def padding_batches(
     batch_bytes_max: int,
     *,
     null_key: bool,
-) -> Iterator[CarriedBatch]:
+) -> Iterator[ConvertedBatch]:
     """Batches of empty records for the target offsets `[base_offset, base_offset + count)`.
 
     Parameters
@@ -68,7 +68,7 @@ def padding_batches(
             base_sequence=sequence_of(base_offset),
         )
         parts = (header, body)
-        yield CarriedBatch(base_offset, records, parts, sum(map(len, parts)), timestamp_ms)
+        yield ConvertedBatch(base_offset, records, parts, sum(map(len, parts)), timestamp_ms)
         base_offset += records
         count -= records
 

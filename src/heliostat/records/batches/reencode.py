@@ -3,7 +3,7 @@
 A record is `length, attributes, timestamp delta, offset delta, key, value, headers`. In another
 batch it has another place and another base timestamp: so two deltas change, and with their size
 the length; all behind them stays opaque bytes. In plain Python this takes 1 us a record, compiled
-20 to 50 ns (`bench/carry_speed.py`, docs/adr/0005).
+20 to 50 ns (`bench/convert_speed.py`, docs/adr/0005).
 
 Rules of this file, since a compiled loop checks no index: a number read from data is compared with
 where the data ends before it is used as a place; numbers are int64 but for the bits of varints.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heliostat.names import Offset
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.batches.padding import padding_batches
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import LogRange
 
-LIFT_DELETE_EVERY = 50_000_000
+ALIGN_DELETE_EVERY = 50_000_000
 """Offsets filled between two deletions: at 0.9 bytes each the target holds 45 MB of throw-away."""
 
 
-class Lift:
+class StartAlignment:
     """Throw-away batches to append, and when those appended are to be deleted.
 
     Parameters
@@ -31,7 +31,7 @@ class Lift:
 
     def __init__(self, spec: PartitionSpec, producer_id: int, end: int, now_ms: int) -> None:
         self._start = spec.start
-        self._batches: Iterator[CarriedBatch] = iter(())
+        self._batches: Iterator[ConvertedBatch] = iter(())
         if spec.start > end:
             self._batches = padding_batches(
                 producer_id=producer_id,
@@ -41,10 +41,10 @@ class Lift:
                 batch_bytes_max=spec.batch_bytes_max,
                 null_key=not spec.is_compacted,
             )
-        self.lifted_to = Offset(max(0, end - 1))
+        self.aligned_to = Offset(max(0, end - 1))
         """Below it nothing is left."""
 
-    def next_batch(self) -> CarriedBatch | None:
+    def next_batch(self) -> ConvertedBatch | None:
         """The next one to append."""
         return next(self._batches, None)
 
@@ -52,7 +52,7 @@ class Lift:
         """Target offset below which records should go now, if any."""
         if position >= self._start and is_idle:
             return self._start
-        if position - self.lifted_to >= LIFT_DELETE_EVERY:
+        if position - self.aligned_to >= ALIGN_DELETE_EVERY:
             return Offset(position)
         return None
 

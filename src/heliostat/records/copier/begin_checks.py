@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from heliostat.invariants import tail_is_ours
+from heliostat.invariants import last_batch_is_ours
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.copier.lane import PartitionCode, PartitionSpec, PartitionState
-from heliostat.records.copier.markers import filled_tail_is_ours
-from heliostat.records.copier.network import LogRange, Tail
+from heliostat.records.copier.markers import filled_last_batch_is_ours
+from heliostat.records.copier.network import LastBatch, LogRange
 
 GO_BACK = (
     "it was decided to go on at an earlier source offset, but offsets are to stay equal: delete "
@@ -34,8 +34,8 @@ class Beginning(NamedTuple):
     """What is known of a partition where its target's log ends."""
 
     target: LogRange
-    tail: Tail | None
-    """Who appended the last record; None: not looked at (`needs_tail`), or nothing tells it."""
+    last_batch: LastBatch | None
+    """Who appended the last record; None: not read (`needs_last_batch`), or nothing tells it."""
     known: OffsetMap
     fills: bool
     copied_to: int
@@ -46,7 +46,7 @@ class Beginning(NamedTuple):
     """The target has refused what we appended at this very end, again and again."""
 
 
-def needs_tail(spec: PartitionSpec, target: LogRange) -> bool:
+def needs_last_batch(spec: PartitionSpec, target: LogRange) -> bool:
     """Whether somebody else may have appended the record before the target's end.
 
     Not where that is known to be so and was decided on, and not in an empty log that holds what a
@@ -71,7 +71,7 @@ def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped
     """Why nothing is copied from here on; None where it goes on."""
     if lost := spec.map_lost or at.known.lost:
         return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, lost)
-    if needs_tail(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
+    if needs_last_batch(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
         return found
     if (jump := jump_at(spec, at.target.end)) is not None:
         if at.fills and jump.source < at.target.end:
@@ -105,7 +105,7 @@ def _why_refused(at: Beginning) -> Stopped:
 
 def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
     end = at.target.end
-    if at.tail is None:
+    if at.last_batch is None:
         source = end if at.fills else at.known.source_of(end)
         if at.copied_end >= end if at.copied_end >= 0 else at.copied_to >= source:
             return None  # the link itself has written down that it came so far, or further
@@ -116,9 +116,9 @@ def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
             f"brokers have forgotten who appended it, and {_said(at.copied_to)}",
         )
     if at.fills:
-        is_ours = filled_tail_is_ours(at.tail, producer_id, at.known, end)
+        is_ours = filled_last_batch_is_ours(at.last_batch, producer_id, at.known, end)
     else:
-        is_ours = tail_is_ours(at.tail, producer_id, end)
+        is_ours = last_batch_is_ours(at.last_batch, producer_id, end)
     if is_ours:
         return None
     return Stopped(

@@ -16,20 +16,20 @@ from heliostat.errors import ConnectionLost, kafka_error
 from heliostat.invariants import may_send, predecessors_have_ended
 from heliostat.names import BrokerId
 from heliostat.ops.latency import LiveLatency
-from heliostat.records.copier.doubts import settle_doubts, source_parted
-from heliostat.records.copier.fetch_plan import FetchPlan, lines_of, make_plans, watches_for
+from heliostat.records.copier.doubts import settle_doubts, source_diverged
+from heliostat.records.copier.fetch_plan import FetchPlan, channels_of, make_plans, watches_for
 from heliostat.records.copier.group_wants import GroupWants
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.lane_copies import (
-    Needy,
+    NeedsAttention,
     any_old,
-    ask_source_ends,
+    ask_high_watermarks,
     begin,
     copies_of,
     delete_throw_away,
-    look_behind_markers,
-    tails_of,
+    last_batches_of,
+    look_after_markers,
     went_wrong,
 )
 from heliostat.records.copier.lane_memory import LaneMemory
@@ -70,9 +70,9 @@ FETCH_PACE_S_PER_PARTITION = 100e-6
 tenth of a core on a lane's waiting fetches."""
 PREPARED_S_MAX = 15.0  # no round is given out so early: more is a clock that differs
 PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the clock
-SOURCE_ENDS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
+HIGH_WATERMARKS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
 FIRST_REPORT_S = 0.2  # it names all partitions: not while what waited for the change is copied
-Line = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
+ChannelKey = tuple[BrokerId, Channel]  # one connection: requests in it are served in order
 Sendable = dict[int, PartitionCopy]
 DRAIN_S = 10.0  # how long the end of a round waits for answers that are under way
 
@@ -99,16 +99,16 @@ class Copier:
         self._leaders_at_s, self._leaders_stale = -1e9, True
         self._plans: dict[BrokerId, FetchPlan] = {}
         self._plan_of: dict[int, FetchPlan] = {}
-        self._watches_max, self._told_all = 0, False
+        self._watches_max, self._reported_all = 0, False
         self._spare_s: float | None = None
         self._provisional = ProvisionalPlaces(self.partitions, lane.begin_at_ms)
-        self._look_at_s = self._source_ends_at_s = 0.0
-        self._needy = Needy(self.partitions)
-        self._fetch_turn: dict[Line, int] = {}
+        self._look_at_s = self._high_watermarks_at_s = 0.0
+        self._attention = NeedsAttention(self.partitions)
+        self._fetch_turn: dict[ChannelKey, int] = {}
         self._group_wants = GroupWants()
-        self._fetch_at_s: dict[Line, float] = {}
-        self._sendable: dict[Line, Sendable] = {}
-        self._append_line: dict[int, Line] = {}
+        self._fetch_at_s: dict[ChannelKey, float] = {}
+        self._sendable: dict[ChannelKey, Sendable] = {}
+        self._append_channel: dict[int, ChannelKey] = {}
         self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
         self._to_check: list[int] = []
         self._map_writer = MapWriter(self.partitions, network, is_held=bool(lane.waits_for))
@@ -153,11 +153,11 @@ class Copier:
         """One turn: look after partitions in need, send what can be sent, take answers."""
         self._find_leaders(now_s)
         if now_s >= self._look_at_s:
-            needy = self._needy.now(now_s, at_once=not self._look_at_s)
-            self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(needy))
-            self._find_positions(needy, now_s)
+            attention = self._attention.now(now_s, at_once=not self._look_at_s)
+            self._look_at_s = now_s + max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(attention))
+            self._find_positions(attention, now_s)
         if self._to_check:
-            self._look_behind_markers(now_s)
+            self._look_after_markers(now_s)
         self._late_sends.arm(self._deadline_s - self._clock.monotonic_s())
         if may_send(self._clock.monotonic_s(), self._deadline_s):
             self._network.send_on()
@@ -179,8 +179,8 @@ class Copier:
         lane = self._lane
         news = [item for item in self.partitions if item.has_news()]
         # A round that ends in its time is followed by one that names all, and needs the processor.
-        is_news = self._told_all and ended_by != "plan"
-        told, self._told_all = (news if is_news else self.partitions), True
+        is_news = self._reported_all and ended_by != "plan"
+        reported, self._reported_all = (news if is_news else self.partitions), True
         return RoundReport(
             lane.lane,
             lane.generation,
@@ -188,7 +188,7 @@ class Copier:
             sum(item.records for item in self.partitions),
             sum(item.bytes for item in self.partitions),
             ended_by,
-            [report_of(item) for item in told],
+            [report_of(item) for item in reported],
             self.latency.compact(),
             *at_end_of_round(self.partitions, ended_by),
             self._spare_s,
@@ -236,7 +236,7 @@ class Copier:
             watches_max=self._watches_max,
             rates=dict(self._lane.rates),
         )
-        self._network.expect(lines_of(self._plans))
+        self._network.expect(channels_of(self._plans))
         self._plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
         self._sendable = {}
         for item in self.partitions:
@@ -248,11 +248,11 @@ class Copier:
                 item.no_leader(problem, now_s, now_ms)
                 self._leaders_stale = True
 
-    def _find_positions(self, needy: list[PartitionCopy], now_s: float) -> None:
+    def _find_positions(self, attention: list[PartitionCopy], now_s: float) -> None:
         now_ms = self._clock.wall_ms()
         seekers = [
             item.index
-            for item in needy
+            for item in attention
             if item.must_find_end
             and now_s >= item.not_before_s
             and item.index in self._target_leader
@@ -263,7 +263,7 @@ class Copier:
         if seekers:
             self._group_wants.forget()
             ranges = self._network.target_ranges(seekers)
-            tails, unread = tails_of(self._network, ranges, self.partitions)
+            tails, unread = last_batches_of(self._network, ranges, self.partitions)
             maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
             unread |= settle_doubts(self._network, ranges, tails, maps, self.partitions)
             for index, target in ranges.items():
@@ -273,27 +273,29 @@ class Copier:
                     item.find_end_failed(problem, now_s, now_ms)
                     self._leaders_stale = True
                 elif index in unread:
-                    item.tail_unread(now_s, now_ms)
+                    item.last_batch_unread(now_s, now_ms)
                 elif isinstance(target, LogRange):
                     begin(item, target, tails.get(index), problem[index], now_ms, now_s=now_s)
                     self._mark_sendable(item)
-        for item in delete_throw_away(needy, self._network, now_s, now_ms):
+        for item in delete_throw_away(attention, self._network, now_s, now_ms):
             self._mark_sendable(item)
-        self._find_source_ends(needy, now_s, now_ms)
+        self._find_high_watermarks(attention, now_s, now_ms)
 
-    def _look_behind_markers(self, now_s: float) -> None:
+    def _look_after_markers(self, now_s: float) -> None:
         asked, self._to_check = self._to_check, []
         now_ms = self._clock.wall_ms()
-        for item in look_behind_markers(self.partitions, asked, self._network, now_s, now_ms):
+        for item in look_after_markers(self.partitions, asked, self._network, now_s, now_ms):
             self._mark_sendable(item)
 
-    def _find_source_ends(self, needy: list[PartitionCopy], now_s: float, now_ms: int) -> None:
+    def _find_high_watermarks(
+        self, attention: list[PartitionCopy], now_s: float, now_ms: int
+    ) -> None:
         """Ask where the source stands: for a refused offset at once, for broken ones at times."""
-        ranged = [item for item in needy if item.needs_source_range]
-        if now_s >= self._source_ends_at_s + SOURCE_ENDS_EVERY_S:
-            self._source_ends_at_s = now_s
-            ranged = [item for item in needy if item.phase is not Phase.COPY]
-        self._leaders_stale |= ask_source_ends(self._network, ranged, now_s, now_ms)
+        ranged = [item for item in attention if item.needs_source_range]
+        if now_s >= self._high_watermarks_at_s + HIGH_WATERMARKS_EVERY_S:
+            self._high_watermarks_at_s = now_s
+            ranged = [item for item in attention if item.phase is not Phase.COPY]
+        self._leaders_stale |= ask_high_watermarks(self._network, ranged, now_s, now_ms)
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -304,17 +306,17 @@ class Copier:
         """
         index = item.index
         broker = self._target_leader.get(index)
-        if broker is None or not (item.queue or item.phase is Phase.LIFT):
+        if broker is None or not (item.queue or item.phase is Phase.ALIGN_START):
             return
-        line = self._append_line.get(index)
-        if line is None or item.in_flight == 0 or line[0] != broker:
+        channel_key = self._append_channel.get(index)
+        if channel_key is None or item.in_flight == 0 or channel_key[0] != broker:
             plan = self._plan_of.get(index)
             channel = plan.channel_of(index) if plan is not None else LIVE
             wanted = (broker, channel if channel.traffic is Traffic.BACKLOG else LIVE)
-            if line is not None and line != wanted:
-                self._sendable.get(line, {}).pop(index, None)
-            line = self._append_line[index] = wanted
-        self._sendable.setdefault(line, {})[index] = item
+            if channel_key is not None and channel_key != wanted:
+                self._sendable.get(channel_key, {}).pop(index, None)
+            channel_key = self._append_channel[index] = wanted
+        self._sendable.setdefault(channel_key, {})[index] = item
 
     def _send_appends(self, now_s: float) -> bool:
         sent_any = False
@@ -356,8 +358,10 @@ class Copier:
         for broker, plan in self._plans.items():
             plan.regroup(now_s)
             for channel, items in plan.groups.items():
-                line = (broker, channel)
-                if now_s < self._fetch_at_s.get(line, 0.0) or not self._network.can_fetch(*line):
+                channel_key = (broker, channel)
+                if now_s < self._fetch_at_s.get(channel_key, 0.0) or not self._network.can_fetch(
+                    *channel_key
+                ):
                     continue
                 sent_any |= self._fetch(broker, channel, items, now_s)
         return sent_any
@@ -378,14 +382,16 @@ class Copier:
             self._network.fetch(broker, channel, wants)
         return bool(wants)
 
-    def _wants(self, line: Line, items: list[PartitionCopy], now_s: float) -> list[Want]:
+    def _wants(
+        self, channel_key: ChannelKey, items: list[PartitionCopy], now_s: float
+    ) -> list[Want]:
         """What to fetch from one broker, each time beginning one partition further on.
 
         The broker fills its answer in the order of the request and returns a batch above the
         limit only for the first partition that has data.
         """
-        turn = self._fetch_turn.get(line, 0) % len(items)
-        self._fetch_turn[line] = turn + 1
+        turn = self._fetch_turn.get(channel_key, 0) % len(items)
+        self._fetch_turn[channel_key] = turn + 1
         wants = (item.want(now_s) for item in items[turn:] + items[:turn])
         return [want for want in wants if want is not None]
 
@@ -416,7 +422,7 @@ class Copier:
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
         want = event.want
         item = self.partitions[want.index]
-        self._group_wants.heard(want.index)
+        self._group_wants.answered(want.index)
         if item.fetching is want:
             item.fetching = None
         if (
@@ -434,11 +440,11 @@ class Copier:
             item.fetch_failed(event.error, "", now_s, now_ms)
             self._leaders_stale |= kafka_error(event.error).stale_metadata
             return
-        if event.parted is not None:
-            source_parted(item, event.parted, now_ms)
+        if event.diverging_epoch is not None:
+            source_diverged(item, event.diverging_epoch, now_ms)
             return
         plan = self._plan_of.get(item.index)
-        was_level = event.end > event.start and item.position >= item.source_end
+        was_level = event.end > event.start and item.position >= item.high_watermark
         if plan is not None and was_level:
             # Quiet partitions are heard of only with news: nothing was missing when last asked for.
             asked_ms = plan.pace.asked_ms.get(plan.channel_of(item.index), -1)
@@ -450,12 +456,12 @@ class Copier:
             high_watermark=event.high_watermark,
             now_s=now_s,
             now_ms=now_ms,
-            stable_end=event.stable_end,
+            last_stable_offset=event.last_stable_offset,
             aborted=event.aborted,
         )
         self._map_writer.note(item)
         if plan is not None:
-            lag = item.source_end - item.fetch_offset
+            lag = item.high_watermark - item.fetch_offset
             plan.judge(item.index, lag, event.end - event.start, want.bytes_max)
         if item.queue:
             self._memory.note(item)
@@ -464,7 +470,7 @@ class Copier:
     def _take_appended(self, event: Appended, now_s: float, now_ms: int) -> None:
         send = event.send
         item = self.partitions[send.index]
-        self._group_wants.heard(send.index)
+        self._group_wants.answered(send.index)
         level_ms = item.caught_up_ms
         if event.error:
             item.append_failed(

@@ -26,7 +26,14 @@ from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.copied_epochs import CopiedTo
 from heliostat.records.copier.begin_checks import fills_holes, jump_at
 from heliostat.records.copier.lane import PartitionCode, PartitionState
-from heliostat.records.copier.network import LogRange, MirrorEnd, Network, Problem, SourceSays, Tail
+from heliostat.records.copier.network import (
+    LastBatch,
+    LogRange,
+    MirrorEnd,
+    Network,
+    Problem,
+    SourceSays,
+)
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import truncated_text
 
@@ -40,13 +47,13 @@ OTHERS_TEXT = (
 )
 
 
-def source_parted(item: PartitionCopy, parted: tuple[int, int], now_ms: int) -> None:
+def source_diverged(item: PartitionCopy, diverging_epoch: tuple[int, int], now_ms: int) -> None:
     """Take a leader's word that its log is not the one that was read before (KIP-595).
 
-    `parted` is the newest epoch up to the one that was named, and where its log ends up to that.
+    `diverged` is the newest epoch up to the one that was named, and where its log ends up to that.
     """
-    epoch, end = parted
-    if item.epochs.is_parted(epoch, end):
+    epoch, end = diverging_epoch
+    if item.epochs.has_diverged(epoch, end):
         item.stop(PartitionState.GAP, PartitionCode.SOURCE_TRUNCATED, truncated_text(end), now_ms)
     else:
         item.doubt(Offset(end), now_ms)
@@ -62,7 +69,7 @@ def doubt_unnoted(items: Sequence[PartitionCopy], noted: Collection[int]) -> Non
 def settle_doubts(
     network: Network,
     ranges: Mapping[int, LogRange | Problem],
-    tails: Mapping[int, Tail | None],
+    last_batches: Mapping[int, LastBatch | None],
     maps: Mapping[int, OffsetMap] | Problem,
     items: Sequence[PartitionCopy],
 ) -> set[int]:
@@ -82,7 +89,7 @@ def settle_doubts(
             continue  # as nearly always, of thousands
         # What stops it for another cause tells nothing of its source, nor of its map.
         is_void = (placing is not None or item.is_unnoted) and (
-            item.why_not_from(target, tails.get(index), maps[index]) is not None
+            item.why_not_from(target, last_batches.get(index), maps[index]) is not None
         )
         if placing is not None and not is_void:
             ends[index] = placing
@@ -149,7 +156,7 @@ def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
         _settle_unnoted(item, position, answer)
     else:
         # Of the epoch that was named, or of a later one that nobody knows any more: with that and
-        # the position the source's own answer shows to everybody that it parted (`is_truncated`).
+        # the position the source's own answer shows to everybody that it diverged (`is_truncated`).
         item.epochs.learn(CopiedTo(position, item.epochs.named))
         text = truncated_text(item.doubted_from)
         if answer.has_them is None:
@@ -161,7 +168,7 @@ def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
 def _settle_unnoted(item: PartitionCopy, position: Offset, answer: SourceSays) -> None:
     """Another record stands where ours was: a leader of that record's epoch took it, ours is older.
 
-    Noted so, the source's own answer shows to everybody that it parted. Where nothing of what the
+    Noted so, the source's own answer shows to everybody that it diverged. Where nothing of what the
     mirror ends with is left (compaction), nothing speaks against it.
     """
     if answer.has_them is False and answer.epoch > 0:

@@ -221,7 +221,7 @@ def watches_for(open_s: float) -> int:
     )
 
 
-def lines_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:
+def channels_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:
     """Connections that are needed."""
     return {(broker, channel) for broker, plan in plans.items() for channel in plan.channels}
 

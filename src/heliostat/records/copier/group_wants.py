@@ -37,7 +37,7 @@ class GroupWants:
             return []
         return [want or item.want_nothing() for want, item in zip(found, items, strict=True)]
 
-    def heard(self, index: int) -> None:
+    def answered(self, index: int) -> None:
         """Something came of a partition: it may want something else."""
         self._wants.pop(index, None)
 

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from typing_extensions import override
+
 from heliostat.access import ClusterAccess
 from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
 from heliostat.offsets.offset_map import Break, MapTail
 from heliostat.records.batches.batch import Codec
-from heliostat.records.batches.converted import CarrySettings
+from heliostat.records.batches.converted import ConvertSettings
 
 
 class PartitionState(Enum):
@@ -21,7 +23,7 @@ class PartitionState(Enum):
 
     STARTING = "starting"
     """Its position has not been read from the target yet."""
-    LIFTING = "lifting"
+    ALIGNING = "aligning"
     """The empty target partition is filled up to the offset the source begins at."""
     COPYING = "copying"
     RETRYING = "retrying"
@@ -32,6 +34,12 @@ class PartitionState(Enum):
     """Source records are gone before they were copied (I6)."""
     DIVERGED = "diverged"
     """The target holds something that we did not put where it is (I1)."""
+
+    @classmethod
+    @override
+    def _missing_(cls, value: object) -> PartitionState | None:
+        """Reports of earlier versions, an hour old at most, call aligning `lifting`."""
+        return cls.ALIGNING if value == "lifting" else None
 
     @property
     def is_stopped(self) -> bool:
@@ -102,14 +110,14 @@ class PartitionSpec:
     """Rows of its offset map are gone: stop, and why."""
     fills: bool = False
     """Holes are filled with markers, so that offsets stay equal: if it has not been mapped yet."""
-    can_lift: bool = True
+    can_align: bool = True
     """Whether an empty target is lifted to `start`: not where `cleanup.policy` is `compact`, as
     records can't be deleted there; its mirror is mapped from the beginning."""
 
 
-def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> CarrySettings:
+def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> ConvertSettings:
     """How a partition's batches are converted for its mirror."""
-    return CarrySettings(
+    return ConvertSettings(
         producer_id=producer_id,
         batch_bytes_max=spec.batch_bytes_max,
         join_bytes_max=min(settings.join_bytes_max, spec.batch_bytes_max),
@@ -217,7 +225,7 @@ class PartitionReport:
     state: PartitionState
     position: int
     """Next source offset to copy: all below it is at the target (-1: not known yet)."""
-    source_end: int
+    high_watermark: int
     """The source's high watermark when it was last seen (-1: not known yet)."""
     records: int
     """Copied since the round began."""
@@ -247,7 +255,7 @@ class PartitionReport:
     @property
     def is_known(self) -> bool:
         """Whether it is known how far it is, and how far the source."""
-        return self.position >= 0 and self.source_end >= 0
+        return self.position >= 0 and self.high_watermark >= 0
 
 
 @dataclass(slots=True)

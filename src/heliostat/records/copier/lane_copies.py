@@ -9,16 +9,16 @@ from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
-from heliostat.records.copier.begin_checks import needs_tail
+from heliostat.records.copier.begin_checks import needs_last_batch
 from heliostat.records.copier.doubts import doubt_unnoted
 from heliostat.records.copier.lane import LaneSpec, PartitionCode, PartitionState
 from heliostat.records.copier.network import (
     AppendLost,
     FetchLost,
+    LastBatch,
     LogRange,
     Network,
     Problem,
-    Tail,
     Unanswered,
 )
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -57,7 +57,7 @@ def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCop
 def begin(
     item: PartitionCopy,
     target: LogRange,
-    tail: Tail | None,
+    last_batch: LastBatch | None,
     known: OffsetMap,
     now_ms: int,
     *,
@@ -69,7 +69,7 @@ def begin(
 
     A report a second would not show it: what was lost is copied again within milliseconds.
     """
-    item.begin_at(target, tail, known, now_ms)
+    item.begin_at(target, last_batch, known, now_ms)
     item.looked_early = item.looked_early or now_s < item.may_land_until_s
     item.found_end = target.end
     if item.phase is Phase.COPY and target.end < item.copied_end:
@@ -83,7 +83,7 @@ def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
     return any(item.is_next_old(now_ms) for item in items.values())
 
 
-class Needy:
+class NeedsAttention:
     """The few of thousands of partitions that are not just being copied.
 
     Parameters
@@ -109,20 +109,20 @@ class Needy:
         return self._found
 
 
-def tails_of(
+def last_batches_of(
     network: Network, ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy]
-) -> tuple[Mapping[int, Tail | None], set[int]]:
+) -> tuple[Mapping[int, LastBatch | None], set[int]]:
     """Who appended the last records of these logs; and those of which that can't be told now."""
     asked = {
         index: target
         for index, target in ranges.items()
-        if isinstance(target, LogRange) and needs_tail(items[index].spec, target)
+        if isinstance(target, LogRange) and needs_last_batch(items[index].spec, target)
     }
-    tails = network.target_tails(asked) if asked else {}
-    return tails, asked.keys() - tails.keys()
+    last_batches = network.target_last_batches(asked) if asked else {}
+    return last_batches, asked.keys() - last_batches.keys()
 
 
-def ask_source_ends(
+def ask_high_watermarks(
     network: Network, items: Sequence[PartitionCopy], now_s: float, now_ms: int
 ) -> bool:
     """Ask where the source of these stands; whether somebody else may lead one of them now."""
@@ -147,7 +147,7 @@ def ask_source_ends(
     return is_stale
 
 
-def look_behind_markers(
+def look_after_markers(
     items: Sequence[PartitionCopy],
     indexes: Sequence[int],
     network: Network,
@@ -197,22 +197,22 @@ def delete_throw_away(
     partitions: Sequence[PartitionCopy], network: Network, now_s: float, now_ms: int
 ) -> list[PartitionCopy]:
     """Delete what lifted targets; the partitions that may go on."""
-    lifted: list[PartitionCopy] = []
+    aligned: list[PartitionCopy] = []
     for item in partitions:
         before = item.delete_before
         if before is not None and now_s >= item.not_before_s:
             problem = network.delete_target_records(item.index, before)
             if problem is None:
                 item.deleted(before, now_ms)
-                lifted.append(item)
+                aligned.append(item)
             else:
                 item.find_end_failed(problem, now_s, now_ms)
-    return lifted
+    return aligned
 
 
 def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:
     """What the source holds; decides where it called our offset out of range."""
-    item.source_end = source.end
+    item.high_watermark = source.end
     if not item.needs_source_range:
         return
     item.needs_source_range = False

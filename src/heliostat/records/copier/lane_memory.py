@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from heliostat.clusters.wire.buffers import KEPT_BYTES_MAX, size_of_buffer
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings
 from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -89,7 +89,7 @@ def copy_out(items: Iterable[PartitionCopy]) -> None:
             item.copy_out(batch)
 
 
-def _answer_of(batch: CarriedBatch) -> tuple[int, int]:
+def _answer_of(batch: ConvertedBatch) -> tuple[int, int]:
     """Which answer a batch keeps, as long as it does, and how large that is."""
     (part,) = batch.parts
     assert isinstance(part, memoryview)

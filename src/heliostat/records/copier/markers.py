@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from heliostat.invariants import SEQUENCE_MODULUS, tail_is_ours
+from heliostat.invariants import SEQUENCE_MODULUS, last_batch_is_ours
 from heliostat.offsets.offset_map import Break, OffsetMap
-from heliostat.records.batches.converted import CarriedBatch, Stop, StopReason
+from heliostat.records.batches.converted import ConvertedBatch, Stop, StopReason
 from heliostat.records.copier.mirror_map import MirrorMap
-from heliostat.records.copier.network import Tail
+from heliostat.records.copier.network import LastBatch
 
 MARKERS_MAX = 1_000
 """Of one request and partition: brokers append some 20,000 a second."""
@@ -48,11 +48,13 @@ def filler_of(producer_id: int) -> int:
     return _FILLER + producer_id
 
 
-def filled_tail_is_ours(tail: Tail, producer_id: int, known: OffsetMap, end: int) -> bool:
+def filled_last_batch_is_ours(
+    last_batch: LastBatch, producer_id: int, known: OffsetMap, end: int
+) -> bool:
     """Whether the record before the target's end is what the map of a filled mirror has there."""
     if not known.holds(end - 1):
-        return tail == (filler_of(producer_id), _NO_SEQUENCE)
-    return tail_is_ours(tail, producer_id, known.target_of(end))
+        return last_batch == (filler_of(producer_id), _NO_SEQUENCE)
+    return last_batch_is_ours(last_batch, producer_id, known.target_of(end))
 
 
 class Filling:
@@ -93,7 +95,7 @@ class Filling:
         """A higher epoch was used before: the clock was set back, or another machine's is ahead."""
         self._leap = max(LEAP, LEAP_GROWTH * self._leap)
 
-    def before(self, batch: CarriedBatch, now_ms: int) -> Iterator[CarriedBatch]:
+    def before(self, batch: ConvertedBatch, now_ms: int) -> Iterator[ConvertedBatch]:
         """What must stand before the records of a batch; it takes over the batch's break."""
         source = batch.source_offset
         if source > self.queued_to:
@@ -101,21 +103,21 @@ class Filling:
             yield from self._up_to(source, breaks, batch.source_ahead, now_ms)
         self.queued_to = batch.next_source_offset
 
-    def behind(self, source_end: int, now_ms: int) -> Iterator[CarriedBatch]:
+    def behind(self, high_watermark: int, now_ms: int) -> Iterator[ConvertedBatch]:
         """What must stand where the source goes on without records up to an offset."""
-        place = Break(self._map.next_target, source_end)
+        place = Break(self._map.next_target, high_watermark)
         ahead = place.source - place.target
         if self._map.is_known_hole(place) or ahead == self._map.ahead:
-            yield from self._up_to(source_end, (), self._map.ahead or 0, now_ms)
+            yield from self._up_to(high_watermark, (), self._map.ahead or 0, now_ms)
         else:
-            yield from self._up_to(source_end, (place,), ahead, now_ms)
+            yield from self._up_to(high_watermark, (place,), ahead, now_ms)
 
     def _up_to(
         self, source: int, breaks: tuple[Break, ...], ahead: int, now_ms: int
-    ) -> Iterator[CarriedBatch]:
+    ) -> Iterator[ConvertedBatch]:
         """Markers for the hole before a source offset."""
         for first in range(self.queued_to, source, MARKERS_MAX):
-            yield CarriedBatch(
+            yield ConvertedBatch(
                 base_offset=self._map.next_target,
                 records=0,
                 parts=(),
@@ -139,19 +141,19 @@ class Filling:
         )
         return Stop(StopReason.HOLE_TOO_LARGE, self.queued_to, text)
 
-    def next_of(self, batch: CarriedBatch) -> tuple[CarriedBatch, bool]:
+    def next_of(self, batch: ConvertedBatch) -> tuple[ConvertedBatch, bool]:
         """What to send of markers, and whether that is all of them."""
         fills = batch.fills
         self.is_sending = True
         if self._is_fenced or len(fills) == 1:
             return batch, True
-        first = CarriedBatch(
+        first = ConvertedBatch(
             batch.base_offset, 0, (), 0, batch.max_timestamp, fills=range(fills[0], fills[0] + 1)
         )
         batch.fills = fills[1:]
         return first, False
 
-    def acknowledged(self, batch: CarriedBatch) -> bool:
+    def acknowledged(self, batch: ConvertedBatch) -> bool:
         """Take an answer; whether it says how many landed: of several it does not."""
         is_certain = self._is_fenced and len(batch.fills) == 1
         self.is_sending, self._is_fenced = False, True

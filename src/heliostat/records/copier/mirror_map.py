@@ -13,7 +13,7 @@ from collections import deque
 from heliostat.names import Offset, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
 
 NONE_DURABLE = Break(-1, -1)
@@ -81,7 +81,7 @@ class MirrorMap:
             self.source_offset, self.ahead = source, None
             self._written_ahead.clear()
 
-    def lands_at(self, batch: CarriedBatch) -> int:
+    def lands_at(self, batch: ConvertedBatch) -> int:
         """Target offset of a batch's first record, where it is appended behind what is before."""
         return batch.source_offset if self.fills else batch.base_offset
 
@@ -91,7 +91,7 @@ class MirrorMap:
             self.source_offset, self.ahead = Offset(source), None
         return self.source_offset
 
-    def queued(self, batch: CarriedBatch) -> None:
+    def queued(self, batch: ConvertedBatch) -> None:
         """A batch was fetched; its breaks are to be written."""
         ahead_before = self.ahead
         self.next_target = batch.next_offset
@@ -116,7 +116,7 @@ class MirrorMap:
             and self._written_ahead[0].source >= place.source
         )
 
-    def _follow(self, batch: CarriedBatch, ahead: int | None) -> bool:
+    def _follow(self, batch: ConvertedBatch, ahead: int | None) -> bool:
         """Compare with what was written ahead; whether a row must be written from now on.
 
         While both agree nothing is written: a late append of an earlier round may still land, and
@@ -146,7 +146,7 @@ class MirrorMap:
         batch.breaks = tuple(rest)
         return True
 
-    def is_durable_for(self, batch: CarriedBatch) -> bool:
+    def is_durable_for(self, batch: ConvertedBatch) -> bool:
         """Whether the batch may be sent (I3)."""
         return not batch.breaks or batch.breaks[-1] <= self._durable_to
 

@@ -19,7 +19,7 @@ from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import OffsetMap, Row
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 
 
 class Traffic(IntEnum):  # its numbers are hashed for each connection on every turn
@@ -61,7 +61,7 @@ class Send(NamedTuple):
 
     index: int  # type: ignore[assignment]  # as above
     attempt: int
-    batch: CarriedBatch
+    batch: ConvertedBatch
     coordinator_epoch: int = -1
     """Of markers, see `filling`."""
 
@@ -75,11 +75,11 @@ class Fetched(NamedTuple):
     buffer: bytearray | memoryview
     start: int
     end: int
-    stable_end: int = -1
+    last_stable_offset: int = -1
     """End of what is decided: behind it transactions are open (the last stable offset)."""
     aborted: Sequence[Aborted] = ()
     """Transactions in it that were aborted."""
-    parted: tuple[int, int] | None = None
+    diverging_epoch: tuple[int, int] | None = None
     """The source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
 
 
@@ -165,7 +165,7 @@ class LogRange:
     end: Offset
 
 
-class Tail(NamedTuple):
+class LastBatch(NamedTuple):
     """Who appended the last record of a log, and in which place of the producer's sequence."""
 
     producer_id: int
@@ -223,7 +223,7 @@ class Network(Protocol):
         """Log starts and real log ends at the target."""
         ...
 
-    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
+    def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
         """Who appended the last record of these logs; missing where that can't be told now.
 
         None where no record is left to tell it by, and the broker does not remember us.
@@ -261,7 +261,7 @@ class Network(Protocol):
         """Lift the target's log start."""
         ...
 
-    def expect(self, lines: Iterable[tuple[BrokerId, Channel]]) -> None:
+    def expect(self, channel_keys: Iterable[tuple[BrokerId, Channel]]) -> None:
         """Say which connections to source brokers are needed from now on."""
         ...
 

@@ -23,10 +23,10 @@ from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.claimed_offsets import ClaimedOffsets
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarriedBatch, Place, Refusal, Stop, StopReason
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertedBatch, Place, Refusal, Stop, StopReason
 from heliostat.records.batches.copied_epochs import CopiedEpochs
-from heliostat.records.copier.align import Lift, is_short
+from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
     Stopped,
@@ -43,7 +43,7 @@ from heliostat.records.copier.lane import (
 )
 from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
-from heliostat.records.copier.network import LogRange, Send, Tail, Want
+from heliostat.records.copier.network import LastBatch, LogRange, Send, Want
 from heliostat.records.copier.partition_standing import PartitionStanding, Phase, Trouble, counted
 
 REFUSALS_MAX = 2  # at one and the same log end: it is not ours
@@ -87,7 +87,7 @@ class PartitionCopy(PartitionStanding):
         """From this source offset on the target may hold what the source has lost (`doubts`)."""
         self._established = False
         self._resetting = False
-        self._lift: Lift | None = None
+        self._alignment: StartAlignment | None = None
         self._stop: Stop | None = None
         self._refusal: Refusal | None = None
         self._refused = self._corrupt = (-1, 0)
@@ -96,7 +96,7 @@ class PartitionCopy(PartitionStanding):
         self.lost: tuple[int, int] | None = None
         """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
         self._producer_id = producer_id
-        self._carry = conversion_of(spec, settings, producer_id)
+        self._convert = conversion_of(spec, settings, producer_id)
 
     @property
     def must_find_end(self) -> bool:
@@ -105,28 +105,28 @@ class PartitionCopy(PartitionStanding):
         return self.phase is Phase.FIND_END and is_idle
 
     def begin_at(
-        self, target: LogRange, tail: Tail | None, offset_map: OffsetMap, now_ms: int
+        self, target: LogRange, last_batch: LastBatch | None, offset_map: OffsetMap, now_ms: int
     ) -> None:
         """Take the map at the target's log end as the position (I2), if its tail is ours (I1).
 
-        `tail` as `target_tails` answers it, None also where it was not asked (`needs_tail`).
+        `last_batch` as `target_last_batches` answers it; None also where it was not asked.
         """
         end, self.missing_ms, self.looked_early = target.end, -1, self.holds_old
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
-        self._carry = replace(self._carry, ends_at_holes=fills)
+        self._convert = replace(self._convert, ends_at_holes=fills)
         self.position = self.map.source_offset
-        if (stopped := self.why_not_from(target, tail, offset_map)) is not None:
+        if (stopped := self.why_not_from(target, last_batch, offset_map)) is not None:
             if self.spec.map_lost:
                 self.position = -1  # what the map would say of it is not true
             self.stop(*stopped, now_ms)
             return
         if (jump := jump_at(self.spec, end)) is not None:
             self.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
-        elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_lift:
+        elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_align:
             self.position = end
-            self._begin_lift(end, now_ms)
+            self._begin_align(end, now_ms)
             return
         elif not fills and self.copied_end == end:
             # Behind the mirror's last record the source had no records: no map says so, and what
@@ -138,32 +138,32 @@ class PartitionCopy(PartitionStanding):
             self._become(PartitionState.COPYING, now_ms)
 
     def why_not_from(
-        self, target: LogRange, tail: Tail | None, known: OffsetMap = EXACT
+        self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
         """Why a mirror can't be copied on behind what its log holds; None where it can."""
         is_refused = self._refused == (target.end, REFUSALS_MAX)
         noted, fills = (self.copied_to, self.copied_end), fills_holes(self.spec, known)
-        begins = Beginning(target, tail, known, fills, *noted, is_refused)
+        begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
         return why_stopped(self.spec, self._producer_id, begins)
 
-    def _begin_lift(self, end: int, now_ms: int) -> None:
-        self._lift = Lift(self.spec, self._producer_id, end, now_ms)
-        self.phase = Phase.LIFT
-        self._become(PartitionState.LIFTING, now_ms)
+    def _begin_align(self, end: int, now_ms: int) -> None:
+        self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
+        self.phase = Phase.ALIGN_START
+        self._become(PartitionState.ALIGNING, now_ms)
 
     @property
     def delete_before(self) -> Offset | None:
         """Target offset below which throw-away records should go now, if any."""
-        if self._lift is None or self.phase is not Phase.LIFT or self._resetting:
+        if self._alignment is None or self.phase is not Phase.ALIGN_START or self._resetting:
             return None
-        return self._lift.delete_before(self.position, is_idle=self.in_flight == 0)
+        return self._alignment.delete_before(self.position, is_idle=self.in_flight == 0)
 
     def deleted(self, before: Offset, now_ms: int) -> None:
         """Throw-away records below `before` are gone; at the start offset copying begins."""
-        if self._lift is not None:
-            self._lift.lifted_to = before
+        if self._alignment is not None:
+            self._alignment.aligned_to = before
         if before >= self.spec.start:
-            self._lift = None
+            self._alignment = None
             self.map.begin(OffsetMap(), self.position, fills=self.map.fills)
             self.filling.begin(self.position, now_ms)
             self.fetch_offset = self.position
@@ -200,12 +200,12 @@ class PartitionCopy(PartitionStanding):
         high_watermark: int,
         now_s: float,
         now_ms: int,
-        stable_end: int = -1,
+        last_stable_offset: int = -1,
         aborted: Sequence[Aborted] = (),
     ) -> None:
         """Take the batches of an answer without error."""
-        self.source_end = high_watermark
-        self.stable_end = high_watermark if stable_end < 0 else stable_end
+        self.high_watermark = high_watermark
+        self.last_stable_offset = high_watermark if last_stable_offset < 0 else last_stable_offset
         if self._trouble is Trouble.FETCH or self.position == high_watermark:
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is read while resetting would stay in the queue
@@ -213,10 +213,10 @@ class PartitionCopy(PartitionStanding):
             return
         place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
         answer = self._claimed.believed(
-            memoryview(buffer)[start:end], self.fetch_offset, self.stable_end
+            memoryview(buffer)[start:end], self.fetch_offset, self.last_stable_offset
         )
         upto = start + answer.end
-        outcome = carry(buffer, start, upto, place, self._carry, aborted, self._refusal)
+        outcome = convert(buffer, start, upto, place, self._convert, aborted, self._refusal)
         outcome.stop = outcome.stop or answer.stop
         for batch in outcome.batches:
             if self.map.fills and not self._fill_before(batch, now_ms):
@@ -241,11 +241,11 @@ class PartitionCopy(PartitionStanding):
         self._pass_hole(now_ms)
         self._settle(now_ms)
 
-    def _queue(self, batch: CarriedBatch) -> None:
+    def _queue(self, batch: ConvertedBatch) -> None:
         self._put(batch)
         self.map.queued(batch)
 
-    def _fill_before(self, batch: CarriedBatch, now_ms: int) -> bool:
+    def _fill_before(self, batch: ConvertedBatch, now_ms: int) -> bool:
         """Put markers for a hole before a batch; False if there would be too many."""
         self._stop = self._stop or self.filling.too_large(batch.source_offset)
         if self._stop is None:
@@ -285,7 +285,7 @@ class PartitionCopy(PartitionStanding):
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
-        self._retry(Trouble.FETCH, kind.name, f"fetch: {kind.told(reason)}", now_s, now_ms)
+        self._retry(Trouble.FETCH, kind.name, f"fetch: {kind.message(reason)}", now_s, now_ms)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class PartitionCopy(PartitionStanding):
         if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
             return None
         if not self.queue:
-            batch = self._lift.next_batch() if self._lift is not None else None
+            batch = self._alignment.next_batch() if self._alignment is not None else None
             if batch is None:
                 return None
             self._put(batch)
@@ -313,7 +313,7 @@ class PartitionCopy(PartitionStanding):
         self.in_flight += 1
         return Send(self.index, self.attempt, batch)
 
-    def _next_markers(self, batch: CarriedBatch) -> Send | None:
+    def _next_markers(self, batch: ConvertedBatch) -> Send | None:
         """Markers go with nothing beside them (I4)."""
         if self.in_flight:
             return None
@@ -334,7 +334,7 @@ class PartitionCopy(PartitionStanding):
         return self.settings.requests_in_flight_max
 
     def appended(
-        self, batch: CarriedBatch, base_offset: int, now_ms: int, *, is_repeated: bool = False
+        self, batch: ConvertedBatch, base_offset: int, now_ms: int, *, is_repeated: bool = False
     ) -> bool:
         """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
         was_current = self._answered(batch)
@@ -391,7 +391,7 @@ class PartitionCopy(PartitionStanding):
 
     def append_failed(
         self,
-        batch: CarriedBatch,
+        batch: ConvertedBatch,
         error: int,
         message: str,
         now_s: float,
@@ -438,9 +438,9 @@ class PartitionCopy(PartitionStanding):
                 self.stop(PartitionState.BLOCKED, kind.name, text, now_ms)
                 return
             self._refusal = Refusal(at, text)  # what stands before it is copied, then it stops
-        self._reset(kind.name, f"append: {kind.told(message)}", now_s, now_ms)
+        self._reset(kind.name, f"append: {kind.message(message)}", now_s, now_ms)
 
-    def append_lost(self, batch: CarriedBatch, reason: str, now_s: float, now_ms: int) -> None:
+    def append_lost(self, batch: ConvertedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""
         self._may_land(now_s)
         self.has_lost_old |= self.is_old(batch, now_ms)
@@ -449,7 +449,7 @@ class PartitionCopy(PartitionStanding):
 
     def look_again(self, now_ms: int) -> None:
         """Forget what was read; go on from the target's end as it is then."""
-        if self.phase in (Phase.COPY, Phase.LIFT) and not self._resetting:
+        if self.phase in (Phase.COPY, Phase.ALIGN_START) and not self._resetting:
             self._resetting = True
             self.epochs.drop(self.position)
             self._drop_queue()
@@ -485,12 +485,12 @@ class PartitionCopy(PartitionStanding):
             self.attempt += 1
             self.fetching = None
             self._stop = None
-            self._lift = None
+            self._alignment = None
             self.phase = Phase.FIND_END
         elif self._stop is not None and not self.queue:
             self.stop(PartitionState.BLOCKED, self._stop.reason.name, self._stop.text, now_ms)
 
-    def _answered(self, batch: CarriedBatch) -> bool:
+    def _answered(self, batch: ConvertedBatch) -> bool:
         """Count an answer; whether it belongs to a partition that is still going on."""
         is_current = not self._resetting and self.phase is not Phase.STOPPED
         self.in_flight -= 1

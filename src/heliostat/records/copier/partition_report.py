@@ -16,7 +16,7 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         item.spec.target,
         item.state,
         item.position,
-        item.source_end,
+        item.high_watermark,
         item.records,
         item.bytes,
         item.last_timestamp_ms,
@@ -24,7 +24,9 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         item.since_ms,
         item.code,
         item.reason,
-        max(0, item.source_end - item.stable_end) if item.stable_end >= 0 else 0,
+        max(0, item.high_watermark - item.last_stable_offset)
+        if item.last_stable_offset >= 0
+        else 0,
         0 if item.map.fills else item.map.breaks,
         *item.epochs.copied(item.position),
         item.missing_ms if item.phase is not Phase.COPY else -1,

@@ -6,7 +6,7 @@ from collections import deque
 from enum import Enum
 
 from heliostat.names import Offset
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionCode, PartitionState
 from heliostat.records.copier.network import Problem
 
@@ -37,7 +37,7 @@ class Phase(Enum):
     """What the copier must do next for a partition."""
 
     FIND_END = "find end"
-    LIFT = "lift"
+    ALIGN_START = "align start"
     COPY = "copy"
     STOPPED = "stopped"
 
@@ -55,9 +55,9 @@ def counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
     return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)
 
 
-def truncated_text(parted_at: int | None) -> str:
-    """What is told of a source that lost what was copied, from `parted_at` on if that is known."""
-    where = "" if parted_at is None else f" from offset {parted_at} on"
+def truncated_text(diverged_at: int | None) -> str:
+    """What a status says of a source that lost what was copied, from `diverged_at` on if known."""
+    where = "" if diverged_at is None else f" from offset {diverged_at} on"
     return (
         f"its leader epochs say that the source lost or replaced{where} records that the target "
         "has (unclean election)"
@@ -114,21 +114,21 @@ class PartitionStanding:
         """Where the target's log ended then (-1: not known)."""
         self.found_end = -1
         """Where the target's log ended when it was looked at last (-1: not in this round)."""
-        self.source_end = -1
+        self.high_watermark = -1
         self.repeated_to: Offset | None = None
         """Up to there an append was answered as one that the target had already, though it may be
         of a round that knew another map (`doubts`)."""
         self.is_unnoted = False
         """The link has no note yet of what it copied of it."""
-        self.stable_end = -1
+        self.last_stable_offset = -1
         """Behind it transactions are open: nothing of it is copied before they end."""
         self.missing_ms = -1
         """Timestamp of the source's record at the position, where it was looked up."""
-        self.queue: deque[CarriedBatch] = deque()
+        self.queue: deque[ConvertedBatch] = deque()
         self.queued_bytes = 0
         """Of batches in the queue and in flight."""
         self._own_bytes = 0
-        """What these keep in memory, see `CarriedBatch`."""
+        """What these keep in memory, see `ConvertedBatch`."""
         self.in_flight = 0
         self.has_row_under_way = False
         """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
@@ -139,7 +139,7 @@ class PartitionStanding:
         self.caught_up_ms = -1
         """Wall clock when the target last held all that the source had."""
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
-        self._told: tuple[int, int, int, int, PartitionState, str] | None = None
+        self._reported: tuple[int, int, int, int, PartitionState, str] | None = None
 
     @property
     def target_end(self) -> int:
@@ -148,12 +148,12 @@ class PartitionStanding:
 
     def has_news(self) -> bool:
         """Whether it stands elsewhere than at the last call."""
-        at = (self.position, self.source_end, self.stable_end, self.missing_ms)
+        at = (self.position, self.high_watermark, self.last_stable_offset, self.missing_ms)
         now = (*at, self.state, self.code)
-        before, self._told = self._told, now
+        before, self._reported = self._reported, now
         return now != before
 
-    def is_old(self, batch: CarriedBatch, now_ms: int) -> bool:
+    def is_old(self, batch: ConvertedBatch, now_ms: int) -> bool:
         """Whether the target's brokers may have forgotten the producer of such records (I4)."""
         return batch.max_timestamp < now_ms - self._old_after_ms
 
@@ -175,16 +175,16 @@ class PartitionStanding:
         """What is in memory of batches in the queue and in flight, beside the answers."""
         return self._own_bytes + BATCH_BYTES * (len(self.queue) + self.in_flight)
 
-    def copy_out(self, batch: CarriedBatch) -> None:
+    def copy_out(self, batch: ConvertedBatch) -> None:
         """Let go of the answer that a batch in the queue came in."""
         self._own_bytes += batch.copy_out()
 
-    def _put(self, batch: CarriedBatch) -> None:
+    def _put(self, batch: ConvertedBatch) -> None:
         self.queue.append(batch)
         self.queued_bytes += batch.size
         self._own_bytes += batch.own_bytes
 
-    def _take_off(self, batch: CarriedBatch) -> None:
+    def _take_off(self, batch: ConvertedBatch) -> None:
         self.queued_bytes -= batch.size
         self._own_bytes -= batch.own_bytes
 
@@ -218,7 +218,7 @@ class PartitionStanding:
         self._retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
         self.not_before_s = min(self.not_before_s, now_s + FIND_END_MAX_S)
 
-    def tail_unread(self, now_s: float, now_ms: int) -> None:
+    def last_batch_unread(self, now_s: float, now_ms: int) -> None:
         """Who appended the target's last record can't be told now: nothing is appended behind."""
         self._retry(Trouble.APPEND, PartitionCode.TAIL_UNREAD, TAIL_UNREAD, now_s, now_ms)
 
@@ -237,7 +237,7 @@ class PartitionStanding:
 
     def _note_level(self, now_ms: int) -> None:
         """Remember when all that can be copied was."""
-        if self.position >= self.stable_end:
+        if self.position >= self.last_stable_offset:
             self.caught_up_ms = now_ms
 
     def _recovered(self, now_ms: int) -> None:
@@ -246,8 +246,8 @@ class PartitionStanding:
             return
         self._trouble = Trouble.NONE
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
-        lifting = self.phase is Phase.LIFT
-        self._become(PartitionState.LIFTING if lifting else PartitionState.COPYING, now_ms)
+        aligning = self.phase is Phase.ALIGN_START
+        self._become(PartitionState.ALIGNING if aligning else PartitionState.COPYING, now_ms)
 
     def _diverge(self, code: str, reason: str, now_ms: int) -> None:
         """The target holds what we did not put where it is (I1)."""

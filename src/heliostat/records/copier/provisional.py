@@ -19,7 +19,7 @@ from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.batch import read_header
 from heliostat.records.copier.align import is_short
 from heliostat.records.copier.fetch_plan import FetchPlan
-from heliostat.records.copier.lane_copies import tails_of
+from heliostat.records.copier.lane_copies import last_batches_of
 from heliostat.records.copier.network import Fetched, LogRange, Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
@@ -64,7 +64,7 @@ class ProvisionalPlaces:
             return
         exact = [index for index in quiet if maps[index].is_identity]
         ranges = network.target_ranges(exact)
-        tails, unread = tails_of(network, ranges, self._items)
+        tails, unread = last_batches_of(network, ranges, self._items)
         for index, found in ranges.items():
             item = self._items[index]
             if not isinstance(found, LogRange) or index in unread:
@@ -78,11 +78,11 @@ class ProvisionalPlaces:
     def must_look(self, event: Fetched) -> bool:
         """Whether an answer says what may not be so any more; after news its place is certain."""
         index = event.want.index
-        is_news = event.end > event.start or event.error or event.parted is not None
+        is_news = event.end > event.start or event.error or event.diverging_epoch is not None
         if index not in self._open or not is_news:
             return False
         self._open.remove(index)
-        if event.error or event.parted is not None:
+        if event.error or event.diverging_epoch is not None:
             return True
         try:
             header = read_header(event.buffer, event.start, event.end)

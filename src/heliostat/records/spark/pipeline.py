@@ -22,7 +22,7 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
-from heliostat.ops.driver_death import begun, death, has_died, stopped, told_when_dead
+from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
 from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
@@ -118,7 +118,7 @@ class SparkRounds:
     def cores(self) -> int:
         """Cores that Spark has for us now; on a cluster they come and go with its executors."""
         context = self.session.sparkContext
-        with told_when_dead(context):
+        with report_death(context):
             if self.is_local:
                 return int(context.defaultParallelism)
             return lanes_for(executors_of(context))
@@ -133,7 +133,7 @@ class SparkRounds:
         py4j.protocol.Py4JJavaError
             The task failed; the text holds our error's code.
         """
-        with told_when_dead(self.session.sparkContext):
+        with report_death(self.session.sparkContext):
             return self._run(lane)
 
     def _run(self, lane: LaneSpec) -> RoundReport:
@@ -159,7 +159,7 @@ class SparkRounds:
         if has_died(context):
             return death()
         try:
-            with told_when_dead(context):
+            with report_death(context):
                 is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001  # no other way
         except SparkUnavailable as error:
             return error

@@ -11,8 +11,8 @@ import gc
 
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.claimed_offsets import last_batches
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarrySettings, Place
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertSettings, Place
 from heliostat.records.batches.encode import encode_batch
 
 _BYTES_MAX = 1 << 20
@@ -27,11 +27,11 @@ def warm_up() -> None:
         data = bytearray(2 * batch)
         data[len(batch) : len(batch) + 8] = (1).to_bytes(8, "big")  # the second one's offset
         for join_below_bytes in (0, _BYTES_MAX):
-            settings = CarrySettings(
+            settings = ConvertSettings(
                 producer_id=0, batch_bytes_max=_BYTES_MAX, join_below_bytes=join_below_bytes
             )
             last_batches(data, 0, len(data))
-            outcome = carry(bytearray(data), 0, len(data), Place(0, 0, 0), settings, ())
+            outcome = convert(bytearray(data), 0, len(data), Place(0, 0, 0), settings, ())
             assert outcome.stop is None
     gc.collect()
     # What is there now stays: looking through it later would copy it into each forked process.

@@ -17,7 +17,7 @@ from heliostat.names import TopicId
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import Appended, AppendLost, Event, Send
-from heliostat.records.transport.fetch_connection import LineContext
+from heliostat.records.transport.fetch_connection import ConnectionContext
 
 
 def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
@@ -25,7 +25,7 @@ def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int
     return topic, spec.target.partition
 
 
-class AppendLine:
+class AppendConnection:
     """One connection to a target broker; several appends under way, answered in order.
 
     Parameters
@@ -36,7 +36,7 @@ class AppendLine:
         The lane's.
     """
 
-    def __init__(self, connection: Connection, version: int, context: LineContext) -> None:
+    def __init__(self, connection: Connection, version: int, context: ConnectionContext) -> None:
         self.connection = connection
         connection.discard_at_close(is_wanted=True)  # nothing lands that nobody waits for (I10)
         self._version = version

@@ -26,7 +26,7 @@ from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.encode import decode_batches, encode_batch
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.transport.progress_reports import Thinning, encode_progress
-from heliostat.records.transport.state_connection import ONLY, StateLine
+from heliostat.records.transport.state_connection import ONLY, StateConnection
 
 CONTROL_KEY = "lanes"
 CONTROL_FETCH_BYTES = 1024 * 1024
@@ -67,8 +67,8 @@ class StateChannel:
         self._wall_ms = wall_ms
         self._next_report_s = 0.0
         self._heard = _Heard()
-        self._control = StateLine(lane.control_topic, target, monotonic_s)
-        self._progress = StateLine(lane.progress_topic, target, monotonic_s)
+        self._control = StateConnection(lane.control_topic, target, monotonic_s)
+        self._progress = StateConnection(lane.progress_topic, target, monotonic_s)
         self._thread = _ChannelThread(
             lane, self._control, self._progress, self._heard, wall_ms=wall_ms
         )
@@ -86,10 +86,10 @@ class StateChannel:
         """
         self._thread.raise_if_broken()
         self._control.raise_if_silent()
-        heard = self._heard
-        if not heard.is_superseded:
+        answered = self._heard
+        if not answered.is_superseded:
             return False
-        return heard.switch_at_ms is None or self._wall_ms() >= heard.switch_at_ms
+        return answered.switch_at_ms is None or self._wall_ms() >= answered.switch_at_ms
 
     @property
     def switch_at_ms(self) -> int | None:
@@ -157,9 +157,9 @@ class _ChannelThread:
     def __init__(
         self,
         lane: LaneSpec,
-        control: StateLine,
-        progress: StateLine,
-        heard: _Heard,
+        control: StateConnection,
+        progress: StateConnection,
+        answered: _Heard,
         *,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -167,7 +167,7 @@ class _ChannelThread:
         self._now_s = control.monotonic_s
         self._control = control
         self._progress = progress
-        self._heard = heard
+        self._heard = answered
         self._wall_ms = wall_ms
         self._thinning = Thinning()
         self._unwritten: list[bytes] = []
@@ -296,13 +296,13 @@ class _ChannelThread:
         return True
 
     def _write(self, value: bytes) -> None:
-        line = self._progress
-        connection, leaders, leader = line.open()
+        conn = self._progress
+        connection, leaders, leader = conn.open()
         key = f"lane/{self._lane.lane}".encode()
         batch = encode_batch([(key, value, self._wall_ms())], codec=Codec.GZIP)
-        version = line.target.produce_version(leader.broker)
-        item = produce.ProducePartition(line.topic, leaders.topic_id, ONLY, [batch], len(batch))
-        line.send(
+        version = conn.target.produce_version(leader.broker)
+        item = produce.ProducePartition(conn.topic, leaders.topic_id, ONLY, [batch], len(batch))
+        conn.send(
             produce.API_KEY,
             version,
             produce.encode_produce(version, [item], timeout_ms=int(ANSWER_S * 1000)),
@@ -337,18 +337,18 @@ class _ChannelThread:
         self._control.failed(error, self._lane.settings.control_interval_s)
 
     def _ask(self) -> None:
-        line = self._control
-        _, leaders, leader = line.open()
+        conn = self._control
+        _, leaders, leader = conn.open()
         if self._offset < 0:
-            partition = TopicPartition(TopicName(line.topic), ONLY)
-            found = line.target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
+            partition = TopicPartition(TopicName(conn.topic), ONLY)
+            found = conn.target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
             start = found[partition]
             if isinstance(start, BrokerError):
                 raise start
             self._offset = start
-        version = line.target.fetch_version(leader.broker)
+        version = conn.target.fetch_version(leader.broker)
         want = fetch.FetchPartition(
-            line.topic, leaders.topic_id, ONLY, self._offset, CONTROL_FETCH_BYTES
+            conn.topic, leaders.topic_id, ONLY, self._offset, CONTROL_FETCH_BYTES
         )
         body = fetch.encode_fetch(
             version,
@@ -358,7 +358,7 @@ class _ChannelThread:
             max_bytes=CONTROL_FETCH_BYTES,
             read_committed=True,
         )
-        line.send(fetch.API_KEY, version, [body])
+        conn.send(fetch.API_KEY, version, [body])
         self._asked_at_s = self._now_s()
 
     def _take(self, buffer: memoryview, version: int) -> None:

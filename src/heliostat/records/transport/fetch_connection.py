@@ -38,7 +38,7 @@ _TOPICS_BEHIND_TAGS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class LineContext:
+class ConnectionContext:
     """What all connections of a lane have in common."""
 
     partitions: Sequence[PartitionSpec]
@@ -52,7 +52,7 @@ def _source_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int
     return topic, spec.source.partition
 
 
-class FetchLine:
+class FetchConnection:
     """One connection to a source broker; one fetch at a time.
 
     Parameters
@@ -69,7 +69,7 @@ class FetchLine:
     """How long the broker waits for records; None: as the settings say."""
 
     def __init__(
-        self, connection: Connection, version: int, context: LineContext, bytes_max: int
+        self, connection: Connection, version: int, context: ConnectionContext, bytes_max: int
     ) -> None:
         self.connection = connection
         self._version = version
@@ -190,7 +190,7 @@ class FetchLine:
                     got.end,
                     got.last_stable_offset,
                     [Aborted(*item) for item in got.aborted],
-                    got.parted,
+                    got.diverging_epoch,
                 )
             )
         if wants:
@@ -198,7 +198,7 @@ class FetchLine:
         return events
 
 
-class WatchLine(FetchLine):
+class WatchConnection(FetchConnection):
     """Watches a group of partitions, and looks only at the news of an answer.
 
     The request is made once; then only offsets that moved are written into it. The answer is looked
@@ -219,7 +219,7 @@ class WatchLine(FetchLine):
         channel: Channel,
         connection: Connection,
         version: int,
-        context: LineContext,
+        context: ConnectionContext,
     ) -> None:
         super().__init__(connection, version, context, context.settings.fetch_bytes_max)
         self._broker = broker
@@ -234,7 +234,7 @@ class WatchLine(FetchLine):
 
     @override
     def send(self, wants: Sequence[Want]) -> None:
-        """Send one fetch; see `FetchLine.send`."""
+        """Send one fetch; see `FetchConnection.send`."""
         if len(wants) != len(self._sent):
             self._prepare(wants)
         else:
@@ -288,7 +288,7 @@ class WatchLine(FetchLine):
         )
         for place in np.flatnonzero(is_news).tolist():
             row = rows[place].tolist()
-            topic_at, _, error, high_watermark, start, end, stable_end, aborted_at = row
+            topic_at, _, error, high_watermark, start, end, last_stable_offset, aborted_at = row
             want = self._wants[place]
             spec = specs[want.index]
             if not self._is_topic(frame, topic_at, spec):
@@ -296,7 +296,7 @@ class WatchLine(FetchLine):
             self._ends[place] = high_watermark
             found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
             aborted = [Aborted(*item) for item in found]
-            parted = fetch.read_parted(frame.buffer, end)
+            diverging_epoch = fetch.read_diverging_epoch(frame.buffer, end)
             events.append(
                 Fetched(
                     want,
@@ -305,9 +305,9 @@ class WatchLine(FetchLine):
                     frame.buffer,
                     start,
                     end,
-                    stable_end,
+                    last_stable_offset,
                     aborted,
-                    parted,
+                    diverging_epoch,
                 )
             )
 

@@ -37,8 +37,12 @@ from heliostat.records.copier.network import (
     Want,
 )
 from heliostat.records.transport.answer_room import AnswerRoom
-from heliostat.records.transport.append_connection import AppendLine
-from heliostat.records.transport.fetch_connection import FetchLine, LineContext, WatchLine
+from heliostat.records.transport.append_connection import AppendConnection
+from heliostat.records.transport.fetch_connection import (
+    ConnectionContext,
+    FetchConnection,
+    WatchConnection,
+)
 from heliostat.records.transport.offset_map_topic import MapChannel
 from heliostat.records.transport.queries import WireQuestions
 
@@ -55,11 +59,11 @@ TOLD_AFTER_S = 1.5
 AGAIN_S = 5.0
 """How often a silent broker is told of, and one that answers probes but nothing else is probed."""
 _Place = tuple[BrokerId, Channel]
-LineKey = tuple[str, BrokerId, Channel]
+ConnectionKey = tuple[str, BrokerId, Channel]
 FETCH, APPEND, MAP = "fetch", "append", "map"
-_MAP_KEY: LineKey = (MAP, BrokerId(-1), LIVE)
+_MAP_KEY: ConnectionKey = (MAP, BrokerId(-1), LIVE)
 """The offset map's topic has one leader."""
-_Line = FetchLine | AppendLine | MapChannel
+_AnyConnection = FetchConnection | AppendConnection | MapChannel
 
 
 class WireNetwork(WireQuestions):
@@ -97,21 +101,21 @@ class WireNetwork(WireQuestions):
         self._settings = settings
         self._monotonic_s = monotonic_s
         self._selector = selectors.DefaultSelector()
-        self._context = LineContext(partitions, settings, monotonic_s, producer_id)
-        self._fetching: dict[_Place, FetchLine] = {}
-        self._appending: dict[_Place, AppendLine] = {}
+        self._context = ConnectionContext(partitions, settings, monotonic_s, producer_id)
+        self._fetching: dict[_Place, FetchConnection] = {}
+        self._appending: dict[_Place, AppendConnection] = {}
         self._room = AnswerRoom()
-        self._paused: dict[LineKey, FetchLine] = {}
+        self._paused: dict[ConnectionKey, FetchConnection] = {}
         """Whose answer waits for room: nothing is read from there, nor looked at."""
         self._lost: list[Event] = []
         self._overdue_at_s = 0.0
-        self._source_lines: set[_Place] = set()
+        self._source_conns: set[_Place] = set()
         self._map_watched: Connection | None = None
-        self._secured: dict[LineKey, _Line] = {}
-        self._unsent: dict[LineKey, FetchLine | AppendLine] = {}
+        self._secured: dict[ConnectionKey, _AnyConnection] = {}
+        self._unsent: dict[ConnectionKey, FetchConnection | AppendConnection] = {}
         """Whose broker has not taken all that was sent."""
         self._probed_at_s: dict[tuple[str, BrokerId], float] = {}
-        self._told_at_s: dict[tuple[str, BrokerId], float] = {}
+        self._warned_at_s: dict[tuple[str, BrokerId], float] = {}
 
     def close(self) -> None:
         """Close all connections; what is in flight stays ambiguous."""
@@ -137,9 +141,9 @@ class WireNetwork(WireQuestions):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def expect(self, lines: Iterable[_Place]) -> None:
+    def expect(self, conns: Iterable[_Place]) -> None:
         """Take note of what to open together, at the first use of one of them."""
-        self._source_lines = set(lines)
+        self._source_conns = set(conns)
 
     def open(self, target: Iterable[BrokerId]) -> None:
         """Open the connections of a round's beginning; a failure shows up again at their use.
@@ -148,37 +152,37 @@ class WireNetwork(WireQuestions):
         versions are there then, and of the maps only what came since is left to read.
         """
         brokers = sorted(set(target))
-        self._source.reach(broker for broker, _ in self._source_lines)
+        self._source.reach(broker for broker, _ in self._source_conns)
         self._target.reach(brokers)
         with contextlib.suppress(ConnectionLost):
-            self._open_fetch_lines(self._source_lines)
+            self._open_fetch_connections(self._source_conns)
         for broker in brokers:
             with contextlib.suppress(ConnectionLost):
-                self._append_line(broker, LIVE)
+                self._append_connection(broker, LIVE)
         self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
         self.offset_maps(())
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         """No fetch is in flight there, and the broker has not asked for a pause (KIP-219)."""
-        line = self._fetching.get((broker, channel))
-        return line is None or line.is_free
+        conn = self._fetching.get((broker, channel))
+        return conn is None or conn.is_free
 
     def can_append(self, broker: BrokerId, channel: Channel) -> bool:
         """Fewer appends in flight there than allowed, and no pause asked for."""
-        line = self._appending.get((broker, channel))
-        return line is None or line.is_free
+        conn = self._appending.get((broker, channel))
+        return conn is None or conn.is_free
 
     def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
         """Something is in flight on that connection."""
-        line = self._appending.get((broker, channel))
-        return line is not None and line.is_busy
+        conn = self._appending.get((broker, channel))
+        return conn is not None and conn.is_busy
 
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; where it can't be sent, `FetchLost` comes as an event."""
         try:
-            line = self._fetch_line(broker, channel)
-            line.send(wants)
-            self._note_unsent((FETCH, broker, channel), line)
+            conn = self._fetch_connection(broker, channel)
+            conn.send(wants)
+            self._note_unsent((FETCH, broker, channel), conn)
         except ConnectionLost as error:
             if (broker, channel) in self._fetching:
                 self._drop((FETCH, broker, channel), str(error))
@@ -188,9 +192,9 @@ class WireNetwork(WireQuestions):
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Send one produce request; where it can't be sent, `AppendLost` comes as an event."""
         try:
-            line = self._append_line(broker, channel)
-            line.send(sends)
-            self._note_unsent((APPEND, broker, channel), line)
+            conn = self._append_connection(broker, channel)
+            conn.send(sends)
+            self._note_unsent((APPEND, broker, channel), conn)
         except ConnectionLost as error:
             if (broker, channel) in self._appending:
                 self._drop((APPEND, broker, channel), str(error))
@@ -203,46 +207,46 @@ class WireNetwork(WireQuestions):
 
     def copy_unsent(self) -> None:
         """See `Network`; also for brokers that hang."""
-        for line in self._unsent.values():
-            line.connection.copy_unsent(self._room.hold)
+        for conn in self._unsent.values():
+            conn.connection.copy_unsent(self._room.hold)
 
     def send_on(self) -> None:
         """Go on where a broker takes more; nothing waits for one that does not."""
-        for key, line in list(self._unsent.items()):
+        for key, conn in list(self._unsent.items()):
             try:
-                line.connection.send_on()
+                conn.connection.send_on()
             except ConnectionLost as error:
                 self._drop(key, str(error))
                 continue
-            if not line.connection.has_unsent:
+            if not conn.connection.has_unsent:
                 del self._unsent[key]
-                self._selector.modify(line.connection, selectors.EVENT_READ, key)
+                self._selector.modify(conn.connection, selectors.EVENT_READ, key)
 
     def send_no_more(self) -> None:
         """Close connections whose broker has not taken all: nothing lands behind a round (I10)."""
         for key in [each for each in self._unsent if each[0] == APPEND]:
             self._drop(key, "the round's time was over before the broker took it")
 
-    def _note_unsent(self, key: LineKey, line: FetchLine | AppendLine) -> None:
-        if line.connection.has_unsent:
-            self._unsent[key] = line
+    def _note_unsent(self, key: ConnectionKey, conn: FetchConnection | AppendConnection) -> None:
+        if conn.connection.has_unsent:
+            self._unsent[key] = conn
             events = selectors.EVENT_READ | selectors.EVENT_WRITE
-            self._selector.modify(line.connection, events, key)
+            self._selector.modify(conn.connection, events, key)
 
-    def _fetch_line(self, broker: BrokerId, channel: Channel) -> FetchLine:
-        line = self._fetching.get((broker, channel))
-        if line is None:
+    def _fetch_connection(self, broker: BrokerId, channel: Channel) -> FetchConnection:
+        conn = self._fetching.get((broker, channel))
+        if conn is None:
             # A broker that was away has mostly closed them all.
-            others = (each for each in self._source_lines if each[0] == broker)
+            others = (each for each in self._source_conns if each[0] == broker)
             try:
-                self._open_fetch_lines({(broker, channel), *others})
+                self._open_fetch_connections({(broker, channel), *others})
             except ConnectionLost:
                 if (broker, channel) not in self._fetching:
                     raise
-            line = self._fetching[broker, channel]
-        return line
+            conn = self._fetching[broker, channel]
+        return conn
 
-    def _open_fetch_lines(self, lines: Iterable[_Place]) -> None:
+    def _open_fetch_connections(self, conns: Iterable[_Place]) -> None:
         """Open those that are missing, several at once: one takes a second on a long line.
 
         Raises
@@ -250,7 +254,7 @@ class WireNetwork(WireQuestions):
         ConnectionLost
             One can't be opened; others may be open all the same.
         """
-        wanted = sorted(each for each in lines if each not in self._fetching)
+        wanted = sorted(each for each in conns if each not in self._fetching)
         versions: dict[BrokerId, int] = {}
         silent: ConnectionLost | None = None
         for broker in {broker for broker, _ in wanted}:
@@ -270,7 +274,7 @@ class WireNetwork(WireQuestions):
                 if isinstance(connection, ConnectionLost):
                     lost = connection
                 else:
-                    self._add_fetch_line(key, connection, versions[key[0]])
+                    self._add_fetch_connection(key, connection, versions[key[0]])
         if (why := lost or silent) is not None:
             raise why
 
@@ -280,27 +284,29 @@ class WireNetwork(WireQuestions):
         except ConnectionLost as error:
             return error
 
-    def _add_fetch_line(self, key: _Place, connection: Connection, version: int) -> None:
+    def _add_fetch_connection(self, key: _Place, connection: Connection, version: int) -> None:
         broker, channel = key
         bytes_max = self._settings.fetch_bytes_max
         if channel.traffic is Traffic.SPARSE:
-            line: FetchLine = WatchLine(broker, channel, connection, version, self._context)
+            conn: FetchConnection = WatchConnection(
+                broker, channel, connection, version, self._context
+            )
         else:
             if channel.traffic is Traffic.BACKLOG:
                 bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
-            line = FetchLine(connection, version, self._context, bytes_max)
+            conn = FetchConnection(connection, version, self._context, bytes_max)
         connection.buffer_for = self._room.buffer_for
-        self._fetching[key] = line
-        self._watch((FETCH, broker, channel), line)
+        self._fetching[key] = conn
+        self._watch((FETCH, broker, channel), conn)
 
-    def _append_line(self, broker: BrokerId, channel: Channel) -> AppendLine:
-        line = self._appending.get((broker, channel))
-        if line is None:
+    def _append_connection(self, broker: BrokerId, channel: Channel) -> AppendConnection:
+        conn = self._appending.get((broker, channel))
+        if conn is None:
             version = self._target.produce_version(broker)
-            line = AppendLine(self._target.open_data(broker), version, self._context)
-            self._appending[broker, channel] = line
-            self._watch((APPEND, broker, channel), line)
-        return line
+            conn = AppendConnection(self._target.open_data(broker), version, self._context)
+            self._appending[broker, channel] = conn
+            self._watch((APPEND, broker, channel), conn)
+        return conn
 
     # -- the offset map ------------------------------------------------------------------------
 
@@ -352,39 +358,39 @@ class WireNetwork(WireQuestions):
                 self._selector.select(timeout_s)
             return events
         for key in self._readable(0.0 if events else timeout_s):
-            line = self._line(key)
+            conn = self._conn(key)
             try:
-                frame = line.connection.pump()
+                frame = conn.connection.pump()
                 if frame is not None:
-                    events.extend(line.take(frame))
-                elif isinstance(line, FetchLine) and line.connection.waits_for_room:
-                    self._pause(key, line)
+                    events.extend(conn.take(frame))
+                elif isinstance(conn, FetchConnection) and conn.connection.waits_for_room:
+                    self._pause(key, conn)
             except (ConnectionLost, ProtocolError) as error:
                 self._drop(key, str(error))
         events.extend(self._lost)
         self._lost = []
         return events
 
-    def _pause(self, key: LineKey, line: FetchLine) -> None:
+    def _pause(self, key: ConnectionKey, conn: FetchConnection) -> None:
         """Leave an answer with its broker, which stops sending: it is told no more of it."""
-        self._selector.unregister(line.connection)
+        self._selector.unregister(conn.connection)
         self._secured.pop(key, None)
-        self._paused[key] = line
+        self._paused[key] = conn
 
     def _go_on(self) -> None:
-        for key, line in self._paused.items():
-            line.go_on()
-            self._watch(key, line)
+        for key, conn in self._paused.items():
+            conn.go_on()
+            self._watch(key, conn)
         self._paused.clear()
 
-    def _readable(self, timeout_s: float) -> Iterable[LineKey]:
+    def _readable(self, timeout_s: float) -> Iterable[ConnectionKey]:
         """Whom to read from; secured connections may hold what no selector sees."""
-        held = [key for key, line in self._secured.items() if line.connection.has_held()]
+        held = [key for key, conn in self._secured.items() if conn.connection.has_held()]
         found = self._selector.select(0.0 if held else timeout_s)
         readable = (key.data for key, events in found if events & selectors.EVENT_READ)
         return dict.fromkeys([*held, *readable]) if held else readable
 
-    def _line(self, key: LineKey) -> _Line:
+    def _conn(self, key: ConnectionKey) -> _AnyConnection:
         side, broker, channel = key
         if side == MAP:
             return self._maps
@@ -392,10 +398,10 @@ class WireNetwork(WireQuestions):
             return self._fetching[broker, channel]
         return self._appending[broker, channel]
 
-    def _watch(self, key: LineKey, line: _Line) -> None:
-        self._selector.register(line.connection, selectors.EVENT_READ, key)
-        if line.connection.settings.security != PLAINTEXT:
-            self._secured[key] = line
+    def _watch(self, key: ConnectionKey, conn: _AnyConnection) -> None:
+        self._selector.register(conn.connection, selectors.EVENT_READ, key)
+        if conn.connection.settings.security != PLAINTEXT:
+            self._secured[key] = conn
 
     def _drop_overdue(self) -> None:
         """Give up connections on which an answer is overdue: a broker that hangs closes nothing."""
@@ -404,11 +410,11 @@ class WireNetwork(WireQuestions):
             return
         self._overdue_at_s = now_s + OVERDUE_EVERY_S
         limit_s = self._settings.produce_timeout_s + ANSWER_SLACK_S
-        overdue: list[LineKey] = [
-            (FETCH, *key) for key, line in self._fetching.items() if line.is_overdue(limit_s)
+        overdue: list[ConnectionKey] = [
+            (FETCH, *key) for key, conn in self._fetching.items() if conn.is_overdue(limit_s)
         ]
         overdue += [
-            (APPEND, *key) for key, line in self._appending.items() if line.is_overdue(limit_s)
+            (APPEND, *key) for key, conn in self._appending.items() if conn.is_overdue(limit_s)
         ]
         if self._maps.is_overdue(limit_s):
             overdue.append(_MAP_KEY)
@@ -422,46 +428,46 @@ class WireNetwork(WireQuestions):
             (FETCH, self._source, self._fetching, self._leaders.source),
             (APPEND, self._target, self._appending, self._leaders.target),
         )
-        for side, cluster, lines, leaders in sides:
-            for broker in {key[0] for key, line in lines.items() if line.is_silent(SILENT_S)}:
+        for side, cluster, conns, leaders in sides:
+            for broker in {key[0] for key, conn in conns.items() if conn.is_silent(SILENT_S)}:
                 if now_s >= self._probed_at_s.get((side, broker), 0.0):
                     self._probed_at_s[side, broker] = now_s + AGAIN_S
                     cluster.doubt(broker)
                 silence = cluster.silence_of(broker, TOLD_AFTER_S)
-                if silence is not None and now_s >= self._told_at_s.get((side, broker), 0.0):
-                    self._told_at_s[side, broker] = now_s + AGAIN_S
+                if silence is not None and now_s >= self._warned_at_s.get((side, broker), 0.0):
+                    self._warned_at_s[side, broker] = now_s + AGAIN_S
                     led = {index for index, leader in leaders.items() if leader == broker}
                     if side == APPEND:  # some may have no leader any more
-                        lines_there = (self._appending[key] for key in lines if key[0] == broker)
-                        led = led.union(*(line.under_way for line in lines_there))
+                        lines_there = (self._appending[key] for key in conns if key[0] == broker)
+                        led = led.union(*(conn.under_way for conn in lines_there))
                     self._lost.append(Unanswered(sorted(led), silence, side == APPEND))
 
     def _leave_silent(
-        self, side: str, cluster: WireCluster, broker: BrokerId, lines: Iterable[_Place]
+        self, side: str, cluster: WireCluster, broker: BrokerId, conns: Iterable[_Place]
     ) -> None:
         """Wait no longer for a broker that has lost partitions to others meanwhile."""
         if cluster.silence_of(broker, 0.0) is None:
             return
-        for place in [each for each in lines if each[0] == broker]:
+        for place in [each for each in conns if each[0] == broker]:
             self._drop((side, *place), "the broker does not answer, and others lead by now")
 
-    def _drop(self, key: LineKey, reason: str) -> None:
+    def _drop(self, key: ConnectionKey, reason: str) -> None:
         """Close a connection; what was under way on it is lost."""
         side, broker, channel = key
-        line = self._line(key)
+        conn = self._conn(key)
         self._secured.pop(key, None)
         self._unsent.pop(key, None)
         if side == MAP:
             self._unwatch_map()
         else:
             if self._paused.pop(key, None) is None:
-                self._selector.unregister(line.connection)
-            line.connection.close()
+                self._selector.unregister(conn.connection)
+            conn.connection.close()
         if side == FETCH:
             del self._fetching[broker, channel]
         elif side == APPEND:
             del self._appending[broker, channel]
-        self._lost.append(line.give_up(reason))
+        self._lost.append(conn.give_up(reason))
 
 
 def _deposed(before: Mapping[int, BrokerId], now: Mapping[int, BrokerId]) -> set[BrokerId]:

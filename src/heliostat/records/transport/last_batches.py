@@ -15,21 +15,21 @@ from heliostat.invariants import SEQUENCE_MODULUS, sequence_of
 from heliostat.names import BrokerId, Offset
 from heliostat.records.batches.batch import HEADER, MAGIC, MAGIC_AT, BatchHeader
 from heliostat.records.copier.lane import PartitionSpec
-from heliostat.records.copier.network import LogRange, Tail
+from heliostat.records.copier.network import LastBatch, LogRange
 from heliostat.records.transport.single_batches import BatchAt, read_batches
 
-NOBODY = Tail(-1, -1)
+NOBODY = LastBatch(-1, -1)
 """Of records in a format that has no producers."""
-Tails = dict[int, Tail | None]
+LastBatches = dict[int, LastBatch | None]
 
 
-def read_tails(
+def read_last_batches(
     cluster: WireCluster,
     broker: BrokerId,
     specs: Mapping[int, PartitionSpec],
     ranges: Mapping[int, LogRange],
     producer_id: int,
-) -> Tails:
+) -> LastBatches:
     """Tell who wrote the last record of logs.
 
     Parameters
@@ -51,14 +51,14 @@ def read_tails(
         partitions = {index: specs[index].target for index in ranges}
         sequences = cluster.last_sequences(broker, list(partitions.values()))
         known = {
-            index: Tail(producer_id, sequences[partition][producer_id])
+            index: LastBatch(producer_id, sequences[partition][producer_id])
             for index, partition in partitions.items()
             if producer_id in sequences.get(partition, ())
         }
-        found: Tails = {
-            index: tail
-            for index, tail in known.items()
-            if tail.sequence == sequence_of(ranges[index].end - 1)
+        found: LastBatches = {
+            index: last_batch
+            for index, last_batch in known.items()
+            if last_batch.sequence == sequence_of(ranges[index].end - 1)
         }
         asked = [index for index in ranges if index not in found]
         read = read_batches(cluster, broker, _places(specs, ranges, asked))
@@ -87,7 +87,7 @@ def _places(
     }
 
 
-def _take(batch: bytes, index: int, end: Offset, found: Tails) -> None:
+def _take(batch: bytes, index: int, end: Offset, found: LastBatches) -> None:
     """Whose the record before `end` is; one whose log has moved on can't be told."""
     if batch[MAGIC_AT] != MAGIC:
         found[index] = NOBODY
@@ -95,4 +95,4 @@ def _take(batch: bytes, index: int, end: Offset, found: Tails) -> None:
     header = BatchHeader._make(HEADER.unpack_from(batch))
     if header.next_offset == end:
         sequence = (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
-        found[index] = Tail(header.producer_id, sequence)
+        found[index] = LastBatch(header.producer_id, sequence)

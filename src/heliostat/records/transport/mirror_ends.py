@@ -56,8 +56,8 @@ def compare_ends(
     found = _by_last_records(ends, read_target, read_source)
     is_open = {index for index, says in found.items() if says.has_them is None}
     asked = {index: ends[index] for index in is_open if ends[index].asks_map}
-    told = {index: says for index, says in found.items() if index not in asked}
-    return told | _by_what_is_left(asked, read_target, read_source)
+    answers = {index: says for index, says in found.items() if index not in asked}
+    return answers | _by_what_is_left(asked, read_target, read_source)
 
 
 def _by_last_records(
@@ -85,22 +85,22 @@ def _by_last_records(
             at[index] = following
         bare_at = {index: at[index] for index, batch in batches.items() if _has_none(batch)}
         held |= batches.keys() - bare_at.keys()
-        at |= _behind_markers(bare_at, ends, read_target)
-        told = _compared_each(ends, records, read_source, passed)
+        at |= _after_markers(bare_at, ends, read_target)
+        answers = _compared_each(ends, records, read_source, passed)
         passed |= {index for index, some in records.items() if some}
         found |= {
             index: says._replace(epoch=-1) if says.has_them and index in marked else says
-            for index, says in told.items()
+            for index, says in answers.items()
             if says is not None
         }
         marked |= bare_at.keys()
-        at = {index: at[index] for index in told if index not in found}
+        at = {index: at[index] for index in answers if index not in found}
     found |= dict.fromkeys(at, NOTHING_TO_TELL)
     by_records = {index: says for index, says in found.items() if index not in bare}
     return by_records | _compare_bare(bare, read_source)
 
 
-def _behind_markers(
+def _after_markers(
     at: Mapping[int, Offset], ends: Mapping[int, MirrorEnd], read_target: Read
 ) -> dict[int, Offset]:
     """Where the last records of these mirrors are that stand at `at` or before, or none may.
@@ -174,9 +174,9 @@ def _compare_bare(ends: Mapping[int, MirrorEnd], read_source: Read) -> dict[int,
         if not left:
             break
         batches = read_source({index: hole.at for index, hole in left.items()}, STRETCH_BYTES)
-        told = {index: left[index].take(batch) for index, batch in batches.items()}
-        found |= {index: says for index, says in told.items() if says is not None}
-        left = {index: left[index] for index, says in told.items() if says is None}
+        answers = {index: left[index].take(batch) for index, batch in batches.items()}
+        found |= {index: says for index, says in answers.items() if says is not None}
+        left = {index: left[index] for index, says in answers.items() if says is None}
     return found | dict.fromkeys(left, NOTHING_TO_TELL)
 
 

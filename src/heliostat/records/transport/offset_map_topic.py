@@ -29,7 +29,7 @@ from heliostat.records.batches.batch import Codec, read_header
 from heliostat.records.batches.encode import decode_batches, encode_batch
 from heliostat.records.copier.lane import LaneSpec
 from heliostat.records.copier.network import MapLost, MapWrite, MapWritten
-from heliostat.records.transport.state_connection import ONLY, StateLine
+from heliostat.records.transport.state_connection import ONLY, StateConnection
 
 FETCH_BYTES = 4 * 1024 * 1024
 ANSWER_S = 8.0
@@ -60,8 +60,8 @@ class MapChannel:
     ) -> None:
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
-        self._reading = StateLine(lane.offsets_topic, target, monotonic_s)
-        self._writing = StateLine(lane.offsets_topic, target, monotonic_s)
+        self._reading = StateConnection(lane.offsets_topic, target, monotonic_s)
+        self._writing = StateConnection(lane.offsets_topic, target, monotonic_s)
         self._next_offset = lane.maps_from
         self._topic_id = lane.maps_topic_id
         self._names = {
@@ -111,27 +111,27 @@ class MapChannel:
 
     def _durable_end(self) -> int:
         """Behind the last row that was acknowledged."""
-        line = self._reading
-        _, leaders, leader = line.open()
+        conn = self._reading
+        _, leaders, leader = conn.open()
         self._look_at_id(leaders)
-        partition = TopicPartition(TopicName(line.topic), ONLY)
-        found = line.target.list_offsets(leader.broker, [partition], timestamp=LATEST)[partition]
+        partition = TopicPartition(TopicName(conn.topic), ONLY)
+        found = conn.target.list_offsets(leader.broker, [partition], timestamp=LATEST)[partition]
         if isinstance(found, BrokerError):
             raise found
         return found
 
     def _read_more(self, end: int) -> None:
         """Read what one fetch gives of the rows before `end`."""
-        line = self._reading
-        connection, leaders, leader = line.open()
-        version = line.target.fetch_version(leader.broker)
+        conn = self._reading
+        connection, leaders, leader = conn.open()
+        version = conn.target.fetch_version(leader.broker)
         want = fetch.FetchPartition(
-            line.topic, leaders.topic_id, ONLY, self._next_offset, FETCH_BYTES
+            conn.topic, leaders.topic_id, ONLY, self._next_offset, FETCH_BYTES
         )
         body = fetch.encode_fetch(
             version, [want], max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, read_committed=False
         )
-        line.send(fetch.API_KEY, version, [body])
+        conn.send(fetch.API_KEY, version, [body])
         buffer = connection.receive(ANSWER_S).buffer
         for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error == OFFSET_OUT_OF_RANGE:
@@ -145,7 +145,7 @@ class MapChannel:
             if following is None and got.end == got.start:
                 following = got.high_watermark  # compaction has taken the rest
             if (following or 0) <= self._next_offset < end:
-                raise ConnectionLost("the offset map's leader has changed", topic=line.topic)
+                raise ConnectionLost("the offset map's leader has changed", topic=conn.topic)
             self._next_offset = max(self._next_offset, following or 0)
             return
         raise ProtocolError("a fetch of the offset map is answered without it")
@@ -192,8 +192,8 @@ class MapChannel:
         ConnectionLost, BrokerError
             They can't be sent.
         """
-        line = self._writing
-        _, leaders, leader = line.open()
+        conn = self._writing
+        _, leaders, leader = conn.open()
         self._look_at_id(leaders)
         rows: list[tuple[bytes | None, bytes | None, int]] = []
         size, now_ms = 0, self._wall_ms()
@@ -206,10 +206,10 @@ class MapChannel:
         self._writes = writes[: len(rows)]
         self._sent_at_s = self._monotonic_s()
         batch = encode_batch(rows, codec=Codec.NONE)
-        version = line.target.produce_version(leader.broker)
-        item = produce.ProducePartition(line.topic, leaders.topic_id, ONLY, [batch], len(batch))
+        version = conn.target.produce_version(leader.broker)
+        item = produce.ProducePartition(conn.topic, leaders.topic_id, ONLY, [batch], len(batch))
         body = produce.encode_produce(version, [item], timeout_ms=int(ANSWER_S * 1000))
-        line.send(produce.API_KEY, version, body)
+        conn.send(produce.API_KEY, version, body)
         return self._writes
 
     def take(self, frame: Frame) -> list[MapWritten | MapLost]:
@@ -220,16 +220,16 @@ class MapChannel:
         ProtocolError
             It is none.
         """
-        line = self._writing
-        _, _, leader = line.open()
-        version = line.target.produce_version(leader.broker)
+        conn = self._writing
+        _, _, leader = conn.open()
+        version = conn.target.produce_version(leader.broker)
         answers, _ = produce.decode_produce(version, frame.buffer, 4)
         writes, self._writes = self._writes, ()
         if answers[0].error:
             error = BrokerError("a row was refused", kafka_code=answers[0].error)
             self._writing.failed(error, 0.0)
             return [MapLost(writes, str(error))]
-        line.worked()
+        conn.worked()
         return [MapWritten(writes)]
 
     def is_overdue(self, limit_s: float) -> bool:

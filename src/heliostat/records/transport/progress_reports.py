@@ -154,7 +154,7 @@ def _standing(row: PartitionReport) -> _Standing:
 
 def _moved(row: PartitionReport) -> _Moved:
     """What makes it worth writing soon: not the moment at which it was level, which moves."""
-    at = (row.position, row.source_end, row.bytes)
+    at = (row.position, row.high_watermark, row.bytes)
     return (*at, row.open_records, row.breaks, row.missing_ms)
 
 
@@ -209,7 +209,7 @@ def _row(item: PartitionReport) -> list[object]:
         _numbers(item),
         item.state.value,
         item.position,
-        item.source_end,
+        item.high_watermark,
         item.records,
         item.bytes,
         item.last_timestamp_ms,
@@ -255,7 +255,9 @@ def decode_progress(value: Mapping[str, Any]) -> Progress:
 
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:
-    number, state, position, source_end, records, size, last_ms, caught_up_ms, since_ms = row[:9]
+    number, state, position, high_watermark, records, size, last_ms, caught_up_ms, since_ms = row[
+        :9
+    ]
     copied_to, epoch = row[9] if isinstance(row[9], list) else (position, row[9])
     code, reason = row[10:12] or ("", "")
     open_records, breaks = row[12:14] or (0, 0)
@@ -267,7 +269,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         TopicPartition(target, PartitionId(other)),
         PartitionState(state),
         position,
-        source_end,
+        high_watermark,
         records,
         size,
         last_ms,

@@ -17,8 +17,15 @@ from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec
-from heliostat.records.copier.network import Leaders, LogRange, MirrorEnd, Problem, SourceSays, Tail
-from heliostat.records.transport.last_batches import read_tails
+from heliostat.records.copier.network import (
+    LastBatch,
+    Leaders,
+    LogRange,
+    MirrorEnd,
+    Problem,
+    SourceSays,
+)
+from heliostat.records.transport.last_batches import read_last_batches
 from heliostat.records.transport.mirror_ends import compare_ends, times_at
 from heliostat.records.transport.single_batches import (
     SMALL_BATCH_BYTES,
@@ -92,9 +99,9 @@ class WireQuestions:
         partitions = {index: self._partitions[index].target for index in indexes}
         found = self._ranges(self._target, self._leaders.target, partitions, DEBUGGING_CONSUMER)
         empty = [index for index, each in found.items() if each == LogRange(Offset(0), Offset(0))]
-        return found | self._made_anew(empty)
+        return found | self._recreated(empty)
 
-    def _made_anew(self, indexes: Sequence[int]) -> dict[int, Problem]:
+    def _recreated(self, indexes: Sequence[int]) -> dict[int, Problem]:
         """Those of these whose topic is another one now, or of which that can't be told."""
         targets = {index: self._partitions[index].target for index in indexes}
         if not targets:
@@ -109,12 +116,12 @@ class WireQuestions:
         }
         return {index: each for index, each in answers.items() if isinstance(each, BrokerError)}
 
-    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
+    def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
         """Who appended the last record of these logs, asked from the leaders."""
-        found: dict[int, Tail | None] = {}
+        found: dict[int, LastBatch | None] = {}
         for broker, some in by_leader(self._leaders.target, ranges).items():
             specs = {index: self._partitions[index] for index in some}
-            found |= read_tails(self._target, broker, specs, some, self._producer_id)
+            found |= read_last_batches(self._target, broker, specs, some, self._producer_id)
         return found
 
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:

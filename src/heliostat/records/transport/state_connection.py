@@ -16,7 +16,7 @@ ONLY = PartitionId(0)
 """State topics have one partition."""
 
 
-class StateLine:
+class StateConnection:
     """One state topic: its connection, and for how long it has not answered."""
 
     def __init__(self, topic: str, target: WireCluster, monotonic_s: Callable[[], float]) -> None:

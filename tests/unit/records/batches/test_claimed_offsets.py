@@ -13,10 +13,10 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.claimed_offsets import Believed, ClaimedOffsets
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarrySettings, Place, StopReason
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertSettings, Place, StopReason
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.network import LogRange, Tail
+from heliostat.records.copier.network import LastBatch, LogRange
 from heliostat.records.copier.partition_copy import CORRUPT_TRIES_MAX, PartitionCopy
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
@@ -136,13 +136,13 @@ def test_a_batch_that_holds_nothing_moves_the_place_no_further_than_what_follows
     """
     sound = [batch(100 + 10 * number) for number in range(before)]
     place = 100 + 10 * before
-    settings = CarrySettings(
+    settings = ConvertSettings(
         producer_id=7, batch_bytes_max=1 << 20, join_below_bytes=join_below_bytes
     )
     aborted = [Aborted(9, 0)]
     for claimed, is_sound in ((place, True), (FAR, False)):
         data = bytearray(b"".join([*sound, VOID[kind](claimed), batch(place + 1)]))
-        outcome = carry(data, 0, len(data), Place.same(100), settings, aborted)
+        outcome = convert(data, 0, len(data), Place.same(100), settings, aborted)
         assert (outcome.stop is None) == is_sound, outcome.stop
         assert outcome.next_offset == (place + 11 if is_sound else place)
         assert sum(each.records for each in outcome.batches) == 10 * (before + is_sound)
@@ -154,7 +154,7 @@ class OneSource:
     def __init__(self) -> None:
         spec = PartitionSpec(P, P, None, None, Offset(100), 1 << 20, is_compacted=False)
         self.copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
-        self.copy.begin_at(LogRange(Offset(100), Offset(100)), Tail(7, 99), OffsetMap(), 0)
+        self.copy.begin_at(LogRange(Offset(100), Offset(100)), LastBatch(7, 99), OffsetMap(), 0)
         self.now_s = 0.0
 
     def fetch(self, *parts: bytes) -> int:

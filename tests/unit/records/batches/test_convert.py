@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
-from support.carried_twice import carry, carry_checked
+from support.converted_twice import convert, convert_checked
 
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import (
-    CarriedBatch,
-    CarryOutcome,
-    CarrySettings,
+    ConvertedBatch,
+    ConvertOutcome,
+    ConvertSettings,
     Place,
     Refusal,
     StopReason,
@@ -86,8 +86,8 @@ def stored_batches(draw, max_batches=8):
     return made
 
 
-carry_settings = st.builds(
-    CarrySettings,
+convert_settings = st.builds(
+    ConvertSettings,
     producer_id=st.just(PRODUCER),
     batch_bytes_max=st.sampled_from([2000, 2**20, 2**20]),
     join_bytes_max=st.sampled_from([300, 1000, 2**20, 2**20]),
@@ -96,19 +96,19 @@ carry_settings = st.builds(
 )
 
 
-def plain(**changes) -> CarrySettings:
-    return CarrySettings(**{"producer_id": PRODUCER, "batch_bytes_max": 2**20} | changes)
+def plain(**changes) -> ConvertSettings:
+    return ConvertSettings(**{"producer_id": PRODUCER, "batch_bytes_max": 2**20} | changes)
 
 
-def bytes_of(batch: CarriedBatch) -> bytes:
+def bytes_of(batch: ConvertedBatch) -> bytes:
     return b"".join(bytes(part) for part in batch.parts)
 
 
-def carried(outcome: CarryOutcome) -> list[tuple[int, ref.Record]]:
+def converted(outcome: ConvertOutcome) -> list[tuple[int, ref.Record]]:
     return [pair for item in outcome.batches for pair in ref.read(bytes_of(item), item.base_offset)]
 
 
-def assert_appendable(outcome: CarryOutcome, position: int, limits: CarrySettings) -> None:
+def assert_appendable(outcome: ConvertOutcome, position: int, limits: ConvertSettings) -> None:
     expected = position
     for item in outcome.batches:
         batch = bytes_of(item)
@@ -130,7 +130,7 @@ def assert_appendable(outcome: CarryOutcome, position: int, limits: CarrySetting
     assert outcome.next_offset == expected
 
 
-@given(stored_batches(), carry_settings, st.data())
+@given(stored_batches(), convert_settings, st.data())
 @settings(max_examples=600, deadline=None)
 def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
     first, end = stored[0].base_offset, stored[-1].base_offset + len(stored[-1].records)
@@ -138,12 +138,12 @@ def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
     cut = data.draw(st.sampled_from([0, 0, 1, 40]))
     before = data.draw(st.sampled_from([0, 3]))
     answer = bytearray(before) + ref.encode_all(stored) + bytearray(2)
-    outcome = carry(answer, before, len(answer) - 2 - cut, Place.same(position), limits)
+    outcome = convert(answer, before, len(answer) - 2 - cut, Place.same(position), limits)
 
     assert_appendable(outcome, position, limits)
     whole = stored if not cut else stored[:-1]
     seen = [pair for item in whole for pair in item.seen if pair[0] >= position]
-    assert carried(outcome) == [pair for pair in seen if pair[0] < outcome.next_offset]
+    assert converted(outcome) == [pair for pair in seen if pair[0] < outcome.next_offset]
     if outcome.stop is None:
         last = whole[-1].base_offset + len(whole[-1].records) if whole else first
         assert outcome.next_offset == max(position, last)
@@ -153,7 +153,7 @@ def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
         assert outcome.stop.offset == outcome.next_offset
 
 
-@given(stored_batches(5), carry_settings, st.data())
+@given(stored_batches(5), convert_settings, st.data())
 @settings(max_examples=800, deadline=None)
 def test_damage_never_raises_and_is_never_signed(stored, limits, data):
     """A batch with a valid CRC holds the source's records, whatever happened to the bytes."""
@@ -169,7 +169,7 @@ def test_damage_never_raises_and_is_never_signed(stored, limits, data):
         at = min(batch + field, len(answer) - 1)
         if not any(0 <= at - start < 8 for start in starts):
             answer[at] = data.draw(st.integers(0, 255))
-    outcome = carry(answer, 0, len(answer), Place.same(position), limits)
+    outcome = convert(answer, 0, len(answer), Place.same(position), limits)
 
     seen = dict(pair for item in stored for pair in item.seen)
     for item in outcome.batches:
@@ -183,7 +183,7 @@ def test_damage_never_raises_and_is_never_signed(stored, limits, data):
     assert outcome.stop is None or outcome.stop.offset == outcome.next_offset
 
 
-@given(stored_batches(4), st.data(), carry_settings)
+@given(stored_batches(4), st.data(), convert_settings)
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_give_an_outcome(stored, data, limits):
     answer = ref.encode_all(stored)
@@ -191,7 +191,7 @@ def test_any_bytes_give_an_outcome(stored, data, limits):
         at = data.draw(st.integers(0, len(answer) - 1))
         answer[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     position = data.draw(st.integers(0, 9) | st.just(stored[0].base_offset))
-    outcome = carry(answer, 0, len(answer), Place.same(position), limits)
+    outcome = convert(answer, 0, len(answer), Place.same(position), limits)
     records = sum(item.records for item in outcome.batches)
     assert outcome.next_offset >= position + records
     assert outcome.next_target_offset == position + records
@@ -200,7 +200,7 @@ def test_any_bytes_give_an_outcome(stored, data, limits):
 @given(st.binary(max_size=300))
 @settings(max_examples=200, deadline=None)
 def test_random_bytes_give_an_outcome(noise):
-    assert carry(bytearray(noise), 0, len(noise), Place.same(0), plain()).next_offset >= 0
+    assert convert(bytearray(noise), 0, len(noise), Place.same(0), plain()).next_offset >= 0
 
 
 def one_record_batches(count: int, first: int = 0, codec: int = 0) -> list[ref.StoredBatch]:
@@ -213,16 +213,16 @@ def one_record_batches(count: int, first: int = 0, codec: int = 0) -> list[ref.S
 def test_one_record_batches_become_one_batch():
     stored = one_record_batches(3000)
     answer = ref.encode_all(stored)
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     assert [item.records for item in outcome.batches] == [3000]
     assert_appendable(outcome, 0, plain())
-    assert carried(outcome) == [pair for item in stored for pair in item.seen]
+    assert converted(outcome) == [pair for item in stored for pair in item.seen]
 
 
 def test_joined_batches_keep_to_their_limit():
     answer = ref.encode_all(one_record_batches(500))
     limits = plain(join_bytes_max=5000)
-    outcome = carry(answer, 0, len(answer), Place.same(0), limits)
+    outcome = convert(answer, 0, len(answer), Place.same(0), limits)
     assert_appendable(outcome, 0, limits)
     assert 10 > len(outcome.batches) > 1
     assert all(item.size <= 5000 for item in outcome.batches)
@@ -231,7 +231,7 @@ def test_joined_batches_keep_to_their_limit():
 def test_sequence_wraps_inside_and_between_batches():
     stored = one_record_batches(6, first=2**31 - 3)
     answer = ref.encode_all(stored)
-    outcome = carry(answer, 0, len(answer), Place.same(2**31 - 3), plain(join_below_bytes=0))
+    outcome = convert(answer, 0, len(answer), Place.same(2**31 - 3), plain(join_below_bytes=0))
     sequences = [ref.header_of(bytes_of(item))["base_sequence"] for item in outcome.batches]
     assert sequences == [2**31 - 3, 2**31 - 2, 2**31 - 1, 0, 1, 2]
 
@@ -239,7 +239,7 @@ def test_sequence_wraps_inside_and_between_batches():
 def test_a_large_batch_is_carried_in_the_buffer_it_came_in():
     record = ref.Record(NOW, None, bytes(20_000))
     answer = ref.encode_all([ref.StoredBatch(5, (record, record))])
-    outcome = carry(answer, 0, len(answer), Place.same(5), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(5), plain())
     (part,) = outcome.batches[0].parts
     assert isinstance(part, memoryview)
     assert part.obj is answer
@@ -249,7 +249,7 @@ def test_a_flipped_payload_bit_leaves_a_crc_that_does_not_fit():
     record = ref.Record(NOW, b"k", bytes(20_000))
     answer = ref.encode_all([ref.StoredBatch(0, (record,))])
     answer[9_000] ^= 4
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     assert outcome.stop is None
     assert not ref.is_crc_valid(bytes_of(outcome.batches[0]))
 
@@ -261,17 +261,19 @@ def test_compressed_small_batches_are_joined_only_where_compression_is_asked_for
         for n in range(10)
     ]
     answer = ref.encode_all(stored)
-    raw = carry(bytearray(answer), 0, len(answer), Place.same(0), plain())
+    raw = convert(bytearray(answer), 0, len(answer), Place.same(0), plain())
     assert len(raw.batches) == 10
-    joined = carry(bytearray(answer), 0, len(answer), Place.same(0), plain(compression=Codec.ZSTD))
+    joined = convert(
+        bytearray(answer), 0, len(answer), Place.same(0), plain(compression=Codec.ZSTD)
+    )
     assert [item.records for item in joined.batches] == [50]
     assert ref.header_of(bytes_of(joined.batches[0]))["attributes"] == 4
-    assert carried(joined) == carried(raw)
+    assert converted(joined) == converted(raw)
 
 
 def test_what_compression_would_enlarge_stays_uncompressed():
     answer = ref.encode_all(one_record_batches(2))
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain(compression=Codec.GZIP))
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain(compression=Codec.GZIP))
     assert ref.header_of(bytes_of(outcome.batches[0]))["attributes"] == 0
 
 
@@ -305,8 +307,8 @@ def three_batches(**fields: int) -> bytearray:
 )
 def test_what_can_not_be_carried_stops_behind_what_can(fields, reason, below_bytes):
     answer = three_batches(**fields)
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain(join_below_bytes=below_bytes))
-    assert carried(outcome) == one_record_batches(1)[0].seen
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain(join_below_bytes=below_bytes))
+    assert converted(outcome) == one_record_batches(1)[0].seen
     assert outcome.next_offset == 1
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (reason, 1)
@@ -315,10 +317,10 @@ def test_what_can_not_be_carried_stops_behind_what_can(fields, reason, below_byt
 
 def test_a_wrong_checksum_ends_a_run():
     answer = three_batches(crc=1)
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     assert outcome.stop is not None
     assert outcome.stop.reason is StopReason.CORRUPT
-    assert carried(outcome) == one_record_batches(1)[0].seen
+    assert converted(outcome) == one_record_batches(1)[0].seen
 
 
 @pytest.mark.parametrize(
@@ -341,23 +343,25 @@ def test_records_that_do_not_fit_their_header_are_corrupt(body, last):
     if last:
         bad = ref.changed(bad, attributes=ref.LOG_APPEND_TIME)
     answer = bytearray(first + bad + (b"" if last else third))
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (StopReason.CORRUPT, 1)
-    assert carried(outcome) == one_record_batches(1)[0].seen
+    assert converted(outcome) == one_record_batches(1)[0].seen
 
 
-@given(stored_batches(), carry_settings, st.data())
+@given(stored_batches(), convert_settings, st.data())
 @settings(max_examples=300, deadline=None)
 def test_what_stands_before_a_refused_record_is_carried_and_no_more(stored, limits, data):
     first, end = stored[0].base_offset, stored[-1].base_offset + len(stored[-1].records)
     position = data.draw(st.integers(first, end - 1))
     at = data.draw(st.integers(position, end - 1))
     answer = ref.encode_all(stored)
-    outcome = carry(answer, 0, len(answer), Place.same(position), limits, (), Refusal(at, "no key"))
+    outcome = convert(
+        answer, 0, len(answer), Place.same(position), limits, (), Refusal(at, "no key")
+    )
     assert_appendable(outcome, position, limits)
     seen = [pair for item in stored for pair in item.seen if pair[0] >= position]
-    assert carried(outcome) == [pair for pair in seen if pair[0] < outcome.next_offset]
+    assert converted(outcome) == [pair for pair in seen if pair[0] < outcome.next_offset]
     assert outcome.stop is not None
     if outcome.stop.reason is StopReason.RECORD_REFUSED:
         assert (outcome.stop.offset, outcome.next_offset, outcome.stop.text) == (at, at, "no key")
@@ -370,7 +374,7 @@ def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
     """Given a hole where the refused record was / when read again / then all is carried."""
     first, _, third = (item.encode() for item in one_record_batches(3))
     answer = bytearray(first + third)
-    outcome = carry(
+    outcome = convert(
         answer, 0, len(answer), Place.same(0), plain(), (), Refusal(1, "it was refused")
     )
     assert outcome.stop is None
@@ -381,7 +385,7 @@ def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
 def test_a_record_larger_than_the_target_takes_stops():
     big = ref.StoredBatch(1, (ref.Record(NOW, None, bytes(5000)),))
     answer = ref.encode_all([*one_record_batches(1), big])
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain(batch_bytes_max=4000))
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain(batch_bytes_max=4000))
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (StopReason.TOO_LARGE, 1)
     assert "4000" in outcome.stop.text
@@ -390,10 +394,10 @@ def test_a_record_larger_than_the_target_takes_stops():
 
 def test_a_bomb_stops_instead_of_taking_the_memory(monkeypatch):
     monkeypatch.setattr("heliostat.records.batches.convert.DECOMPRESSED_BYTES_MAX", 10_000)
-    monkeypatch.setattr(carry_checked, "DECOMPRESSED_BYTES_MAX", 10_000)
+    monkeypatch.setattr(convert_checked, "DECOMPRESSED_BYTES_MAX", 10_000)
     bomb = ref.StoredBatch(0, (ref.Record(NOW, None, bytes(50_000)),), codec=4, append_time=NOW)
     answer = ref.encode_all([bomb])
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     assert outcome.stop is not None
     assert outcome.stop.reason is StopReason.TOO_LARGE
 
@@ -404,18 +408,18 @@ def test_rewritten_batches_that_grow_are_split():
     stored = ref.StoredBatch(0, noise, codec=1, append_time=NOW)
     answer = ref.encode_all([stored])
     limits = plain(batch_bytes_max=600)
-    outcome = carry(answer, 0, len(answer), Place.same(0), limits)
+    outcome = convert(answer, 0, len(answer), Place.same(0), limits)
     assert_appendable(outcome, 0, limits)
     assert len(outcome.batches) > 1
-    assert carried(outcome) == stored.seen
+    assert converted(outcome) == stored.seen
 
 
 def test_timestamps_too_far_apart_for_one_batch_are_carried_apart():
     ends = [ref.Record(-1, b"a", None), ref.Record(2**63 - 1, b"b", None)]
     stored = [ref.StoredBatch(n, (record,)) for n, record in enumerate(ends)]
     answer = ref.encode_all(stored)
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
-    assert carried(outcome) == [pair for item in stored for pair in item.seen]
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    assert converted(outcome) == [pair for item in stored for pair in item.seen]
     assert len(outcome.batches) == 2
 
 
@@ -434,6 +438,6 @@ def test_bases_that_are_no_records_own_keep_the_timestamps():
     assert expected[0][1].timestamp == NOW
     second = ref.changed(horizon, base_offset=1)
     for answer in (horizon, horizon + second):
-        outcome = carry(bytearray(answer), 0, len(answer), Place.same(0), plain())
-        assert carried(outcome)[0] == expected[0]
+        outcome = convert(bytearray(answer), 0, len(answer), Place.same(0), plain())
+        assert converted(outcome)[0] == expected[0]
         assert [ref.header_of(bytes_of(i))["attributes"] for i in outcome.batches] == [0]

@@ -10,22 +10,27 @@ from support import batches as ref
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.batch import CONTROL_BIT, Codec
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarriedBatch, CarryOutcome, CarrySettings, Place
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import (
+    ConvertedBatch,
+    ConvertOutcome,
+    ConvertSettings,
+    Place,
+)
 
 PRODUCER = 2**40 + 5
 NOW = 1_790_000_000_000
 
 
-def plain(**changes) -> CarrySettings:
-    return CarrySettings(**{"producer_id": PRODUCER, "batch_bytes_max": 2**20} | changes)
+def plain(**changes) -> ConvertSettings:
+    return ConvertSettings(**{"producer_id": PRODUCER, "batch_bytes_max": 2**20} | changes)
 
 
-def bytes_of(batch: CarriedBatch) -> bytes:
+def bytes_of(batch: ConvertedBatch) -> bytes:
     return b"".join(bytes(part) for part in batch.parts)
 
 
-def appended(outcome: CarryOutcome, known: OffsetMap) -> list[tuple[int, ref.Record]]:
+def appended(outcome: ConvertOutcome, known: OffsetMap) -> list[tuple[int, ref.Record]]:
     """(source offset by the map, record) of what is to be appended, checked as a broker does."""
     target = outcome.next_target_offset - sum(item.records for item in outcome.batches)
     for item in outcome.batches:
@@ -135,7 +140,7 @@ def test_readers_of_both_sides_see_the_same_in_the_same_order(log, limits, data)
     if first != first_target:
         known.add(Break(first_target, first))
     place = Place(first, first_target, data.draw(st.sampled_from([first - first_target, None])))
-    outcome = carry(answer, 0, len(answer), place, limits, aborted)
+    outcome = convert(answer, 0, len(answer), place, limits, aborted)
     assert outcome.stop is None
     assert outcome.next_offset == stored[-1].next_offset
     if place.ahead is None and outcome.batches:
@@ -168,7 +173,7 @@ def test_it_goes_on_from_any_batch_as_if_it_had_never_stopped(log, data):
             if item.first_offset < part[-1].next_offset
             and ended_at(stored, item) >= part[0].base_offset
         ]
-        outcome = carry(answer, 0, len(answer), place, plain(), named)
+        outcome = convert(answer, 0, len(answer), place, plain(), named)
         assert outcome.stop is None
         got += appended(outcome, known)
         end = outcome.next_target_offset
@@ -195,7 +200,7 @@ def test_the_same_producers_next_transaction_is_judged_by_itself():
     ]
     answer = bytearray(b"".join(item.encode() for item in stored))
     aborted = [Aborted(7, 0), Aborted(7, 4)]
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain(), aborted)
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain(), aborted)
     assert [record.value for _, record in appended(outcome, OffsetMap())] == [b"2"]
     assert outcome.next_offset == 6
     assert outcome.batches[0].breaks == (Break(0, 2),)
@@ -208,7 +213,7 @@ def test_small_batches_of_many_transactions_are_joined():
         stored.append(ref.StoredBatch(at, record, more_attributes=ref.TRANSACTIONAL, producer_id=7))
         stored.append(ref.marker(at + 1, 7, commits=True))
     answer = bytearray(b"".join(item.encode() for item in stored))
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     (only,) = outcome.batches
     assert only.records == 20
     assert only.breaks == tuple(Break(n, 2 * n) for n in range(1, 20))
@@ -223,7 +228,7 @@ def test_thinned_compressed_batches_are_joined_and_stay_compressed():
         for at in range(0, 200, 10)
     ]
     answer = bytearray(b"".join(item.encode() for item in stored))
-    outcome = carry(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
     (only,) = outcome.batches
     assert ref.header_of(bytes_of(only))["attributes"] == 4
     known = OffsetMap()
@@ -248,7 +253,7 @@ def test_messages_of_old_formats_are_carried(magic, codec):
 
     answer = bytearray(message_set([0, 1, 2], codec) + message_set([3, 4], 0))
     answer += ref.StoredBatch(5, (ref.Record(NOW, None, b"5"),)).encode()
-    outcome = carry(answer, 0, len(answer), Place.same(1), plain())
+    outcome = convert(answer, 0, len(answer), Place.same(1), plain())
     assert outcome.stop is None, outcome.stop
     got = appended(outcome, OffsetMap())
     assert [source for source, _ in got] == [1, 2, 3, 4, 5]
@@ -262,7 +267,7 @@ def test_a_batch_too_large_is_split_and_offsets_stay():
     records = tuple(ref.Record(NOW, None, bytes([n]) * 100) for n in range(50))
     stored = ref.StoredBatch(3, records)
     answer = bytearray(stored.encode())
-    outcome = carry(answer, 0, len(answer), Place.same(3), plain(batch_bytes_max=1500))
+    outcome = convert(answer, 0, len(answer), Place.same(3), plain(batch_bytes_max=1500))
     assert len(outcome.batches) > 3
     assert all(item.size <= 1500 and not item.breaks for item in outcome.batches)
     assert appended(outcome, OffsetMap()) == stored.seen

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from support import batches as ref
 
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarryOutcome, CarrySettings, Place, StopReason
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertOutcome, ConvertSettings, Place, StopReason
 
 NOW = 1_790_000_000_000
 LARGE = 1 << 20
 
 
-def carried(limit: int, *batches: ref.StoredBatch, join_bytes_max: int = 0) -> CarryOutcome:
+def converted(limit: int, *batches: ref.StoredBatch, join_bytes_max: int = 0) -> ConvertOutcome:
     data = bytearray(b"".join(batch.encode() for batch in batches))
     join_below = LARGE if join_bytes_max else 0
-    settings = CarrySettings(5, limit, join_bytes_max or limit, join_below)
-    return carry(data, 0, len(data), Place.same(0), settings)
+    settings = ConvertSettings(5, limit, join_bytes_max or limit, join_below)
+    return convert(data, 0, len(data), Place.same(0), settings)
 
 
 def records(count: int) -> tuple[ref.Record, ...]:
@@ -28,7 +28,7 @@ def test_a_batch_exactly_as_large_as_the_limit_crosses_whole(codec: int) -> None
     """Given a batch of max.message.bytes / then its records are the very bytes that came."""
     stored = ref.StoredBatch(0, records(9), codec=codec)
     data = stored.encode()
-    [batch] = carried(len(data), stored).batches
+    [batch] = converted(len(data), stored).batches
     assert (batch.size, len(batch.parts)) == (len(data), 1)
     assert bytes(batch.parts[0])[ref.HEADER_BYTES :] == data[ref.HEADER_BYTES :]
 
@@ -36,7 +36,7 @@ def test_a_batch_exactly_as_large_as_the_limit_crosses_whole(codec: int) -> None
 def test_a_batch_one_byte_larger_is_split() -> None:
     stored = ref.StoredBatch(0, records(9))
     limit = len(stored.encode()) - 1
-    outcome = carried(limit, stored)
+    outcome = converted(limit, stored)
     assert outcome.stop is None
     assert sum(batch.records for batch in outcome.batches) == 9
     assert all(batch.size <= limit for batch in outcome.batches)
@@ -45,10 +45,10 @@ def test_a_batch_one_byte_larger_is_split() -> None:
 def test_a_record_that_must_be_encoded_anew_may_take_the_limit_and_no_byte_more() -> None:
     """Given a LogAppendTime record / when it fits exactly / then copied, else named TOO_LARGE."""
     stored = ref.StoredBatch(0, records(1), append_time=NOW)
-    [batch] = carried(LARGE, stored).batches
-    [exact] = carried(batch.size, stored).batches
+    [batch] = converted(LARGE, stored).batches
+    [exact] = converted(batch.size, stored).batches
     assert exact.size == batch.size
-    outcome = carried(batch.size - 1, stored)
+    outcome = converted(batch.size - 1, stored)
     assert outcome.batches == []
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (StopReason.TOO_LARGE, 0)
@@ -58,7 +58,7 @@ def test_joined_batches_keep_to_the_limit_whatever_it_is() -> None:
     stored = [ref.StoredBatch(n, records(1)) for n in range(40)]
     largest = 0
     for limit in range(400, 500):
-        outcome = carried(limit, *stored, join_bytes_max=limit)
+        outcome = converted(limit, *stored, join_bytes_max=limit)
         assert sum(batch.records for batch in outcome.batches) == 40
         assert all(batch.size <= limit for batch in outcome.batches)
         largest = max(largest, *(batch.size - limit for batch in outcome.batches))

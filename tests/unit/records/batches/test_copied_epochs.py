@@ -72,7 +72,7 @@ def test_a_fetch_names_the_epoch_of_what_was_read_before() -> None:
 )
 def test_an_epoch_that_only_ended_is_no_truncation(epoch: int, end: int, is_so: bool) -> None:
     epochs = CopiedEpochs(CopiedTo(100, 3))  # the round before went on to 120, in epoch 4
-    assert epochs.is_parted(epoch, end) is is_so
+    assert epochs.has_diverged(epoch, end) is is_so
     if not is_so:
         assert epochs.before(120) == -1
         epochs.fetched(CopiedTo(125, 4), 125)

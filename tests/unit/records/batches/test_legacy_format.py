@@ -13,8 +13,8 @@ from support.records import Sample, encode
 
 from heliostat.errors import BatchError
 from heliostat.records.batches import legacy_format as old_format
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarrySettings, Place
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertSettings, Place
 from heliostat.records.batches.legacy_format import read_old
 from heliostat.verify.old_formats import old_batch
 
@@ -123,8 +123,8 @@ def test_an_answer_cut_anywhere_in_a_message_ends_before_it(magic: int) -> None:
     one = read_old(memoryview(first), 0, len(first), 0).next_offset
     for size in range(60):  # within its first message
         data = first + second[:size]
-        settings = CarrySettings(producer_id=7, batch_bytes_max=1 << 20)
-        outcome = carry(bytearray(data), 0, len(data), Place.same(0), settings)
+        settings = ConvertSettings(producer_id=7, batch_bytes_max=1 << 20)
+        outcome = convert(bytearray(data), 0, len(data), Place.same(0), settings)
         assert outcome.stop is None
         assert outcome.next_offset == one
 
@@ -194,8 +194,8 @@ def test_an_offset_that_is_damaged_hides_no_message(magic: int, claimed: int) ->
         return
     with pytest.raises(BatchError, match="claims offset"):
         copied(bytes(moved))
-    settings = CarrySettings(producer_id=1, batch_bytes_max=1 << 20)
-    outcome = carry(bytearray(moved), 0, len(moved), Place(BASE, BASE, 0), settings, ())
+    settings = ConvertSettings(producer_id=1, batch_bytes_max=1 << 20)
+    outcome = convert(bytearray(moved), 0, len(moved), Place(BASE, BASE, 0), settings, ())
     assert outcome.stop is not None
     assert (outcome.batches, outcome.next_offset) == ([], BASE)
 
@@ -211,8 +211,8 @@ def test_the_batch_behind_them_contradicts_the_last_ones_offset(magic: int, clai
     today = bytearray(encode([Sample(b"k", b"v", NOW)]))
     struct.pack_into(">q", today, 0, BASE + len(CONTENTS))
     answer = moved + today
-    settings = CarrySettings(producer_id=1, batch_bytes_max=1 << 20)
-    outcome = carry(bytearray(answer), 0, len(answer), Place.same(BASE), settings, ())
+    settings = ConvertSettings(producer_id=1, batch_bytes_max=1 << 20)
+    outcome = convert(bytearray(answer), 0, len(answer), Place.same(BASE), settings, ())
     is_sound = claimed == BASE + len(CONTENTS) - 1
     assert (outcome.stop is None) == is_sound
     assert outcome.next_offset == (BASE + len(CONTENTS) + 1 if is_sound else BASE)
@@ -228,8 +228,8 @@ def test_messages_that_follow_small_batches_are_read(magic: int, count: int) -> 
         struct.pack_into(">q", today, 0, number)
         answer += today
     answer += plain(magic, count)
-    settings = CarrySettings(producer_id=1, batch_bytes_max=1 << 20)
-    outcome = carry(answer, 0, len(answer), Place.same(0), settings, ())
+    settings = ConvertSettings(producer_id=1, batch_bytes_max=1 << 20)
+    outcome = convert(answer, 0, len(answer), Place.same(0), settings, ())
     assert outcome.stop is None
     assert outcome.next_offset == count + len(CONTENTS)
     assert sum(batch.records for batch in outcome.batches) == count + len(CONTENTS)

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
-from support import carried_twice
-from support.carried_twice import carry
+from support import converted_twice
+from support.converted_twice import convert
 
 from heliostat.records.batches import compiled_bytes, reencode
-from heliostat.records.batches.converted import CarrySettings, Place
+from heliostat.records.batches.converted import ConvertSettings, Place
 from heliostat.records.batches.crc import crc32c
 from heliostat.records.batches.varints import varint
 
-BOTH_BYTES = (compiled_bytes, carried_twice.compiled_bytes)
-BOTH = (reencode, carried_twice.reencode)
-SETTINGS = CarrySettings(producer_id=7, batch_bytes_max=2**20)
+BOTH_BYTES = (compiled_bytes, converted_twice.compiled_bytes)
+BOTH = (reencode, converted_twice.reencode)
+SETTINGS = ConvertSettings(producer_id=7, batch_bytes_max=2**20)
 
 
 def array(data: bytes) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_records_that_are_anything_are_encoded_or_refused(  # noqa: PLR0917 - as
         attributes=ref.LOG_APPEND_TIME if is_appended else 0,
     )
     answer = bytearray(sound + odd)
-    outcome = carry(answer, 0, len(answer), Place.same(0), SETTINGS)
+    outcome = convert(answer, 0, len(answer), Place.same(0), SETTINGS)
     behind = 1 + hole + count + thinned
     assert outcome.next_offset in (1, behind)
     assert (outcome.stop is None) == (outcome.next_offset == behind)
@@ -97,4 +97,4 @@ def test_records_that_are_anything_are_encoded_or_refused(  # noqa: PLR0917 - as
 
 def test_the_checks_are_on():
     with pytest.raises(IndexError):
-        carried_twice.reencode.write_varint(np.empty(1, np.uint8), 1, 5)
+        converted_twice.reencode.write_varint(np.empty(1, np.uint8), 1, 5)

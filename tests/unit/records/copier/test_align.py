@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.align import LIFT_DELETE_EVERY, Lift, is_short
+from heliostat.records.copier.align import ALIGN_DELETE_EVERY, StartAlignment, is_short
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import LogRange
 
@@ -18,16 +18,16 @@ def spec(start: int) -> PartitionSpec:
 
 def test_throw_away_records_go_when_all_of_them_are_answered() -> None:
     """Given the last one in flight / then nothing is deleted: it could land behind ours."""
-    lift = Lift(spec(100), 7, 0, 0)
-    assert lift.delete_before(99, is_idle=True) is None
-    assert lift.delete_before(100, is_idle=False) is None
-    assert lift.delete_before(100, is_idle=True) == 100
+    align = StartAlignment(spec(100), 7, 0, 0)
+    assert align.delete_before(99, is_idle=True) is None
+    assert align.delete_before(100, is_idle=False) is None
+    assert align.delete_before(100, is_idle=True) == 100
 
 
 def test_of_a_long_way_up_much_is_deleted_in_between() -> None:
-    lift = Lift(spec(10**9), 7, 0, 0)
-    assert lift.delete_before(LIFT_DELETE_EVERY - 1, is_idle=False) is None
-    assert lift.delete_before(LIFT_DELETE_EVERY, is_idle=False) == LIFT_DELETE_EVERY
+    align = StartAlignment(spec(10**9), 7, 0, 0)
+    assert align.delete_before(ALIGN_DELETE_EVERY - 1, is_idle=False) is None
+    assert align.delete_before(ALIGN_DELETE_EVERY, is_idle=False) == ALIGN_DELETE_EVERY
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,21 @@ import pytest
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
-from heliostat.records.copier.begin_checks import Beginning, needs_tail, why_stopped
+from heliostat.records.copier.begin_checks import Beginning, needs_last_batch, why_stopped
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import filler_of
-from heliostat.records.copier.network import LogRange, Tail
+from heliostat.records.copier.network import LastBatch, LogRange
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 PRODUCER = 7
-OURS = Tail(PRODUCER, 99)
+OURS = LastBatch(PRODUCER, 99)
 
 
 def spec(start: int = 10, **fields: Any) -> PartitionSpec:
     return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, is_compacted=False, **fields)
 
 
-def code(tail: Tail | None = OURS, *, start: int = 0, end: int = 100, **more: Any) -> str:
+def code(tail: LastBatch | None = OURS, *, start: int = 0, end: int = 100, **more: Any) -> str:
     """Why a log `[start, end)` is not copied on; empty where it is."""
     fields = {"known": OffsetMap(), "fills": False, "copied_to": -1, "copied_end": -1}
     fields["is_refused"] = False
@@ -51,13 +51,15 @@ def test_a_tail_is_looked_at_where_somebody_else_may_have_appended(
     start: int, end: int, more: dict[str, Any], *, expected: bool
 ) -> None:
     target = LogRange(Offset(start), Offset(end))
-    assert needs_tail(spec(**more), target) is expected
+    assert needs_last_batch(spec(**more), target) is expected
 
 
 @pytest.mark.parametrize(
-    "tail", [Tail(PRODUCER, 98), Tail(8, 99), Tail(-1, -1)], ids=["elsewhere", "another's", "none"]
+    "tail",
+    [LastBatch(PRODUCER, 98), LastBatch(8, 99), LastBatch(-1, -1)],
+    ids=["elsewhere", "another's", "none"],
 )
-def test_behind_a_record_that_is_not_ours_nothing_is_copied(tail: Tail) -> None:
+def test_behind_a_record_that_is_not_ours_nothing_is_copied(tail: LastBatch) -> None:
     assert code(tail) == "FOREIGN_TAIL"
     assert code(tail, adopted_at=Offset(100)) == ""
     assert code(tail, copied_to=100) == "FOREIGN_TAIL"
@@ -90,7 +92,7 @@ def test_a_note_is_of_the_source() -> None:
 def test_markers_at_the_end_of_a_filled_mirror_are_ours() -> None:
     known = OffsetMap.of([Break(90, 100)])  # 90 records, and 10 markers behind them
     known.is_filled = True
-    marker = Tail(filler_of(PRODUCER), 2**31 - 1)
+    marker = LastBatch(filler_of(PRODUCER), 2**31 - 1)
     assert code(marker, known=known, fills=True) == ""
     assert code(marker, known=OffsetMap(), fills=True) == "FOREIGN_TAIL"
     assert code(None, known=known, fills=True, copied_to=100) == ""
@@ -98,7 +100,7 @@ def test_markers_at_the_end_of_a_filled_mirror_are_ours() -> None:
 
 def test_the_first_cause_is_told_alone() -> None:
     """Given a stranger's record in a mirror whose source was truncated, too / then the stranger."""
-    assert code(Tail(-1, -1), truncated="it was") == "FOREIGN_TAIL"
+    assert code(LastBatch(-1, -1), truncated="it was") == "FOREIGN_TAIL"
     assert code(truncated="it was") == "SOURCE_TRUNCATED"
     assert code(truncated="it was", jump=Break(100, 150)) == ""
     assert code(is_refused=True) == "TARGET_REFUSES_SEQUENCE"

@@ -92,11 +92,11 @@ def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
     one = Round()
     one.until_queued()
     item = next(item for item in one.copier.partitions if item.queue)
-    at, before = item.fetch_offset, (len(item.queue), item.fetch_offset, item.source_end)
+    at, before = item.fetch_offset, (len(item.queue), item.fetch_offset, item.high_watermark)
     data = bytearray(one.world.source[item.index].read(0, 10**6))
     want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
     one.copier._take([Fetched(want, 0, at, data, 0, len(data), at)])
-    assert (len(item.queue), item.fetch_offset, item.source_end) == before
+    assert (len(item.queue), item.fetch_offset, item.high_watermark) == before
 
 
 def test_a_request_ends_with_the_batch_that_fills_it() -> None:
@@ -135,7 +135,7 @@ def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
     """Given a mirror whose last record can't be read / then it waits, and says so; no stop (I1)."""
     one = Round()
     fill(one.world.target[0], one.world.random, 5, WALL_MS)
-    monkeypatch.setattr(one.network, "target_tails", lambda _: {})
+    monkeypatch.setattr(one.network, "target_last_batches", lambda _: {})
     now_s = one.world.clock.now_s
     one.copier._find_leaders(now_s)
     one.copier._find_positions(one.copier.partitions, now_s)

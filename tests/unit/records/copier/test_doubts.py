@@ -12,9 +12,9 @@ from heliostat.errors import ConnectionLost
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.copied_epochs import CopiedTo
-from heliostat.records.copier.doubts import doubt_unnoted, settle_doubts, source_parted
+from heliostat.records.copier.doubts import doubt_unnoted, settle_doubts, source_diverged
 from heliostat.records.copier.lane import PartitionState
-from heliostat.records.copier.network import LogRange, MirrorEnd, SourceSays, Tail
+from heliostat.records.copier.network import LastBatch, LogRange, MirrorEnd, SourceSays
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
@@ -28,7 +28,7 @@ def doubted(end: int, **spec: Any) -> PartitionCopy:
     item = copy_with(**spec)
     item.epochs.learn(NOTED)
     item.phase, item.position = Phase.COPY, Offset(150)
-    source_parted(item, (4, end), NOW_MS)
+    source_diverged(item, (4, end), NOW_MS)
     return item
 
 
@@ -37,7 +37,7 @@ def settled(
     answer: SourceSays | None,
     known: OffsetMap | None = None,
     end: int = 150,
-    tail: Tail | None = None,
+    tail: LastBatch | None = None,
 ) -> tuple[set[int], list[MirrorEnd]]:
     """Which can't be told, and what was asked of the source."""
     asked: list[MirrorEnd] = []
@@ -48,7 +48,7 @@ def settled(
 
     network: Any = SimpleNamespace(compare_ends=compare_ends)
     ranges = {0: LogRange(Offset(0), Offset(end))}
-    tails = {0: tail or Tail(7, end - 1)}
+    tails = {0: tail or LastBatch(7, end - 1)}
     return settle_doubts(
         network, ranges, tails, {0: OffsetMap() if known is None else known}, [item]
     ), asked
@@ -75,7 +75,9 @@ def test_the_same_records_go_on_with_the_epoch_they_are_from() -> None:
 
 
 @pytest.mark.parametrize("has_them", [False, None])
-def test_others_stop_it_and_the_note_shows_everybody_that_it_parted(has_them: bool | None) -> None:
+def test_others_stop_it_and_the_note_shows_everybody_that_it_diverged(
+    has_them: bool | None,
+) -> None:
     """Given that epoch 4 ends at 120 at the source / then a note of 150 contradicts it."""
     item = doubted(end=120)
     assert settled(item, SourceSays(has_them, 6))[0] == set()
@@ -146,7 +148,7 @@ def test_without_a_note_the_last_record_is_compared_and_tells_the_epoch() -> Non
     assert settled(item, SourceSays(False, 6)) == (set(), [])
 
 
-def test_another_record_there_stops_it_and_its_epoch_shows_everybody_that_it_parted() -> None:
+def test_another_record_there_stops_it_and_its_epoch_shows_everybody_that_it_diverged() -> None:
     """Given a record of epoch 6 in its place / then ours was of one before, which ended before."""
     item = unnoted()
     settled(item, SourceSays(False, 6))
@@ -172,8 +174,8 @@ def test_what_is_not_told_now_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("spec", "known", "tail"),
     [
-        ({}, None, Tail(8, 149)),
-        ({}, None, Tail(7, 12)),
+        ({}, None, LastBatch(8, 149)),
+        ({}, None, LastBatch(7, 12)),
         ({"map_lost": "gone"}, None, None),
         ({}, OffsetMap(lost="gone"), None),
         ({"jump": Break(150, 200)}, None, None),
@@ -182,7 +184,7 @@ def test_what_is_not_told_now_is_asked_again() -> None:
     ids=["a stranger's", "not ours", "map lost", "map spoiled", "decided", "adopted"],
 )
 def test_what_stops_it_for_another_cause_or_was_decided_says_nothing_of_the_source(
-    spec: dict[str, Any], known: OffsetMap | None, tail: Tail | None
+    spec: dict[str, Any], known: OffsetMap | None, tail: LastBatch | None
 ) -> None:
     item = unnoted(**spec)
     assert settled(item, SourceSays(False, 6), known, tail=tail) == (set(), [])
@@ -239,7 +241,7 @@ def test_other_records_than_the_map_says_stop_it_and_say_how_it_is_made_anew() -
     settled(item, SourceSays(False, 6), MAPPED)
     assert "offsets rebuild" in item.spec.map_lost
     assert item.spec.truncated == ""
-    stopped = item.why_not_from(LogRange(Offset(0), Offset(150)), Tail(7, 149), MAPPED)
+    stopped = item.why_not_from(LogRange(Offset(0), Offset(150)), LastBatch(7, 149), MAPPED)
     assert stopped is not None
     assert stopped.code == "OFFSET_MAP_LOST"
 

@@ -33,7 +33,7 @@ def test_only_what_was_heard_of_is_asked_again():
     wants, group = GroupWants(), items()
     first = wants.of(group, 1.0)
     group[1].offset = 6
-    wants.heard(1)
+    wants.answered(1)
     second = wants.of(group, 1.0)
     assert [want.offset for want in second] == [5, 6, 5]
     assert [item.asked for item in group] == [1, 2, 1]

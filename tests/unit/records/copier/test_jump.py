@@ -11,7 +11,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, OffsetMap, Row
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.network import LogRange, Tail
+from heliostat.records.copier.network import LastBatch, LogRange
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
@@ -24,10 +24,10 @@ def copy_with(**fields: Any) -> PartitionCopy:
 
 
 def begin(copy: PartitionCopy, end: int, known: OffsetMap | None = None) -> None:
-    copy.begin_at(LogRange(Offset(0), Offset(end)), Tail(7, end - 1), known or OffsetMap(), 0)
+    copy.begin_at(LogRange(Offset(0), Offset(end)), LastBatch(7, end - 1), known or OffsetMap(), 0)
 
 
-@pytest.mark.parametrize("source", [150, 30], ids=["behind a gap", "back to where it parted"])
+@pytest.mark.parametrize("source", [150, 30], ids=["behind a gap", "back to where it diverged"])
 def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
     copy = copy_with(jump=Break(100, source))
     begin(copy, 100)

@@ -10,10 +10,10 @@ from support.one_partition import lane_spec
 from heliostat.access import access_of
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.lane_copies import begin, copies_of, source_stands, went_wrong
-from heliostat.records.copier.network import AppendLost, LogRange, Send, Tail
+from heliostat.records.copier.network import AppendLost, LastBatch, LogRange, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import at_end_of_round
 
@@ -37,7 +37,7 @@ def test_a_refused_offset_is_a_gap_only_outside_of_the_log(
     """Given a fetch from 100 out of range / when the source's range is asked / then by that."""
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
-    copy.begin_at(LogRange(Offset(0), Offset(100)), Tail(7, 99), OffsetMap(), 0)
+    copy.begin_at(LogRange(Offset(0), Offset(100)), LastBatch(7, 99), OffsetMap(), 0)
     copy.fetch_failed(OFFSET_OUT_OF_RANGE, "", 0.0, 0)
     assert copy.want(0.0) is None
     source_stands(copy, LogRange(Offset(start), Offset(end)), 0)
@@ -69,7 +69,9 @@ def test_what_the_target_has_lost_is_noted_wherever_it_was_copied_again() -> Non
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
 
     def begins(end: int) -> None:
-        begin(copy, LogRange(Offset(0), Offset(end)), Tail(7, end - 1), OffsetMap(), 0, now_s=0.0)
+        begin(
+            copy, LogRange(Offset(0), Offset(end)), LastBatch(7, end - 1), OffsetMap(), 0, now_s=0.0
+        )
 
     copy.copied_to, copy.copied_end = 100, 100
     begins(100)
@@ -86,7 +88,7 @@ def test_markers_whose_answer_was_lost_are_waited_for(fills: range, before_s: fl
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
     copy.begin_at(LogRange(Offset(0), Offset(0)), None, OffsetMap(), 0)
-    batch = CarriedBatch(0, 1, (), 9, 0, fills=fills)
+    batch = ConvertedBatch(0, 1, (), 9, 0, fills=fills)
     copy.in_flight = 1
     went_wrong([copy], AppendLost([Send(0, 0, batch)], "cut"), 7.0, 0)
     assert copy.must_find_end
@@ -98,5 +100,5 @@ def test_what_stands_stopped_is_not_copied_again() -> None:
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
     copy.copied_to, copy.copied_end = 100, 100
-    begin(copy, LogRange(Offset(0), Offset(70)), Tail(-1, -1), OffsetMap(), 0, now_s=0.0)
+    begin(copy, LogRange(Offset(0), Offset(70)), LastBatch(-1, -1), OffsetMap(), 0, now_s=0.0)
     assert (copy.code, copy.lost) == ("FOREIGN_TAIL", None)

@@ -17,8 +17,8 @@ from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.batch import Codec
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarriedBatch, CarrySettings, Place
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertedBatch, ConvertSettings, Place
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
 from heliostat.records.copier.lane_memory import COPY_OUT_EVERY_S, PROCESS_BYTES, LaneMemory
 from heliostat.records.copier.network import LogRange
@@ -164,7 +164,7 @@ def test_what_is_dropped_counts_no_more() -> None:
         assert lane.room() == BOUND
 
 
-def kept_by(batches: list[CarriedBatch]) -> int:
+def kept_by(batches: list[ConvertedBatch]) -> int:
     return sum(batch.own_bytes for batch in batches)
 
 
@@ -192,11 +192,11 @@ def test_what_is_encoded_anew_keeps_what_it_says(case: str) -> None:
         batch = bytearray(encode(row))
         batch[:8] = offset.to_bytes(8, "big")
         stored += batch
-    settings = CarrySettings(7, batch_bytes_max, compression=compression)
-    carry(bytearray(stored), 0, len(stored), Place.same(0), settings)  # what is kept for reuse
+    settings = ConvertSettings(7, batch_bytes_max, compression=compression)
+    convert(bytearray(stored), 0, len(stored), Place.same(0), settings)  # what is kept for reuse
     tracemalloc.start()
     try:
-        outcome = carry(stored, 0, len(stored), Place.same(0), settings)
+        outcome = convert(stored, 0, len(stored), Place.same(0), settings)
         assert outcome.stop is None
         traced, _ = tracemalloc.get_traced_memory()
     finally:

@@ -10,17 +10,17 @@ from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import (
     HOLE_MARKERS_MAX,
     MARKERS_MAX,
     Filling,
-    filled_tail_is_ours,
+    filled_last_batch_is_ours,
     filler_of,
 )
 from heliostat.records.copier.mirror_map import MirrorMap
-from heliostat.records.copier.network import Tail
+from heliostat.records.copier.network import LastBatch
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(0))
 SPEC = PartitionSpec(MIRROR, MIRROR, None, None, Offset(0), 1_000_000, is_compacted=False)
@@ -36,9 +36,9 @@ def begun(known: OffsetMap, end: int) -> tuple[Filling, MirrorMap]:
     return filling, offset_map
 
 
-def records(number: int, count: int, source: int, *breaks: Break) -> CarriedBatch:
+def records(number: int, count: int, source: int, *breaks: Break) -> ConvertedBatch:
     places = ((0, source),)
-    return CarriedBatch(
+    return ConvertedBatch(
         number, count, (), 0, NOW_MS, source_ahead=source - number, breaks=breaks, places=places
     )
 
@@ -128,12 +128,12 @@ def test_a_map_of_numbers_says_what_stands_before_the_end() -> None:
     known.is_filled = True
     ours = filler_of(PID), 2**31 - 1
     for end in (6, 7, 10):
-        assert filled_tail_is_ours(Tail(*ours), PID, known, end)
-        assert not filled_tail_is_ours(Tail(PID, 4), PID, known, end)
+        assert filled_last_batch_is_ours(LastBatch(*ours), PID, known, end)
+        assert not filled_last_batch_is_ours(LastBatch(PID, 4), PID, known, end)
         assert begun(known, end)[1].source_offset == 10
-    assert filled_tail_is_ours(Tail(PID, 4), PID, known, 5)
-    assert filled_tail_is_ours(Tail(PID, 6), PID, known, 12)
-    assert not filled_tail_is_ours(Tail(*ours), PID, known, 12)  # a marker too many
+    assert filled_last_batch_is_ours(LastBatch(PID, 4), PID, known, 5)
+    assert filled_last_batch_is_ours(LastBatch(PID, 6), PID, known, 12)
+    assert not filled_last_batch_is_ours(LastBatch(*ours), PID, known, 12)  # a marker too many
     assert begun(known, 12)[1].next_target == 7
 
 

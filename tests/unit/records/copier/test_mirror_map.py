@@ -5,7 +5,7 @@ from __future__ import annotations
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import Break, OffsetMap, Row
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.mirror_map import MirrorMap
 
@@ -19,8 +19,8 @@ def begun(known: OffsetMap, end: int) -> MirrorMap:
     return made
 
 
-def batch(target: int, count: int, ahead: int, *breaks: Break) -> CarriedBatch:
-    return CarriedBatch(target, count, (), 0, 0, source_ahead=ahead, breaks=breaks)
+def batch(target: int, count: int, ahead: int, *breaks: Break) -> ConvertedBatch:
+    return ConvertedBatch(target, count, (), 0, 0, source_ahead=ahead, breaks=breaks)
 
 
 def row_of(made: MirrorMap) -> Row:

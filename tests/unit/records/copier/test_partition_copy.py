@@ -10,11 +10,11 @@ from support.records import Sample, encode
 from heliostat.errors import ConnectionLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.lane_copies import begin
 from heliostat.records.copier.markers import filler_of
-from heliostat.records.copier.network import LogRange, Tail, Want
+from heliostat.records.copier.network import LastBatch, LogRange, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import FIND_END_MAX_S, LANDS_WITHIN_S
 
@@ -36,9 +36,11 @@ class OneMirror:
         self.now_s = 0.0
         self.begin(end)
 
-    def begin(self, end: int, tail: Tail | None = None, known: OffsetMap | None = None) -> None:
+    def begin(
+        self, end: int, tail: LastBatch | None = None, known: OffsetMap | None = None
+    ) -> None:
         target = LogRange(Offset(10), Offset(end))
-        tail = tail or Tail(PRODUCER, end - 1)
+        tail = tail or LastBatch(PRODUCER, end - 1)
         begin(self.copy, target, tail, known or OffsetMap(), NOW_MS, now_s=self.now_s)
 
     def want(self) -> Want:
@@ -62,17 +64,17 @@ class OneMirror:
                 now_ms=NOW_MS,
             )
 
-    def send(self) -> list[CarriedBatch]:
+    def send(self) -> list[ConvertedBatch]:
         """All that may be sent now."""
-        found: list[CarriedBatch] = []
+        found: list[ConvertedBatch] = []
         while (send := self.copy.next_send(self.now_s, NOW_MS)) is not None:
             found.append(send.batch)
         return found
 
-    def acknowledge(self, batch: CarriedBatch) -> None:
+    def acknowledge(self, batch: ConvertedBatch) -> None:
         assert self.copy.appended(batch, batch.base_offset, NOW_MS)
 
-    def fail(self, batch: CarriedBatch, error: int) -> None:
+    def fail(self, batch: ConvertedBatch, error: int) -> None:
         self.copy.append_failed(batch, error, "", self.now_s, NOW_MS)
         self.now_s += 10.0
 
@@ -123,15 +125,15 @@ def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
 @pytest.mark.parametrize(
     ("tail", "is_ours"),
     [
-        (Tail(PRODUCER, 19), True),
-        (Tail(PRODUCER, 18), False),
-        (Tail(PRODUCER, 20), False),
-        (Tail(PRODUCER + 1, 19), False),
-        (Tail(-1, -1), False),
+        (LastBatch(PRODUCER, 19), True),
+        (LastBatch(PRODUCER, 18), False),
+        (LastBatch(PRODUCER, 20), False),
+        (LastBatch(PRODUCER + 1, 19), False),
+        (LastBatch(-1, -1), False),
     ],
 )
 def test_the_record_before_the_end_must_be_ours_and_where_we_put_it(
-    tail: Tail, *, is_ours: bool
+    tail: LastBatch, *, is_ours: bool
 ) -> None:
     """Given who wrote the last record, at which place / when a round begins / then it is judged."""
     one = OneMirror()
@@ -306,7 +308,7 @@ def test_the_position_is_behind_what_was_acknowledged() -> None:
     one = OneMirror()
     one.fetch(*[0.0] * 3)
     one.acknowledge(*one.send())
-    assert (one.copy.position, one.copy.source_end, one.copy.caught_up_ms) == (11, 13, -1)
+    assert (one.copy.position, one.copy.high_watermark, one.copy.caught_up_ms) == (11, 13, -1)
     for batch in one.send():
         one.acknowledge(batch)
     assert (one.copy.position, one.copy.caught_up_ms) == (13, NOW_MS)
@@ -349,13 +351,13 @@ def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() 
     one = OneMirror(fills=True)
     one.copy.copied_to = one.copy.copied_end = 14
     for _ in range(2):
-        one.begin(14, Tail(filler_of(PRODUCER), 2**31 - 1), known)
+        one.begin(14, LastBatch(filler_of(PRODUCER), 2**31 - 1), known)
         assert one.copy.state is not PartitionState.DIVERGED
         one.fetch(0.0)
         [batch] = one.send()
         assert (batch.base_offset, batch.source_offset) == (10, 14)
         one.fail(batch, OUT_OF_ORDER)
-    one.begin(14, Tail(filler_of(PRODUCER), 2**31 - 1), known)
+    one.begin(14, LastBatch(filler_of(PRODUCER), 2**31 - 1), known)
     assert one.standing == (PartitionState.DIVERGED, "TARGET_REFUSES_SEQUENCE")
 
 

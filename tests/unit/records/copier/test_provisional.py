@@ -13,7 +13,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.copier import provisional
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
-from heliostat.records.copier.network import Fetched, LogRange, Tail, Want
+from heliostat.records.copier.network import Fetched, LastBatch, LogRange, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.provisional import ProvisionalPlaces
@@ -27,11 +27,11 @@ class Side:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
-        self.tails: dict[int, Tail | None] = {}
+        self.tails: dict[int, LastBatch | None] = {}
         """Of those whose last record is not ours."""
 
-    def target_tails(self, ranges: Mapping[int, LogRange]) -> Mapping[int, Tail | None]:
-        return {index: self.tails.get(index, Tail(7, 99)) for index in ranges}
+    def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
+        return {index: self.tails.get(index, LastBatch(7, 99)) for index in ranges}
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap]:
         return {index: OffsetMap() for index in indexes}
@@ -76,7 +76,7 @@ def record(age_ms: int) -> bytes:
         (answer(record(0)[:30]), True),
         (answer(b"\0" * 80), True),
         (answer(error=6), True),
-        (answer(parted=(3, 90)), True),
+        (answer(diverging_epoch=(3, 90)), True),
     ],
 )
 def test_what_the_round_before_may_have_copied_is_not_sent(

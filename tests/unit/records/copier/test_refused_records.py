@@ -7,9 +7,9 @@ from support.records import Sample, encode
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.network import LogRange, Send, Tail
+from heliostat.records.copier.network import LastBatch, LogRange, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
@@ -27,7 +27,7 @@ class OnePartition:
         self.begin(10)
 
     def begin(self, end: int) -> None:
-        self.copy.begin_at(LogRange(Offset(10), Offset(end)), Tail(7, end - 1), OffsetMap(), 0)
+        self.copy.begin_at(LogRange(Offset(10), Offset(end)), LastBatch(7, end - 1), OffsetMap(), 0)
 
     def fetch(self) -> None:
         want = self.copy.want(self.now_s)
@@ -85,7 +85,7 @@ def test_a_part_that_is_refused_again_is_not_cut_for_ever() -> None:
 
 
 def test_the_number_of_a_record_is_its_source_offset_also_behind_holes() -> None:
-    batch = CarriedBatch(100, 6, (), 0, 0, 30, places=((0, 110), (2, 122), (4, 134)))
+    batch = ConvertedBatch(100, 6, (), 0, 0, 30, places=((0, 110), (2, 122), (4, 134)))
     assert [batch.source_of(number) for number in range(6)] == [110, 111, 122, 123, 134, 135]
     assert batch.source_offset == 110
-    assert CarriedBatch(100, 3, (), 0, 0).source_of(2) == 102
+    assert ConvertedBatch(100, 3, (), 0, 0).source_of(2) == 102

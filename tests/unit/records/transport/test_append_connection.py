@@ -13,11 +13,11 @@ from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.clusters.wire.connection import Frame
 from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
 from heliostat.records.copier.network import Appended, Send
-from heliostat.records.transport.append_connection import AppendLine
-from heliostat.records.transport.fetch_connection import LineContext
+from heliostat.records.transport.append_connection import AppendConnection
+from heliostat.records.transport.fetch_connection import ConnectionContext
 
 VERSION = max(v for v in produce.VERSIONS if v < produce.BY_ID_FROM)
 SPECS = [
@@ -51,13 +51,13 @@ class Wire:
 
 
 @pytest.fixture
-def line() -> AppendLine:
+def conn() -> AppendConnection:
     wire: Any = Wire()
-    return AppendLine(wire, VERSION, LineContext(SPECS, CopySettings(), lambda: 0.0))
+    return AppendConnection(wire, VERSION, ConnectionContext(SPECS, CopySettings(), lambda: 0.0))
 
 
 def sends(*indexes: int) -> list[Send]:
-    return [Send(index, 1, CarriedBatch(0, 1, (b"batch",), 5, 0)) for index in indexes]
+    return [Send(index, 1, ConvertedBatch(0, 1, (b"batch",), 5, 0)) for index in indexes]
 
 
 def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
@@ -78,29 +78,29 @@ def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
     return Frame(number, memoryview(bytearray(number.to_bytes(4, "big") + b"\0" + bytes(body))))
 
 
-def test_as_many_are_under_way_as_a_broker_remembers(line: AppendLine) -> None:
+def test_as_many_are_under_way_as_a_broker_remembers(conn: AppendConnection) -> None:
     """Given five appends under way / then no sixth: a repeat of the first would be taken."""
     for _ in range(CopySettings().requests_in_flight_max):
-        assert line.is_free
-        line.send(sends(0))
-    assert not line.is_free
-    line.take(answer(1, {0: 0}))
-    assert line.is_free
+        assert conn.is_free
+        conn.send(sends(0))
+    assert not conn.is_free
+    conn.take(answer(1, {0: 0}))
+    assert conn.is_free
 
 
 @pytest.mark.parametrize(("appended_ms", "is_repeated"), [(-1, False), (0, True), (5, True)])
 def test_an_append_that_the_broker_had_already_bears_its_time(
-    line: AppendLine, appended_ms: int, *, is_repeated: bool
+    conn: AppendConnection, appended_ms: int, *, is_repeated: bool
 ) -> None:
-    line.send(sends(0))
-    [event] = line.take(answer(1, {0: 50}, appended_ms))
+    conn.send(sends(0))
+    [event] = conn.take(answer(1, {0: 50}, appended_ms))
     assert isinstance(event, Appended)
     assert event.is_repeated is is_repeated
 
 
-def test_answers_belong_to_their_partitions_whatever_their_order(line: AppendLine) -> None:
-    line.send(sends(0, 2))
-    events = line.take(answer(1, {2: 70, 0: 50}))
+def test_answers_belong_to_their_partitions_whatever_their_order(conn: AppendConnection) -> None:
+    conn.send(sends(0, 2))
+    events = conn.take(answer(1, {2: 70, 0: 50}))
     found = {e.send.index: e.base_offset for e in events if isinstance(e, Appended)}
     assert found == {0: 50, 2: 70}
 
@@ -111,48 +111,48 @@ def test_answers_belong_to_their_partitions_whatever_their_order(line: AppendLin
     ids=["lacks one", "lacks all", "one too many", "another request's"],
 )
 def test_an_answer_that_does_not_fit_is_none(
-    line: AppendLine, number: int, bases: dict[int, int]
+    conn: AppendConnection, number: int, bases: dict[int, int]
 ) -> None:
     """Given an answer that leaves a partition open / then the connection is given up (I4)."""
-    line.send(sends(0, 1))
-    line.send(sends(0, 1))
+    conn.send(sends(0, 1))
+    conn.send(sends(0, 1))
     with pytest.raises(ProtocolError):
-        line.take(answer(number, bases))
-    assert len(line.give_up("it makes no sense").sends) == 4
+        conn.take(answer(number, bases))
+    assert len(conn.give_up("it makes no sense").sends) == 4
 
 
-def test_what_is_under_way_goes_with_its_connection(line: AppendLine) -> None:
+def test_what_is_under_way_goes_with_its_connection(conn: AppendConnection) -> None:
     """Given an append / when closed before its answer, and after / then only before."""
-    wire: Any = line.connection
+    wire: Any = conn.connection
     assert wire.discards  # from the beginning: the process may be killed
-    line.send(sends(0))
-    line.close()
+    conn.send(sends(0))
+    conn.close()
     assert (wire.is_closed, wire.discards) == (True, True)
-    line.take(answer(1, {0: 4}))
-    line.close()
+    conn.take(answer(1, {0: 4}))
+    conn.close()
     assert not wire.discards
 
 
-def test_markers_are_a_request_of_their_own(line: AppendLine) -> None:
+def test_markers_are_a_request_of_their_own(conn: AppendConnection) -> None:
     """Given records of one partition and markers of another / then two frames, two answers.
 
     In one frame the broker reads the first request, and never answers the second.
     """
-    filling = CarriedBatch(0, 0, (), 0, 0, fills=range(2))
-    line.send([*sends(0), Send(1, 1, filling, 0)])
-    assert line.connection.next_correlation_id() == 3
-    [event] = line.take(answer(1, {0: 0}))
+    filling = ConvertedBatch(0, 0, (), 0, 0, fills=range(2))
+    conn.send([*sends(0), Send(1, 1, filling, 0)])
+    assert conn.connection.next_correlation_id() == 3
+    [event] = conn.take(answer(1, {0: 0}))
     assert isinstance(event, Appended)
-    lost = line.give_up("closed")
+    lost = conn.give_up("closed")
     assert [each.index for each in lost.sends] == [1]
 
 
-def test_what_was_sent_keeps_nothing_of_the_answer_it_came_in(line: AppendLine) -> None:
+def test_what_was_sent_keeps_nothing_of_the_answer_it_came_in(conn: AppendConnection) -> None:
     """Given a batch that is a view of an answer / when it is under way / then that is let go."""
     held = HeldBytes()
     answer = held.view(bytearray(1000))
-    batch = CarriedBatch(0, 1, (answer[5:10],), 5, 0)
+    batch = ConvertedBatch(0, 1, (answer[5:10],), 5, 0)
     del answer
     assert held.bytes == 1000
-    line.send([Send(0, 1, batch)])
-    assert (line.under_way, held.bytes) == ({0}, 0)
+    conn.send([Send(0, 1, batch)])
+    assert (conn.under_way, held.bytes) == ({0}, 0)

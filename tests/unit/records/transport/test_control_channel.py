@@ -32,15 +32,15 @@ OTHER = {"claim": 3, "lanes": {"0": GENERATION + 1}}
 @pytest.fixture
 def hearing() -> Iterator[tuple[_ChannelThread, _Heard]]:
     """A channel's thread that is not started, with lines that lead nowhere."""
-    line: Any = SimpleNamespace(
+    conn: Any = SimpleNamespace(
         monotonic_s=lambda: 0.0,
         worked=lambda: None,
         close=lambda: None,
         target=SimpleNamespace(close=lambda: None),
     )
-    heard = _Heard()
-    made = _ChannelThread(LANE, line, line, heard, wall_ms=lambda: 0)
-    yield made, heard
+    answered = _Heard()
+    made = _ChannelThread(LANE, conn, conn, answered, wall_ms=lambda: 0)
+    yield made, answered
     made._ending = True
     made._run()  # closes what it opened
 
@@ -74,21 +74,21 @@ def test_the_newest_announcement_alone_ends_a_round(
     hearing: tuple[_ChannelThread, _Heard],
 ) -> None:
     """Given older ones on the way to it / when they are read first / then the round goes on."""
-    thread, heard = hearing
+    thread, answered = hearing
     thread._take(answer(0, 2, OTHER), VERSION)
-    assert (heard.is_superseded, heard.running) == (False, None)
+    assert (answered.is_superseded, answered.running) == (False, None)
     thread._take(answer(1, 2, WANTED), VERSION)
-    assert (heard.is_superseded, heard.running) == (False, frozenset({"0/1/2"}))
+    assert (answered.is_superseded, answered.running) == (False, frozenset({"0/1/2"}))
     thread._take(answer(2, 3, OTHER), VERSION)
-    assert heard.is_superseded
+    assert answered.is_superseded
 
 
 def test_what_a_fenced_owner_announces_late_is_not_heard(
     hearing: tuple[_ChannelThread, _Heard],
 ) -> None:
-    thread, heard = hearing
+    thread, answered = hearing
     thread._take(answer(0, 2, WANTED, {"claim": 2, "lanes": {}}), VERSION)
-    assert not heard.is_superseded
+    assert not answered.is_superseded
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_lanes_listen_to_their_own_owner_and_later_ones(claim: Any, *, expected:
     ],
 )
 def test_a_lane_that_is_not_named_as_it_is_has_ended(lanes: Any, *, expected: bool) -> None:
-    heard = _Heard()
-    heard.take({"lanes": lanes}, LANE)
-    assert heard.is_superseded is expected
+    answered = _Heard()
+    answered.take({"lanes": lanes}, LANE)
+    assert answered.is_superseded is expected
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_a_superseded_round_goes_on_up_to_the_switch(
     switch_at_ms: int | None, now_ms: int, *, expected: bool
 ) -> None:
     """Given a plan that comes into force later / then the round copies until then."""
-    heard = _Heard()
-    heard.take({"lanes": {}, "switch_at_ms": switch_at_ms}, LANE)
+    answered = _Heard()
+    answered.take({"lanes": {}, "switch_at_ms": switch_at_ms}, LANE)
     channel = StateChannel.__new__(StateChannel)
     nothing: Any = SimpleNamespace(raise_if_broken=lambda: None, raise_if_silent=lambda: None)
     channel._thread = channel._control = nothing
-    channel._heard, channel._wall_ms = heard, lambda: now_ms
+    channel._heard, channel._wall_ms = answered, lambda: now_ms
     assert channel.is_superseded() is expected
     assert channel.switch_at_ms == switch_at_ms

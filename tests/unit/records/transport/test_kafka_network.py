@@ -19,7 +19,7 @@ from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Frame
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.batches.converted import CarriedBatch
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
 from heliostat.records.copier.network import (
     LIVE,
@@ -131,7 +131,7 @@ class Lane:
         self.network.fetch(BROKER, channel, [Want(0, 1, 0, 1000)])
 
     def append(self) -> None:
-        batch = CarriedBatch(0, 1, (b"batch",), 5, 0)
+        batch = ConvertedBatch(0, 1, (b"batch",), 5, 0)
         self.network.append(BROKER, LIVE, [Send(0, 1, batch)])
 
 
@@ -145,7 +145,9 @@ def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     made.target.close()
 
 
-def fetched(throttle_ms: int, parted: tuple[int, int] | None = None, records: bytes = b"") -> bytes:
+def fetched(
+    throttle_ms: int, diverging_epoch: tuple[int, int] | None = None, records: bytes = b""
+) -> bytes:
     kind = FetchResponse.FetchableTopicResponse
     partition: Any = kind.PartitionData(
         partition_index=0,
@@ -157,8 +159,8 @@ def fetched(throttle_ms: int, parted: tuple[int, int] | None = None, records: by
         preferred_read_replica=-1,
         records=records,
     )
-    if parted is not None:
-        epoch, end = parted
+    if diverging_epoch is not None:
+        epoch, end = diverging_epoch
         partition.diverging_epoch = partition.EpochEndOffset(epoch=epoch, end_offset=end)
     answer = FetchResponse(
         throttle_time_ms=throttle_ms,
@@ -218,19 +220,19 @@ def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane
 
 
 @pytest.mark.parametrize("channel", [LIVE, Channel(Traffic.SPARSE, 3)])
-@pytest.mark.parametrize("parted", [None, (7, 3)])
+@pytest.mark.parametrize("diverging_epoch", [None, (7, 3)])
 def test_where_a_source_parts_from_what_was_read_is_told(
-    lane: Lane, channel: Channel, parted: tuple[int, int] | None
+    lane: Lane, channel: Channel, diverging_epoch: tuple[int, int] | None
 ) -> None:
     """Given a leader of another epoch / when fetched or watched / then its word comes with it.
 
     Without it the answer looks as if nothing had come, and the same epoch is named for ever.
     """
     lane.fetch(channel)
-    lane.source.answer(fetched(0, parted), is_seen=True)
+    lane.source.answer(fetched(0, diverging_epoch), is_seen=True)
     event = next(iter(lane.network.wait(1.0, ROOM)))
     assert isinstance(event, Fetched)
-    assert (event.parted, event.high_watermark) == (parted, 5)
+    assert (event.diverging_epoch, event.high_watermark) == (diverging_epoch, 5)
 
 
 class Dialed:

@@ -16,8 +16,8 @@ from heliostat.clusters.wire import fetch
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec
-from heliostat.records.copier.network import LogRange, Tail
-from heliostat.records.transport.last_batches import read_tails
+from heliostat.records.copier.network import LastBatch, LogRange
+from heliostat.records.transport.last_batches import read_last_batches
 
 VERSION = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM)
 TOPIC = TopicName("t")
@@ -110,7 +110,7 @@ def stored(count: int = 5, base: int = 95, value: bytes = b"v", **fields: int) -
 FOREIGN = stored(producer_id=-1, base_sequence=-1)
 
 
-def tails(target: Any, *, start: int = 0, end: int = 100) -> dict[int, Tail | None]:
+def tails(target: Any, *, start: int = 0, end: int = 100) -> dict[int, LastBatch | None]:
     """By partition number."""
     numbers = range(len(getattr(target, "logs", [None])))
     parts = {number: TopicPartition(TOPIC, PartitionId(number)) for number in numbers}
@@ -119,17 +119,17 @@ def tails(target: Any, *, start: int = 0, end: int = 100) -> dict[int, Tail | No
         for number, p in parts.items()
     }
     ranges = dict.fromkeys(parts, LogRange(Offset(start), Offset(end)))
-    return read_tails(target, BrokerId(1), specs, ranges, PRODUCER)
+    return read_last_batches(target, BrokerId(1), specs, ranges, PRODUCER)
 
 
 def test_a_tail_is_the_last_record_of_its_batch() -> None:
-    assert tails(Target(Log(stored()))) == {0: Tail(PRODUCER, 99)}
-    assert tails(Target(Log(stored(count=1, base=99)))) == {0: Tail(PRODUCER, 99)}
-    assert tails(Target(Log(FOREIGN)))[0] == Tail(-1, 3)
+    assert tails(Target(Log(stored()))) == {0: LastBatch(PRODUCER, 99)}
+    assert tails(Target(Log(stored(count=1, base=99)))) == {0: LastBatch(PRODUCER, 99)}
+    assert tails(Target(Log(FOREIGN)))[0] == LastBatch(-1, 3)
 
 
 def test_a_sequence_that_wrapped_within_the_batch_is_told() -> None:
-    assert tails(Target(Log(stored(base_sequence=2**31 - 2)))) == {0: Tail(PRODUCER, 2)}
+    assert tails(Target(Log(stored(base_sequence=2**31 - 2)))) == {0: LastBatch(PRODUCER, 2)}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_each_of_many_is_told_though_one_answer_holds_the_first_one_only() -> No
     large = [Log(stored(value=LARGE)) for _ in range(8)]
     target = Target(*large[:3], Log(FOREIGN), *large[3:])
     assert tails(target) == {
-        number: Tail(-1, 3) if number == 3 else Tail(PRODUCER, 99) for number in range(9)
+        number: LastBatch(-1, 3) if number == 3 else LastBatch(PRODUCER, 99) for number in range(9)
     }
     assert len(target.asked) == 2
 
@@ -160,7 +160,7 @@ def test_each_of_many_is_told_though_one_answer_holds_the_first_one_only() -> No
 def test_of_one_that_is_gone_nothing_tells() -> None:
     """Given logs whose last batch was cleaned away / then None, and the others are told."""
     target = Target(Log(b""), Log(stored(value=LARGE)), Log(b""))
-    assert tails(target) == {0: None, 1: Tail(PRODUCER, 99), 2: None}
+    assert tails(target) == {0: None, 1: LastBatch(PRODUCER, 99), 2: None}
 
 
 def test_an_empty_log_is_not_read() -> None:
@@ -172,28 +172,28 @@ def test_an_empty_log_is_not_read() -> None:
 def test_what_the_broker_remembers_is_enough() -> None:
     """Given a broker that remembers our last record there / then nothing is read."""
     target = Target(Log(FOREIGN, sequences={PRODUCER: 99, 5: 3}))
-    assert tails(target) == {0: Tail(PRODUCER, 99)}
+    assert tails(target) == {0: LastBatch(PRODUCER, 99)}
     assert target.asked == []
 
 
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
-        (Log(FOREIGN, sequences={PRODUCER: 94}), Tail(-1, 3)),
-        (Log(stored(), sequences={PRODUCER: 94}), Tail(PRODUCER, 99)),
-        (Log(b"", sequences={PRODUCER: 94}), Tail(PRODUCER, 94)),
-        (Log(FOREIGN, sequences={7: 99}), Tail(-1, 3)),
+        (Log(FOREIGN, sequences={PRODUCER: 94}), LastBatch(-1, 3)),
+        (Log(stored(), sequences={PRODUCER: 94}), LastBatch(PRODUCER, 99)),
+        (Log(b"", sequences={PRODUCER: 94}), LastBatch(PRODUCER, 94)),
+        (Log(FOREIGN, sequences={7: 99}), LastBatch(-1, 3)),
     ],
     ids=["foreign behind ours", "moved on meanwhile", "gone, and not ours", "another's place"],
 )
-def test_what_the_broker_remembers_otherwise_is_looked_at(log: Log, expected: Tail) -> None:
+def test_what_the_broker_remembers_otherwise_is_looked_at(log: Log, expected: LastBatch) -> None:
     assert tails(Target(log)) == {0: expected}
 
 
 def test_a_format_without_producers_is_nobodys() -> None:
     old = bytearray(stored())
     old[16] = 1
-    assert tails(Target(Log(bytes(old)))) == {0: Tail(-1, -1)}
+    assert tails(Target(Log(bytes(old)))) == {0: LastBatch(-1, -1)}
 
 
 def test_a_broker_that_is_away_says_nothing() -> None:

@@ -13,7 +13,7 @@ from support.simulated_cluster import SimulatedCluster
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.lane_copies import ask_source_ends
+from heliostat.records.copier.lane_copies import ask_high_watermarks
 from heliostat.records.copier.network import LogRange
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import report_of
@@ -54,7 +54,7 @@ class Stopped:
         network: Any = SimpleNamespace(
             source_ranges=lambda indexes: dict.fromkeys(indexes, here), source_times=source_times
         )
-        ask_source_ends(network, [self.copy], 0.0, NOW_MS)
+        ask_high_watermarks(network, [self.copy], 0.0, NOW_MS)
         missing_ms = report_of(self.copy).missing_ms
         return missing_ms if missing_ms < 0 else NOW_MS - missing_ms
 

@@ -33,7 +33,7 @@ def row(number: int, *, position: int = 5, reason: str = "") -> PartitionReport:
         target=source,
         state=PartitionState.RETRYING if reason else PartitionState.COPYING,
         position=position,
-        source_end=position,
+        high_watermark=position,
         records=position,
         bytes=position * 700,
         last_timestamp_ms=NOW_MS - 10,

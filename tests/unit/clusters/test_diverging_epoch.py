@@ -22,7 +22,7 @@ LEADER = b"\x01\x09" + struct.pack(">ii", 1, 5) + b"\x00"
     ],
 )
 def test_it_stands_among_the_tagged_fields(tags: bytes, found: tuple[int, int] | None) -> None:
-    assert fetch.read_parted(b"..." + tags, 3) == found
+    assert fetch.read_diverging_epoch(b"..." + tags, 3) == found
 
 
 def test_the_epoch_that_a_fetch_names_can_be_changed_in_place() -> None:

@@ -14,10 +14,10 @@ from support.scripted_broker import METADATA, VERSIONS, Script, ScriptedBroker
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters import seeds
-from heliostat.clusters.wire import control_line
+from heliostat.clusters.wire import control_connection
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
-from heliostat.clusters.wire.control_line import ControlLine
+from heliostat.clusters.wire.control_connection import ControlConnection
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Endpoint
 from heliostat_sandbox.ports import LOOPBACK, free_ports
@@ -35,8 +35,8 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 @pytest.fixture
-def line(broker: ScriptedBroker) -> Iterator[ControlLine]:
-    with contextlib.closing(ControlLine(broker.endpoint, SETTINGS, "west")) as one:
+def line(broker: ScriptedBroker) -> Iterator[ControlConnection]:
+    with contextlib.closing(ControlConnection(broker.endpoint, SETTINGS, "west")) as one:
         yield one
 
 
@@ -48,18 +48,18 @@ def spent_s(ask: Any) -> float:
     return time.monotonic() - began_s
 
 
-def metadata(line: ControlLine) -> None:
+def metadata(line: ControlConnection) -> None:
     line.exchange([MetadataRequest(topics=[])], MetadataResponse, 3)
 
 
-def wait_until_it_answers(line: ControlLine) -> None:
+def wait_until_it_answers(line: ControlConnection) -> None:
     deadline_s = time.monotonic() + 10
     while not line.is_answering(0.05):
         assert time.monotonic() < deadline_s
 
 
 def test_a_broker_that_hangs_costs_one_wait_and_answers_again_later(
-    broker: ScriptedBroker, line: ControlLine
+    broker: ScriptedBroker, line: ControlConnection
 ) -> None:
     """Given a broker that hangs / when asked / then once waited for; and asked when it is back."""
     assert set(line.versions()) == {METADATA, VERSIONS}
@@ -82,7 +82,7 @@ def test_a_broker_that_hangs_costs_one_wait_and_answers_again_later(
 def test_a_broker_that_is_down_is_asked_each_time() -> None:
     """Given nobody who listens / when asked / then refused at once, and no probe goes on."""
     (port,) = free_ports(1)
-    with contextlib.closing(ControlLine(Endpoint(LOOPBACK, port), SETTINGS)) as line:
+    with contextlib.closing(ControlConnection(Endpoint(LOOPBACK, port), SETTINGS)) as line:
         for _ in range(2):
             with pytest.raises(ConnectionLost, match="can't be reached"):
                 line.versions()
@@ -94,12 +94,12 @@ def test_a_broker_that_is_down_is_asked_each_time() -> None:
 
 
 def test_what_took_long_is_waited_for_longer(
-    broker: ScriptedBroker, line: ControlLine, monkeypatch: pytest.MonkeyPatch
+    broker: ScriptedBroker, line: ControlConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a question unanswered in its time / when asked again / then twice as long at most."""
-    monkeypatch.setattr(control_line, "QUESTION_S", 0.2)
-    monkeypatch.setattr(control_line, "QUICK_S", 0.1)
-    with contextlib.closing(ControlLine(broker.endpoint, SETTINGS)) as slow:
+    monkeypatch.setattr(control_connection, "QUESTION_S", 0.2)
+    monkeypatch.setattr(control_connection, "QUICK_S", 0.1)
+    with contextlib.closing(ControlConnection(broker.endpoint, SETTINGS)) as slow:
         slow.versions()
         waits: list[float] = []
         for _ in range(3):
@@ -185,35 +185,37 @@ def test_brokers_are_asked_side_by_side_and_the_slow_one_is_doubted() -> None:
         brokers = [stack.enter_context(ScriptedBroker(Script())) for _ in range(3)]
         lines = {
             BrokerId(number): stack.enter_context(
-                contextlib.closing(ControlLine(each.endpoint, SETTINGS))
+                contextlib.closing(ControlConnection(each.endpoint, SETTINGS))
             )
             for number, each in enumerate(brokers)
         }
         for line in lines.values():
             line.versions()
         brokers[1].script.hangs.set()
-        request = control_line.ApiVersionsRequest(
+        request = control_connection.ApiVersionsRequest(
             client_software_name="test", client_software_version="0"
         )
         asked = {broker: (line, [request]) for broker, line in lines.items()}
         began_s = time.monotonic()
-        found = control_line.ask_side_by_side(asked, control_line.ApiVersionsResponse, 3)
-        assert time.monotonic() - began_s < control_line.QUESTION_S
+        found = control_connection.ask_side_by_side(
+            asked, control_connection.ApiVersionsResponse, 3
+        )
+        assert time.monotonic() - began_s < control_connection.QUESTION_S
         assert isinstance(found[BrokerId(1)], ConnectionLost)
         assert [isinstance(found[BrokerId(each)], list) for each in (0, 2)] == [True, True]
         assert [line.is_answering() for line in lines.values()] == [True, False, True]
 
 
 def test_a_connection_that_was_closed_while_it_idled_is_opened_anew(
-    broker: ScriptedBroker, line: ControlLine
+    broker: ScriptedBroker, line: ControlConnection
 ) -> None:
     """Given a broker that closed it / when asked side by side / then over a new one."""
     line.versions()
     for sock in broker._sockets:
         sock.shutdown(socket.SHUT_RDWR)
-    request = control_line.ApiVersionsRequest(
+    request = control_connection.ApiVersionsRequest(
         client_software_name="test", client_software_version="0"
     )
     asked = {BrokerId(0): (line, [request])}
-    found = control_line.ask_side_by_side(asked, control_line.ApiVersionsResponse, 3)
+    found = control_connection.ask_side_by_side(asked, control_connection.ApiVersionsResponse, 3)
     assert isinstance(found[BrokerId(0)], list)

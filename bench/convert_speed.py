@@ -1,4 +1,4 @@
-"""How fast `carry` is on one core, no brokers: `python bench/carry_speed.py`.
+"""How fast `carry` is on one core, no brokers: `python bench/convert_speed.py`.
 
 Times are the process's CPU time, the best of several passes. Batches come from aiokafka's codec.
 
@@ -17,12 +17,12 @@ import time
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.records.batches.batch import Codec
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarryOutcome, CarrySettings, Place
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertOutcome, ConvertSettings, Place
 
 PASSES = 20
 NOW_MS = 1_790_000_000_000
-SETTINGS = CarrySettings(producer_id=77, batch_bytes_max=1024 * 1024 + 12)
+SETTINGS = ConvertSettings(producer_id=77, batch_bytes_max=1024 * 1024 + 12)
 
 
 def encode(base_offset: int, values: list[bytes], step_ms: int, codec: int = 0) -> bytes:
@@ -50,13 +50,13 @@ def answer(batches: int, records: int, value_bytes: tuple[int, int], codec: int 
     )
 
 
-def best_s(stored: bytes, limits: CarrySettings) -> tuple[float, CarryOutcome]:
+def best_s(stored: bytes, limits: ConvertSettings) -> tuple[float, ConvertOutcome]:
     """Shortest CPU time of one pass, and what it gave."""
     best = float("inf")
     for _ in range(PASSES):
         buffer = bytearray(stored)
         before_s = time.process_time()
-        outcome = carry(buffer, 0, len(buffer), Place.same(0), limits)
+        outcome = convert(buffer, 0, len(buffer), Place.same(0), limits)
         best = min(best, time.process_time() - before_s)
     return best, outcome
 
@@ -69,7 +69,7 @@ def main() -> None:
             "joined and zstd, 1 record of ~150 bytes",
             answer(5000, 1, (100, 180)),
             5000,
-            CarrySettings(77, SETTINGS.batch_bytes_max, compression=Codec.ZSTD),
+            ConvertSettings(77, SETTINGS.batch_bytes_max, compression=Codec.ZSTD),
         ),
         ("raw, 64 KB batches", answer(30, 100, (640, 640)), 30, SETTINGS),
         ("raw, 64 KB batches, lz4", answer(30, 100, (640, 640), codec=3), 30, SETTINGS),

@@ -14,8 +14,8 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId
 from heliostat.records.batches.batch import Codec, read_header
-from heliostat.records.batches.convert import carry
-from heliostat.records.batches.converted import CarriedBatch, CarrySettings, Place
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import ConvertedBatch, ConvertSettings, Place
 from heliostat.records.batches.padding import PADDING_RECORDS_MAX, padding_batches
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
@@ -45,7 +45,7 @@ class OnePartition:
         self.connection.send([header, *body])
         return self.connection.receive(30).buffer
 
-    def append(self, batch: CarriedBatch) -> tuple[int, int]:
+    def append(self, batch: ConvertedBatch) -> tuple[int, int]:
         version = self.wire.produce_version(self.broker)
         item = produce.ProducePartition(
             self.topic, self.leaders.topic_id, 0, batch.parts, batch.size
@@ -96,8 +96,8 @@ def source_batches() -> list[ref.StoredBatch]:
 def test_a_broker_takes_what_was_carried(log, compression, position):
     stored = source_batches()
     answer = ref.encode_all(stored)
-    settings = CarrySettings(PRODUCER, LIMIT, join_below_bytes=2**15, compression=compression)
-    outcome = carry(answer, 0, len(answer), Place.same(position), settings)
+    settings = ConvertSettings(PRODUCER, LIMIT, join_below_bytes=2**15, compression=compression)
+    outcome = convert(answer, 0, len(answer), Place.same(position), settings)
     assert outcome.stop is None
     for batch in outcome.batches:
         assert log.append(batch) == (0, batch.base_offset - position)

@@ -34,7 +34,7 @@ OTHERS_S_MIN, OTHERS_FACTOR = 0.4, 2.0
 POLL_S = 0.01
 
 
-class ControlLine:
+class ControlConnection:
     """A connection for questions. Used by one thread; only its probe runs beside.
 
     Parameters
@@ -213,17 +213,19 @@ class ControlLine:
             connection.close()
 
 
-def probe_side_by_side(lines: Iterable[ControlLine], within_s: float) -> list[ControlLine]:
+def probe_side_by_side(
+    conns: Iterable[ControlConnection], within_s: float
+) -> list[ControlConnection]:
     """Probe all at once; those that answer, without those that are much slower than the others."""
-    waiting, found = list(lines), []
-    for line in waiting:
-        line.begin_probe()
+    waiting, found = list(conns), []
+    for conn in waiting:
+        conn.begin_probe()
     began_s, left_s = time.monotonic(), within_s
     while waiting and time.monotonic() < began_s + left_s:
-        came = [line for line in waiting if line.is_answering()]
+        came = [conn for conn in waiting if conn.is_answering()]
         if came:
             found += came
-            waiting = [line for line in waiting if line not in came]
+            waiting = [conn for conn in waiting if conn not in came]
             took_s = time.monotonic() - began_s
             left_s = min(within_s, max(OTHERS_S_MIN, OTHERS_FACTOR * took_s))
         else:
@@ -232,7 +234,9 @@ def probe_side_by_side(lines: Iterable[ControlLine], within_s: float) -> list[Co
 
 
 def ask_side_by_side(
-    questions: Mapping[BrokerId, tuple[ControlLine, Sequence[Any]]], response: Any, version_max: int
+    questions: Mapping[BrokerId, tuple[ControlConnection, Sequence[Any]]],
+    response: Any,
+    version_max: int,
 ) -> dict[BrokerId, list[Any] | ConnectionLost]:
     """Ask several brokers at once, and doubt those that are much slower than the others.
 
@@ -243,9 +247,9 @@ def ask_side_by_side(
     """
     found: dict[BrokerId, list[Any] | ConnectionLost] = {}
     waiting: dict[BrokerId, Asked] = {}
-    for broker, (line, requests) in questions.items():
+    for broker, (conn, requests) in questions.items():
         try:
-            waiting[broker] = line.begin(requests, version_max)
+            waiting[broker] = conn.begin(requests, version_max)
         except ConnectionLost as error:
             found[broker] = error
     wrong: ProtocolError | None = None
@@ -253,11 +257,11 @@ def ask_side_by_side(
     while waiting:  # ends: each turn takes one's answer, or the time is over
         answered = _answered(waiting, began_s + left_s - time.monotonic())
         for broker in answered or list(waiting):
-            line, asked = questions[broker][0], waiting.pop(broker)
+            conn, asked = questions[broker][0], waiting.pop(broker)
             if not answered:
-                line.doubt()
+                conn.doubt()
             try:
-                found[broker] = line.end(asked, response)
+                found[broker] = conn.end(asked, response)
             except ConnectionLost as error:
                 found[broker] = error
             except ProtocolError as error:

@@ -7,9 +7,9 @@ from typing import Any
 from support.checked_indexes import with_checked_indexes
 
 from heliostat.records.batches import convert as as_it_runs
-from heliostat.records.batches.converted import CarryOutcome
+from heliostat.records.batches.converted import ConvertOutcome
 
-compiled_bytes, reencode, joining, carry_checked = with_checked_indexes(
+compiled_bytes, reencode, joining, convert_checked = with_checked_indexes(
     "heliostat.records.batches.compiled_bytes",
     "heliostat.records.batches.reencode",
     "heliostat.records.batches.joining",
@@ -17,11 +17,11 @@ compiled_bytes, reencode, joining, carry_checked = with_checked_indexes(
 )
 
 
-def carry(buffer: bytearray, start: int, end: int, *more: Any) -> CarryOutcome:
+def convert(buffer: bytearray, start: int, end: int, *more: Any) -> ConvertOutcome:
     """As `batches.convert.carry`; both ways leave the same, in the buffer as well."""
     copy = bytearray(buffer)
-    checked = carry_checked.carry(copy, start, end, *more)
-    outcome = as_it_runs.carry(buffer, start, end, *more)
+    checked = convert_checked.convert(copy, start, end, *more)
+    outcome = as_it_runs.convert(buffer, start, end, *more)
     assert checked == outcome
     assert copy == buffer
     return outcome
