@@ -19,6 +19,7 @@ from pathlib import Path
 from typing_extensions import override
 
 FUNCTION_LINES_MAX = 70  # what fits on a screen
+CLASS_LINES_MAX, CLASS_ATTRIBUTES_MAX = 250, 15  # what one has in mind at once
 FILE_LINES_MAX = 500  # what is read in one sitting
 LINE_COLUMNS_MAX = 100  # two files beside each other
 REASON_CHARS_MIN = 4  # shorter is no reason
@@ -58,6 +59,26 @@ SUPPRESSION = re.compile(
 IDENTIFIER_IN_DOCS = re.compile(r"\b(?:(?:src|dst)_\w+|\w+_(?:src|dst)|dst)\b")
 DOTTED_MODULE = re.compile(r"\bheliostat(?:_sandbox)?(?:\.\w+)+")
 WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+
+CLASSES_ABOVE: dict[str, tuple[int, int]] = {
+    "Connection": (279, 15),
+    "Copier": (420, 32),
+    "FetchPlan": (146, 17),
+    "GapKeeper": (424, 16),
+    "GroupSync": (209, 19),
+    "LaneSet": (373, 17),
+    "LinkService": (418, 25),
+    "PartitionCopy": (447, 37),
+    "PartitionStanding": (188, 33),
+    "Reconciler": (275, 0),
+    "StatusBoard": (310, 9),
+    "WireCluster": (308, 4),
+    "WireNetwork": (402, 17),
+    "_ChannelThread": (225, 19),
+    "_Link": (310, 5),
+    "_Walk": (329, 9),
+}
+"""Classes with more lines or attributes than that: so many, and they may only become smaller."""
 
 Breach = tuple[int, str]
 """Line and what is wrong there."""
@@ -160,6 +181,34 @@ def long_functions(source: Source) -> Iterator[Breach]:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
                 yield node.lineno, f"{node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def large_classes(source: Source) -> Iterator[Breach]:
+    """Classes of the product with more than 250 lines, or more than 15 attributes set on `self`."""
+    if not source.module:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.ClassDef):
+            lines, attributes = class_size(node)
+            lines_max, attributes_max = CLASSES_ABOVE.get(node.name, (0, 0))
+            lines_max = max(lines_max, CLASS_LINES_MAX)
+            attributes_max = max(attributes_max, CLASS_ATTRIBUTES_MAX)
+            if lines > lines_max or attributes > attributes_max:
+                size = f"{lines} lines and {attributes} attributes"
+                yield node.lineno, f"{node.name} has {size}, at most {lines_max}, {attributes_max}"
+
+
+def class_size(node: ast.ClassDef) -> tuple[int, int]:
+    """Lines of a class, and how many attributes its methods set on `self`."""
+    attributes = {
+        each.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.ctx, ast.Store)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "self"
+    }
+    return (node.end_lineno or node.lineno) - node.lineno + 1, len(attributes)
 
 
 def vague_modules(source: Source) -> Iterator[Breach]:
@@ -306,6 +355,7 @@ RULES: dict[str, Callable[[Source], Iterator[Breach]]] = {
     "long-line": long_lines,
     "long-file": long_files,
     "long-function": long_functions,
+    "large-class": large_classes,
     "vague-module": vague_modules,
     "banned-name": banned_names,
     "leftover": leftovers,

@@ -1,5 +1,6 @@
 """The tree is tidy, and the tool that says so finds each kind of breach where one is planted."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ MODULE = "src/heliostat/topics/plan.py"
 ALIVE = {"src/heliostat/cli/main.py": "from heliostat.topics import plan\n"}
 ENTRY = {"pyproject.toml": 'heliostat = "heliostat.cli.main:main"\n'}
 LATER, NOQA, WORK = "TO" + "DO", "# no" + "qa", "/wo" + "rk"
+
+
+def attributes(count: int) -> str:
+    return "".join(f"        self.a{number} = 1\n" for number in range(count))
 
 
 def found(root: Path, files: dict[str, str]) -> list[tuple[str, int, str]]:
@@ -25,6 +30,19 @@ def test_tree_is_tidy() -> None:
     assert [str(each) for each in tidy.findings(ROOT)] == []
 
 
+def test_each_class_above_the_limits_is_as_large_as_is_said() -> None:
+    """Given the list of classes that are too large / then it holds those alone, and shrinks."""
+    sizes: dict[str, list[tuple[int, int]]] = {}
+    for source in tidy.read_tree(ROOT):
+        if source.module:
+            for node in source.nodes:
+                if isinstance(node, ast.ClassDef):
+                    sizes.setdefault(node.name, []).append(tidy.class_size(node))
+    for name, size in tidy.CLASSES_ABOVE.items():
+        assert [max(sizes.get(name, [(0, 0)]))] == [size], f"tools/tidy.py: CLASSES_ABOVE[{name!r}]"
+        assert size[0] > tidy.CLASS_LINES_MAX or size[1] > tidy.CLASS_ATTRIBUTES_MAX, name
+
+
 def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     clean = '"""Plan."""\n\n\ndef plan(source: int) -> int:\n    return source\n'
     assert found(tmp_path, {MODULE: clean, "docs/plan.md": "`src/heliostat` and /var/log\n"}) == []
@@ -37,6 +55,8 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("long-file", 1, "x = 1\n" * 501),
         ("long-function", 2, "\ndef f():\n" + "    x = 1\n" * 70),
         ("long-function", 2, "class A:\n    async def f(self):\n" + "        x = 1\n" * 70),
+        ("large-class", 2, "\nclass A:\n" + "    x: int\n" * 250),
+        ("large-class", 1, "class A:\n    def f(self):\n" + attributes(16)),
         ("banned-name", 1, "src = 1\n"),
         ("banned-name", 1, "def copy(dst_offset): ...\n"),
         ("banned-name", 2, "class A:\n    remote_end: int\n"),
@@ -66,6 +86,8 @@ def test_planted_breach_is_found(tmp_path: Path, rule: str, line: int, text: str
     [
         "def f():\n" + "    x = 1\n" * 69,
         "x = 1\n" * 500,
+        "class A:\n    def f(self):\n" + attributes(15),
+        "class A:\n" + "    x: int\n" * 249,
         "connect(dst=1)\nsocket.remote()\n",
         f"x = 1  {NOQA}: E501  # the table reads better whole\n",
         "x = 1  # type" + ": ignore[assignment]  # no stubs\n",
