@@ -54,7 +54,7 @@ links:
 @click.option("--seconds", type=float, default=None, help="Load for so long; until Ctrl-C if not.")
 @click.option("--topics", default=TOPICS, show_default=True, help="Topics to begin with.")
 @click.option("--rate", default=RECORDS_PER_S, show_default=True, help="Records a second.")
-@click.option("--plain", is_flag=True, help="Lines instead of the live view, also on a terminal.")
+@click.option("--plain", is_flag=True, help="Lines, not the live view, also on a terminal.")
 def demo_command(seconds: float | None, topics: int, rate: int, plain: bool) -> None:
     r"""Mirror live topics between two clusters of this machine, then prove the copy.
 

@@ -126,11 +126,11 @@ class Refused(HeliostatError):
 
 
 class ConnectionLost(HeliostatError):
-    """A broker went away or did not answer in time; requests in flight are ambiguous (I4)."""
+    """A broker went away or did not answer in time; requests in flight may have landed (I4)."""
 
     code = "CONNECTION_LOST"
     verdict = Verdict.RETRY
-    hint = "see whether the broker runs, and its advertised address leads to it from here"
+    hint = "check that the broker runs and that its advertised address is reachable from here"
 
 
 class AccessRefused(ConnectionLost):
@@ -144,88 +144,88 @@ class CredentialsUnreadable(AccessRefused):
     """A secret, certificate or key can't be read where the configuration says it is."""
 
     code = "CREDENTIALS_UNREADABLE"
-    hint = "put it there, readable for this user on each machine that copies; it is read again"
+    hint = "put it there, readable by this user on every machine that copies; it is read again"
 
 
 class TokenRefused(AccessRefused):
-    """The token endpoint gives no OAUTHBEARER token."""
+    """The token endpoint issues no OAUTHBEARER token."""
 
     code = "TOKEN_REFUSED"
-    hint = "check the endpoint, client_id and client_secret; it is asked again"
+    hint = "check the endpoint, client_id and client_secret; the request is retried"
 
 
 class AuthenticationRefused(AccessRefused):
-    """A broker refuses our credentials, or they have expired; tried again, they may be renewed."""
+    """A broker refuses our credentials, or they have expired; retried, as they may be renewed."""
 
     code = "AUTHENTICATION_REFUSED"
-    hint = "check user, password or token, and the mechanism; they are read again at each try"
+    hint = "check user, password or token, and the mechanism; they are read again at each attempt"
 
 
 class TlsFailed(AccessRefused):
-    """No TLS connection: an untrusted certificate, another host's, or a listener without TLS."""
+    """TLS fails: an untrusted certificate, another host's, or a listener without TLS."""
 
     code = "TLS_FAILED"
     hint = "check protocol and port, ca_file and the names in the broker's certificate"
 
 
 class ProtocolError(HeliostatError):
-    """What a broker answers does not follow the protocol, or is no row of ours, or wavers."""
+    """An answer breaks the protocol or contradicts itself, or a state record is not ours."""
 
     code = "PROTOCOL"
-    hint = "see who else writes there, what stands before the broker, and which version it has"
+    hint = "check who else writes there, what proxies the broker, and its version"
 
 
 class BatchError(HeliostatError):
-    """Bytes that are no whole, sound v2 record batch."""
+    """The bytes are not a complete, valid v2 record batch."""
 
     code = "BATCH_MALFORMED"
-    hint = "look at it with kafka-dump-log.sh at each replica: one may have it whole"
+    hint = "inspect it with kafka-dump-log.sh on each replica: one may have it intact"
 
 
 class OffsetMapLost(HeliostatError):
-    """Rows of the offset maps are gone: where mapped mirrors stand can't be known (I2).
+    """Records of the offset maps are gone: the positions of mapped mirrors can't be known (I2).
 
     Tried again: the driver finds out which mirrors that concerns, and stops these alone.
     """
 
     code = "OFFSET_MAP_LOST"
     verdict = Verdict.RETRY
-    hint = "heliostat offsets rebuild makes a map anew from what both sides hold"
+    hint = "heliostat offsets rebuild recreates a map from the records of both sides"
 
 
 class LinkTakenOver(HeliostatError):
-    """Another instance owns the link now (I10): this one sends nothing more."""
+    """Another instance owns the link now (I10); this one sends nothing more."""
 
     code = "LINK_TAKEN_OVER"
-    hint = "the other instance goes on; start this one again as a standby if you want one"
+    hint = "the other instance goes on; restart this one if you want a standby"
 
 
 class SparkUnavailable(HeliostatError):
-    """Spark has no executor for us: none was started, or all are gone."""
+    """Spark has no executor for us: none was started, or all are lost."""
 
     code = "SPARK_UNAVAILABLE"
     verdict = Verdict.RETRY
-    hint = "look at the cluster's own page: it needs free cores and memory for an executor"
+    hint = "see Spark's web UI: an executor needs free cores and memory"
 
 
 class InterchangeFailed(HeliostatError):
-    """Something for MirrorMaker 2's clients can't be written; copying goes on, and so do tries."""
+    """What MirrorMaker 2's clients read can't be written; copying goes on, and it is retried."""
 
     code = "INTERCHANGE_FAILED"
     verdict = Verdict.RETRY
-    hint = "heliostat acls prints the rights; or turn that part off in the configuration"
+    hint = "heliostat acls prints the rights needed; or turn that part off in the configuration"
 
 
 class GroupsFailed(HeliostatError):
-    """Offsets of consumer groups can't be published; copying goes on, and so do tries."""
+    """Offsets of consumer groups can't be published; copying goes on, and it is retried."""
 
     code = "GROUPS_FAILED"
     verdict = Verdict.RETRY
-    hint = "heliostat acls prints the rights; or turn groups.sync off in the configuration"
+    hint = "heliostat acls prints the rights needed; or turn groups.sync off in the configuration"
 
 
 class SandboxError(HeliostatError):
-    """Brokers on this machine could not be started, reached or stopped."""
+    """Brokers on this machine can't be started, reached or stopped."""
 
     code = "SANDBOX"
     no_hint = "the process's own words stand in the text"
@@ -318,7 +318,7 @@ class KafkaErrorKind:
 
 
 _RETRY, _HALT, _ASIDE = Verdict.RETRY, Verdict.HALT, Verdict.SET_ASIDE
-_GRANT = "grant the right (see the docs on ACLs); the partition goes on by itself"
+_GRANT = "grant the right (heliostat acls prints it); the partition goes on by itself"
 
 KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     # Numbers and names: org.apache.kafka.common.protocol.Errors, 4.3.0.

@@ -41,8 +41,8 @@ def acls_command(
 ) -> None:
     r"""Print the rights that a link needs at its source and at its target, and nothing more.
 
-    Asks no cluster. `admin.properties` stands for an administrator's credentials; leave the option
-    out where none are needed. With --adopt name the MirrorMaker 2 as for `heliostat adopt`.
+    Contacts no cluster. `admin.properties` stands for an administrator's credentials; leave the
+    option out where none are needed. With --adopt name the MirrorMaker 2 as for `heliostat adopt`.
 
     \b
     Examples:

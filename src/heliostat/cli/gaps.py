@@ -29,7 +29,7 @@ CHOICES = ("continue", "restart", "wait")
 @link_option
 @json_option
 def gaps_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
-    r"""List records that were lost, why and who decided, and what stands stopped.
+    r"""List records that were lost, why, who decided, and which partitions are stopped.
 
     Reads the links' ledgers at the targets: from any machine. Exit code 0 when nothing waits for a
     decision, 1 when something does.

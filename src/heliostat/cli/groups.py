@@ -32,7 +32,7 @@ def groups_command(
     group: str | None,
     as_json: bool,
 ) -> None:
-    r"""Say for each consumer group where it stands at both sides, and why it is or isn't synced.
+    r"""Show each consumer group's offsets on both sides, and why it is or isn't synced.
 
     `reread` is how many records a consumer would read again if it went on at the target now.
     Changes nothing. Exit code 0 when all selected groups are in sync, 1 otherwise.

@@ -37,22 +37,22 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             "heliostat_sandbox.demo_command:demo_command", "Mirror one local cluster to another."
         ),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
-        "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done and refused."),
-        "groups": Verb("heliostat.cli.groups:groups_command", "Say where consumers would go on."),
+        "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done, and refused."),
+        "groups": Verb("heliostat.cli.groups:groups_command", "Show where groups would resume."),
         "import-mm2": Verb(
-            "heliostat.cli.import_mm2:import_mm2_command", "Read how MirrorMaker 2 is set up."
+            "heliostat.cli.import_mm2:import_mm2_command", "Convert MirrorMaker 2's configuration."
         ),
         "adopt": Verb(
             "heliostat.cli.adopt:adopt_command", "Take over what MirrorMaker 2 has copied."
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the rights that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
-        "status": Verb("heliostat.cli.run:status_command", "Say how a link fares."),
-        "gaps": Verb("heliostat.cli.gaps:gaps_command", "List what was lost, and what waits."),
+        "status": Verb("heliostat.cli.run:status_command", "Show the state of links."),
+        "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
-        "state": Verb("heliostat.cli.state:state_group", "Make a link's lost state anew."),
+        "state": Verb("heliostat.cli.state:state_group", "Rebuild a link's lost state."),
         "sandbox": Verb("heliostat_sandbox.commands:sandbox_group", "Brokers on this machine."),
     }
 )

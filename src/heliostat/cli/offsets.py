@@ -31,7 +31,7 @@ EXTENTS_SHOWN = 50
 
 @click.group("offsets")
 def offsets_group() -> None:
-    r"""Say which offset of one side is which of the other.
+    r"""Translate offsets between source and target.
 
     \b
     Examples:
@@ -164,7 +164,7 @@ def rebuild_command(
     link_name: str | None,
     as_json: bool,
 ) -> None:
-    r"""Make offset maps anew whose rows are gone (OFFSET_MAP_LOST).
+    r"""Rebuild offset maps whose records are gone (OFFSET_MAP_LOST).
 
     All records of both sides are read and laid over each other; where there is one way only, it is
     the map, and the mirror goes on, without a restart of a link that runs. Where there is none, or

@@ -48,7 +48,7 @@ class StopSignal:
 @click.command("run")
 @config_option
 @link_option
-@click.option("--plain", is_flag=True, help="Lines instead of the live view, also on a terminal.")
+@click.option("--plain", is_flag=True, help="Lines, not the live view, also on a terminal.")
 @click.option("--seconds", type=float, default=None, help="Stop by itself after so long.")
 def run_command(
     config_file: Path, link_name: str | None, plain: bool, seconds: float | None
@@ -148,7 +148,7 @@ def show(
 def status_command(
     config_file: Path, link_name: str | None, max_lag_s: float, as_json: bool
 ) -> None:
-    r"""Show how links fare, read from their state topics on the target: from any machine.
+    r"""Show the state of links, read from their state topics on the target: from any machine.
 
     Exit code 0 when every link runs and is in sync: the target has all records but those of the
     last seconds (--max-lag). 1 when a link lags by more, is broken, has refused topics, does not

@@ -12,7 +12,7 @@ REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
 
 
 class HeartbeatsConfig(Frozen):
-    """Heartbeats, as MirrorMaker 2 has them."""
+    """Heartbeats, as MirrorMaker 2 writes them."""
 
     emit: Annotated[bool, Field(title="Emit")] = False
     """Write a heartbeat into topic `heartbeats` of the source, mirror it, and tell its age at the
@@ -35,7 +35,7 @@ class HeartbeatsConfig(Frozen):
 
 
 class CheckpointsConfig(Frozen):
-    """Where groups go on at the target, as MirrorMaker 2 tells it."""
+    """Checkpoints: where groups resume at the target, as MirrorMaker 2 writes them."""
 
     emit: Annotated[bool, Field(title="Emit")] = False
     """Write `<source>.checkpoints.internal` at the target, for Java's `MirrorClient`: of the groups
@@ -48,7 +48,7 @@ class CheckpointsConfig(Frozen):
 
 
 class OffsetSyncsConfig(Frozen):
-    """Pairs of offsets, from which MirrorMaker 2 translates if it takes over."""
+    """Offset syncs, from which MirrorMaker 2 translates offsets if it takes over."""
 
     emit: Annotated[bool, Field(title="Emit")] = False
     """Write `mm2-offset-syncs.<other alias>.internal`."""

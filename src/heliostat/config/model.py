@@ -194,9 +194,9 @@ class SparkConfig(Frozen):
     master: Annotated[str, Field(title="Master", min_length=1)] = "local[*]"
     """`local[*]`, `spark://host:port`, `yarn` or `k8s://...`."""
     task_cpus: Annotated[float, Field(title="CPUs of a task", ge=0.01, le=64)] = 0.25
-    """Lanes mostly wait for the network, so that more of them than cores may run at once."""
+    """Cores per lane; lanes mostly wait for the network, so more lanes than cores may run."""
     conf: Annotated[Texts, Field(title="Spark settings")] = _NONE
-    """Any Spark setting; wins over what Heliostat sets."""
+    """Any Spark setting; overrides what Heliostat sets."""
 
 
 class PrefixNaming(Frozen):
@@ -430,15 +430,15 @@ class LinkSettings(Frozen):
     lanes: Annotated[LanesConfig, Field(title="Lanes")] = LanesConfig()
     """Distribution over Spark."""
     gaps: Annotated[GapsConfig, Field(title="Gaps")] = GapsConfig()
-    """Records that are lost before they are copied."""
+    """Records that are lost at the source before they are copied."""
     state: Annotated[StateConfig, Field(title="State")] = StateConfig()
     """State topics."""
     heartbeats: Annotated[HeartbeatsConfig, Field(title="Heartbeats")] = HeartbeatsConfig()
-    """Signs of life."""
+    """Heartbeats, as MirrorMaker 2 writes them."""
     checkpoints: Annotated[CheckpointsConfig, Field(title="Checkpoints")] = CheckpointsConfig()
-    """Groups' offsets, as MirrorMaker 2 tells them."""
+    """Checkpoints of consumer groups, as MirrorMaker 2 writes them."""
     offset_syncs: Annotated[OffsetSyncsConfig, Field(title="Offset syncs")] = OffsetSyncsConfig()
-    """Pairs of offsets, as MirrorMaker 2 keeps them."""
+    """Offset syncs, as MirrorMaker 2 writes them."""
     groups: Annotated[GroupsConfig, Field(title="Groups")] = GroupsConfig()
     """Consumer groups."""
 
@@ -472,7 +472,7 @@ class Config(Frozen):
     spark: Annotated[SparkConfig, Field(title="Spark")] = SparkConfig()
     """Where Spark runs."""
     defaults: Annotated[LinkSettings, Field(title="Defaults")] = LinkSettings()
-    """What links have that they do not set themselves; maps are merged key by key."""
+    """Values for links that do not set them; maps are merged key by key."""
     links: Annotated[
         tuple[LinkConfig, ...], Strict(strict=False), Field(title="Links", min_length=1)
     ]

@@ -78,13 +78,13 @@ class TokenEndpointConfig(Frozen):
     url: Annotated[str, Field(title="Address"), AfterValidator(_check_url)]
     """The token endpoint, such as `https://login.example.org/token`."""
     client_id: Annotated[str, Field(title="Client", min_length=1)]
-    """Who asks."""
+    """Client id."""
     client_secret: Annotated[Secret, Field(title="Client secret")]
-    """Its secret, by reference."""
+    """Client secret, by reference."""
     scope: Annotated[str, Field(title="Scope")] = ""
-    """Scopes to ask for, separated by blanks."""
+    """Scopes to request, separated by spaces."""
     ca_file: Annotated[FilePath | None, Field(title="Authorities")] = None
-    """PEM file of the authorities that sign the endpoint's certificate; null = the machine's."""
+    """PEM file of the CAs that sign the endpoint's certificate; null = the system's."""
 
     def value(self) -> TokenEndpoint:
         """The same as a plain value."""
@@ -96,9 +96,9 @@ class SecurityConfig(Frozen):
     """Protocol of the listener, and credentials by reference."""
 
     protocol: Annotated[ProtocolName, Field(title="Protocol")] = "PLAINTEXT"
-    """What the brokers' listener speaks."""
+    """Security protocol of the brokers' listener."""
     ca_file: Annotated[FilePath | None, Field(title="Authorities")] = None
-    """PEM file of the authorities that sign the brokers' certificates; null = the machine's."""
+    """PEM file of the CAs that sign the brokers' certificates; null = the system's."""
     certificate_file: Annotated[FilePath | None, Field(title="Certificate")] = None
     """PEM file of our own certificate with its chain, for mutual TLS."""
     key_file: Annotated[FilePath | None, Field(title="Key")] = None
@@ -106,16 +106,16 @@ class SecurityConfig(Frozen):
     key_password: Annotated[Secret | None, Field(title="Password of the key")] = None
     """Where the key's password is, if it has one."""
     verify_hostname: Annotated[bool, Field(title="Verify host name")] = True
-    """Whether a broker's certificate must name the host that was dialed."""
+    """Whether a broker's certificate must match its host name."""
     mechanism: Annotated[MechanismName | None, Field(title="Mechanism")] = None
-    """How to authenticate with SASL."""
+    """SASL mechanism."""
     username: Annotated[str | None, Field(title="User", min_length=1)] = None
     """For PLAIN and SCRAM."""
     password: Annotated[Secret | None, Field(title="Password")] = None
     """Where the password is, for PLAIN and SCRAM."""
     token: Annotated[Secret | None, Field(title="Token")] = None
-    """Where a token is, for OAUTHBEARER; read anew for each connection, so that it may be renewed
-    beside us."""
+    """Where a token is, for OAUTHBEARER; read again for each connection, so that it may be
+    renewed at any time."""
     token_endpoint: Annotated[TokenEndpointConfig | None, Field(title="Token endpoint")] = None
     """Where tokens are fetched, for OAUTHBEARER."""
 

@@ -101,13 +101,13 @@ class StopReason(Enum):
     """Why a partition can't be carried on; the name is the partition's code."""
 
     CORRUPT = "corrupt"
-    """A batch of the source is no sound batch, however often it is fetched."""
+    """A batch of the source is corrupt, however often it is fetched."""
     TOO_LARGE = "too large"
-    """A batch or a record is larger than the target takes."""
+    """A batch or record is larger than the target accepts."""
     RECORD_REFUSED = "record refused"
-    """The target refuses a record: without a key where it compacts, or for its timestamp."""
+    """The target rejects a record: no key although the topic is compacted, or its timestamp."""
     HOLE_TOO_LARGE = "hole too large"
-    """A hole of the source would take more markers than are written to keep offsets equal."""
+    """A hole of the source would need more markers than are written to keep offsets equal."""
 
 
 @dataclass(frozen=True, slots=True)
