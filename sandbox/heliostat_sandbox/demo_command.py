@@ -51,7 +51,7 @@ links:
 
 
 @click.command("demo")
-@click.option("--seconds", type=float, default=None, help="Load for so long; until Ctrl-C if not.")
+@click.option("--seconds", type=float, default=None, help="Seconds; until Ctrl-C by default.")
 @click.option("--topics", default=TOPICS, show_default=True, help="Topics to begin with.")
 @click.option("--rate", default=RECORDS_PER_S, show_default=True, help="Records a second.")
 @click.option("--plain", is_flag=True, help="Lines, not the live view, also on a terminal.")

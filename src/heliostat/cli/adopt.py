@@ -19,8 +19,8 @@ from heliostat.operate.operations import link_of
 @click.command("adopt")
 @click.argument("link_name", metavar="[LINK]", required=False)
 @config_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--back", is_flag=True, help="The other way: let MirrorMaker 2 go on.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+@click.option("--back", is_flag=True, help="Hand back: let MirrorMaker 2 go on.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
 @click.option(
     "--connector",

@@ -102,7 +102,7 @@ def _time(at_ms: int) -> str:
 @config_option
 @link_option
 @click.option(
-    "--choose", type=click.Choice(CHOICES), default=None, help="Decide; without it only explain."
+    "--choose", type=click.Choice(CHOICES), default=None, help="The decision; without: explain."
 )
 @click.option("--by", "user", default=None, metavar="NAME", help="Who decides (default: you).")
 @click.option("--yes", is_flag=True, help="Don't ask.")

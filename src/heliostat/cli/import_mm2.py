@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
 @click.option(
     "--naming",
     metavar="FORMAT",
-    help="Mirrors' names, such as '${source}.${topic}', for a replication policy of your own.",
+    help="Names of mirrors, such as '${source}.${topic}', for a replication policy of your own.",
 )
 @json_option
 @click.pass_context

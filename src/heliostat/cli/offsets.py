@@ -58,7 +58,7 @@ def offsets_group() -> None:
     "-f",
     "file",
     type=click.File("r", encoding="utf-8"),
-    help="Questions, one a line: `topic partition offset` or a JSON object; `-` for stdin.",
+    help="One question per line: `topic partition offset` or a JSON object; `-` for stdin.",
 )
 @json_option
 @click.pass_context
@@ -121,8 +121,9 @@ def show_command(
 ) -> None:
     r"""Show offset maps: exact or mapped, how many extents, how large.
 
-    Without a topic one line a mirror, with one (its name at the source) a line a partition, with a
-    partition its extents: runs of records whose offsets differ by the same number.
+    Without a topic: one line per mirror. With a topic (its name at the source): one line per
+    partition. With a partition: its extents, runs of records whose offsets differ by the same
+    number.
 
     \b
     Examples:
@@ -166,10 +167,10 @@ def rebuild_command(
 ) -> None:
     r"""Rebuild offset maps whose records are gone (OFFSET_MAP_LOST).
 
-    All records of both sides are read and laid over each other; where there is one way only, it is
-    the map, and the mirror goes on, without a restart of a link that runs. Where there is none, or
-    several, it says at which offset and changes nothing. Without a topic (its name at the source)
-    all maps of the link that are lost. Exit code 0 when each was made anew, 1 when one was not.
+    Reads all records of both sides and aligns them. Where they align in exactly one way, that is
+    the map, and the mirror goes on; a running link need not be restarted. Where they don't, or in
+    several ways, it prints the offset and changes nothing. Without a topic (its name at the source)
+    it rebuilds all lost maps of the link. Exit code 0 when each was rebuilt, 1 when one was not.
 
     \b
     Examples:

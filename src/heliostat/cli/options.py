@@ -45,6 +45,6 @@ _PEER_OPTIONS = (
     click.option(
         "--workers-run-on",
         is_flag=True,
-        help="The Connect workers run on, with the source connector stopped.",
+        help="The Connect workers keep running; only the source connector is stopped.",
     ),
 )

@@ -49,7 +49,7 @@ class StopSignal:
 @config_option
 @link_option
 @click.option("--plain", is_flag=True, help="Lines, not the live view, also on a terminal.")
-@click.option("--seconds", type=float, default=None, help="Stop by itself after so long.")
+@click.option("--seconds", type=float, default=None, help="Stop after so many seconds.")
 def run_command(
     config_file: Path, link_name: str | None, plain: bool, seconds: float | None
 ) -> None:

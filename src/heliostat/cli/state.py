@@ -18,7 +18,7 @@ from heliostat.rebuild.state import plan_rebuild, rebuild_state
 
 @click.group("state")
 def state_group() -> None:
-    r"""Make anew what a link knows of its mirrors, where its state topic was lost.
+    r"""Rebuild what a link knows of its mirrors after its state topic was lost.
 
     \b
     Examples:
@@ -29,8 +29,8 @@ def state_group() -> None:
 @state_group.command("rebuild")
 @click.argument("link_name", metavar="[LINK]", required=False)
 @config_option
-@click.option("--topics", metavar="REGEX", help="Only source topics of which this matches all.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--topics", metavar="REGEX", help="Only source topics whose whole name matches.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
 @json_option
 @click.pass_context
@@ -44,13 +44,13 @@ def rebuild_command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    r"""Take mirrors back of which heliostat.LINK.state has no row, where contents prove them.
+    r"""Take back mirrors that heliostat.LINK.state does not list, where contents prove them.
 
-    The link must be stopped. All records of both sides are compared, by the mirror's offset map
-    where there is one. Where everything that both sides still hold is equal and in order, the
-    mirror is the link's again and goes on where it ends; an offset map that is gone is made anew.
-    Any other stays refused, with the first offset that differs. Where the last driver did not end
-    by itself, what it may still send is waited for: a round and some seconds.
+    The link must be stopped. All records of both sides are compared, through the mirror's
+    offset map where there is one. Where everything that both sides still hold is equal and in
+    order, the mirror is the link's again and goes on where it ends; a lost offset map is rebuilt.
+    Any other stays refused, with the first offset that differs. If the last driver was killed,
+    the command waits for what it may still send: a round and some seconds.
 
     Exit code 0 when all of it was (or can be) done, 1 when something is refused.
 

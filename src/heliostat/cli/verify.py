@@ -28,9 +28,9 @@ from heliostat.verify.report import VerifyReport, joined
 @click.option("--from", "start", type=click.IntRange(min=0), help="First offset.")
 @click.option("--until", type=click.IntRange(min=0), help="End offset, not included.")
 @click.option(
-    "--complete", is_flag=True, help="What the target lacks is lost, not just not copied yet."
+    "--complete", is_flag=True, help="Count what the target lacks as lost, not as not copied yet."
 )
-@click.option("--decode-all", is_flag=True, help="Decode also batches equal byte by byte.")
+@click.option("--decode-all", is_flag=True, help="Decode equal batches, too.")
 @click.option("--master", help="Spark master, in place of the configured one.")
 @click.pass_context
 def verify_command(

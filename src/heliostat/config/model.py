@@ -434,7 +434,7 @@ class LinkSettings(Frozen):
     state: Annotated[StateConfig, Field(title="State")] = StateConfig()
     """State topics."""
     heartbeats: Annotated[HeartbeatsConfig, Field(title="Heartbeats")] = HeartbeatsConfig()
-    """Heartbeats, as MirrorMaker 2 writes them."""
+    """Heartbeats of source and target."""
     checkpoints: Annotated[CheckpointsConfig, Field(title="Checkpoints")] = CheckpointsConfig()
     """Checkpoints of consumer groups, as MirrorMaker 2 writes them."""
     offset_syncs: Annotated[OffsetSyncsConfig, Field(title="Offset syncs")] = OffsetSyncsConfig()
