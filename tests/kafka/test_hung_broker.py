@@ -18,7 +18,7 @@ from support.command import heliostat
 from support.links import RunningLink, ends, wait_for, wait_level, write_config
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.link import lane_set
+from heliostat.link import lane_schedule
 from heliostat.names import TopicName
 from heliostat_sandbox import Broker, Cluster
 
@@ -42,8 +42,8 @@ ROUND_S = 12
 @pytest.fixture(autouse=True)
 def rounds_as_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones are little longer than others, and announced as far ahead as those of 30 s."""
-    monkeypatch.setattr(lane_set, "START_SLACK_S", 3.0)
-    monkeypatch.setattr(lane_set, "AHEAD_PART", 30 / ROUND_S * lane_set.AHEAD_PART)
+    monkeypatch.setattr(lane_schedule, "START_SLACK_S", 3.0)
+    monkeypatch.setattr(lane_schedule, "AHEAD_PART", 30 / ROUND_S * lane_schedule.AHEAD_PART)
 
 
 @contextlib.contextmanager

@@ -235,7 +235,7 @@ class Reconciler:
         if missing:
             self.state.restore(known.producer_id, known.mirrors, known.starts, known.at_beginning)
             self.maps.restore()
-            self.lanes.tell()
+            self.lanes.announce()
             self.events.warn(
                 f"{', '.join(missing)} was gone at the target and is made anew from what this "
                 "driver knows; see who deletes state topics"

@@ -3,6 +3,10 @@
 A round is given out before its predecessor ends. It opens its connections, waits for the moment at
 which the predecessor sends no more, and begins: so the change of rounds is not felt.
 
+    lane_schedule    which rounds there are, and when the next ones are due
+    round_specs      what a round is told
+    here             threads that run rounds; announcing what is wanted; ending
+
 I10 Before a round is given out its last deadline is announced on the target, mostly seconds ahead,
 by who keeps the link (`announced_for_s`): a broker that hangs holds announcements up until it is
 missed, and a round that waits for its own stands still. Rounds that share a partition never overlap
@@ -13,61 +17,26 @@ wait until the rounds before have really ended (`waits_for`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from heliostat.clock import Clock
+from heliostat.link.lane_schedule import (
+    END_WITHIN_S,
+    ROUNDS_AT_ONCE,
+    Lane,
+    LaneHealth,
+    LaneSchedule,
+    Round,
+)
+from heliostat.link.round_specs import Copied, Maps, Rates, RoundSpecs
 from heliostat.names import LaneId
-from heliostat.offsets.offset_map import MapTail
 from heliostat.ops.events import Events
-from heliostat.ops.spark_session import essence
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.copier.late_sends import LATE_S
-from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
 
-PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
-"""A round is given out so long before it begins: its job starts and its connections open. Longer,
-up to the other, for lanes with many partitions or whose rounds were ready late, as on a machine
-that is full: with 2,400 partitions 2.8 s were needed (2026-11-22, 2 cores that were all used)."""
-PREPARE_S_PER_PARTITION = 1e-3
-PREPARE_SLACK = 1.5  # so many times what it took before
-COLD_PREPARE_S = 12.0
-"""As long for a lane's second round: the process that runs it has everything to load first, 2 s on
-a quiet machine, which later rounds find loaded."""
-HAND_OVER_S = 0.005
-"""Between the end of a round and the beginning of the next: what was sent last has mostly landed.
-Where it has not, the broker refuses the next batch as out of order, and the end is read again."""
-SWITCH_S = 1.5
-"""A changed plan comes into force after this: its rounds are prepared meanwhile."""
-STAGGER, STAGGERED_LANES = 0.125, 4
-"""A lane's first round of a plan is shorter by this part for each lane before it: lanes that change
-rounds at one moment take the processor from each other, 0.2 s of it for 2,400 partitions."""
-AHEAD_S_MAX, AHEAD_PART = 10.0, 1 / 3
-"""So long before it is given out a round is announced, and at most this part of a round: whoever
-takes over waits so much longer. Kafka's default to miss a broker for is 9 s
-(`broker.session.timeout.ms`)."""
-AHEAD_SLACK_S = 0.1
-"""What is announced ahead lasts so much longer than is known then: it is counted anew."""
-START_SLACK_S = 15.0
-"""A round without one before it, which has to wait for its task to start, lasts so much longer."""
-END_WITHIN_S, CANCEL_WITHIN_S = 30.0, 10.0
-"""A round ends within some seconds of its time; after this its job is cancelled."""
-RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
-ROUNDS_AT_ONCE = 2
-"""Of one lane: the one at work, and the next one that is prepared."""
-
-
-@dataclass(slots=True)
-class LaneHealth:
-    """How a lane's rounds fare."""
-
-    lane: LaneId
-    rounds: int = 0
-    failures_in_a_row: int = 0
-    last_error: str = ""
-    ended_ms: int = 0
-    not_before_s: float = 0.0
-    """After a failure the next round waits until then (monotonic)."""
+CANCEL_WITHIN_S = 10.0
+"""A round whose job is cancelled ends within so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +47,7 @@ class Runner:
     cancel: Callable[[LaneSpec], None]
 
 
-CopiedRows = tuple[tuple[int, int, int, int], ...]
-"""See `LaneSpec.copied`."""
-Maps = Callable[
-    [Sequence[PartitionSpec], CopiedRows], tuple[tuple[tuple[int, MapTail], ...], int, str]
-]
-Copied = Callable[[Sequence[PartitionSpec]], CopiedRows]
-Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 Ended = Callable[[LaneSpec, RoundReport], None]
-
-
-@dataclass(slots=True)
-class _Round:
-    spec: LaneSpec
-    ends_at_s: float
-    """By the driver's monotonic clock, as all waiting is: the wall clock may be stepped."""
-    ahead_s: float
-    """How long before its beginning it was given out."""
-    is_cancelled: bool = False
-    has_begun: bool = False
-    """It was announced, and may send."""
-
-
-@dataclass(slots=True)
-class _Lane:
-    """One lane's bookkeeping."""
-
-    health: LaneHealth
-    partitions: tuple[PartitionSpec, ...] = ()
-    generation: int = 0
-    announced: int = 0
-    """The generation that tasks have been told of: one that they don't know ends at once."""
-    rounds: list[_Round] = field(default_factory=list)
-    """Given out and not ended, in order."""
-    numbers: int = 0
-    took_s: float = 0.0
-    """About so long it took lately until a round was prepared."""
-    staggered: int = 0
-    """The generation whose first round was given out."""
-    threads: list[threading.Thread] = field(default_factory=list)
 
 
 class LaneSet:
@@ -163,36 +94,30 @@ class LaneSet:
         rates: Rates = lambda _: (),
         ended: Ended = lambda _spec, _report: None,
     ) -> None:
-        self._template = template
+        self._schedule = LaneSchedule(template.round_s, first_generation, clock)
+        self._specs = RoundSpecs(template, maps, copied, rates)
         self._runner = runner
         self._announce_to_tasks = announce
         self._announce_deadline = announce_deadline
         self._clock = clock
         self._events = events
+        self._on_end = ended
         self._changed = threading.Condition()
-        self._telling = threading.Lock()
-        self._lanes: dict[LaneId, _Lane] = {}
-        self._next_generation = first_generation
-        self._maps = maps
-        self._copied = copied
-        self._rates = rates
-        self._tell_ended = ended
-        self._switch_at_s: float | None = None
-        self._failed_s = -LANDS_WITHIN_S
-        """When a round failed last: what it had sent may land for a while."""
-        self._stopping = False
+        """Guards the schedule, and tells of its changes."""
+        self._announcing = threading.Lock()
+        self._threads: dict[LaneId, list[threading.Thread]] = {}
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
         """How each lane fares."""
         with self._changed:
-            return {number: lane.health for number, lane in self._lanes.items()}
+            return {number: lane.health for number, lane in self._schedule.lanes.items()}
 
     @property
     def generations(self) -> dict[LaneId, int]:
         """Wanted generation of each lane."""
         with self._changed:
-            return self._wanted_generations()
+            return self._schedule.generations()
 
     def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> list[LaneId]:
         """Make `wanted` the lanes' partitions; returns the lanes that changed.
@@ -200,42 +125,13 @@ class LaneSet:
         Rounds of changed lanes end at one moment, and the next ones of all of them begin then.
         """
         with self._changed:
-            if self._stopping:
-                return []
-            changed = [
-                number
-                for number in {**self._lanes, **wanted}
-                if self._partitions(number) != wanted.get(number, ())
-            ]
-            if not changed:
-                return []
-            old = [item for number in changed for item in self._rounds(number)]
-            more_s = max(_prepare_s(wanted.get(number, ())) for number in changed) - PREPARE_S
-            switch_at_s = self._clock.monotonic_s() + SWITCH_S + more_s
-            for item in old:
-                item.ends_at_s = min(item.ends_at_s, switch_at_s)
-            self._switch_at_s = switch_at_s if old else None
+            changed = self._schedule.assign(wanted)
             for number in changed:
-                self._next_generation += 1
-                lane = self._lanes.get(number) or self._add(number)
-                lane.partitions = wanted.get(number, ())
-                lane.generation = self._next_generation
-        self.tell()
+                if number not in self._threads:
+                    self._start(number)
+        if changed:
+            self.announce()
         return changed
-
-    def stop(self) -> None:
-        """End all rounds and wait for them; what is under way is acknowledged first."""
-        with self._changed:
-            self._stopping = True
-            self._switch_at_s = None
-            self._changed.notify_all()
-        try:
-            self.tell()
-        finally:
-            self._await_end()
-            for lane in self._lanes.values():
-                for thread in lane.threads:
-                    thread.join(CANCEL_WITHIN_S)
 
     def renew(self, lasts_s: float) -> None:
         """Announce that this driver still owns the link, rounds or not, for so many seconds.
@@ -243,63 +139,36 @@ class LaneSet:
         Also looks for rounds that do not end, and cancels their jobs.
         """
         with self._changed:
-            if self._stopping:
+            if self._schedule.is_stopping:
                 return
-            now_s = self._clock.monotonic_s()
-            overdue = [
-                item
-                for lane in self._lanes.values()
-                for item in lane.rounds
-                if now_s > item.ends_at_s + END_WITHIN_S
-            ]
-            wanted = [lane for lane in self._lanes.values() if lane.partitions]
-            is_unannounced = any(lane.announced != lane.generation for lane in wanted)
+            overdue = self._schedule.overdue()
+            is_unannounced = self._schedule.is_unannounced()
         self._cancel(overdue)
         if is_unannounced:  # it failed the last time
-            self.tell()
+            self.announce()
         if lasts_s:
             self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
 
     def announced_for_s(self) -> float:
         """For how long from now rounds must be announced: those at work, and those that follow."""
         with self._changed:
-            if self._stopping:
-                return 0.0
-            now_s = self._clock.monotonic_s()
-            ends_s = (self._to_announce(lane, now_s) for lane in self._lanes.values())
-            return max([0.0, *(end_s + LATE_S - now_s for end_s in ends_s if end_s is not None)])
-
-    # -- bookkeeping, under the lock -----------------------------------------------------------
-
-    def _partitions(self, number: LaneId) -> tuple[PartitionSpec, ...]:
-        lane = self._lanes.get(number)
-        return lane.partitions if lane is not None else ()
-
-    def _rounds(self, number: LaneId) -> list[_Round]:
-        lane = self._lanes.get(number)
-        return lane.rounds if lane is not None else []
-
-    def _wanted_generations(self) -> dict[LaneId, int]:
-        if self._stopping:
-            return {}
-        return {n: lane.generation for n, lane in self._lanes.items() if lane.partitions}
-
-    def _all_running(self) -> tuple[str, ...]:
-        return tuple(i.spec.round_id for lane in self._lanes.values() for i in lane.rounds)
-
-    def _add(self, number: LaneId) -> _Lane:
-        lane = self._lanes[number] = _Lane(LaneHealth(number))
-        for place in range(ROUNDS_AT_ONCE):
-            thread = threading.Thread(
-                target=self._run, args=(lane,), name=f"lane-{number}-{place}", daemon=True
-            )
-            lane.threads.append(thread)
-            thread.start()
-        return lane
+            return self._schedule.announced_for_s()
 
     # -- rounds --------------------------------------------------------------------------------
 
-    def _run(self, lane: _Lane) -> None:
+    def _start(self, number: LaneId) -> None:
+        """Start the threads of a new lane; they wait until its first round is due."""
+        lane = self._schedule.lanes[number]
+        threads = self._threads[number] = [
+            threading.Thread(
+                target=self._run, args=(lane,), name=f"lane-{number}-{place}", daemon=True
+            )
+            for place in range(ROUNDS_AT_ONCE)
+        ]
+        for thread in threads:
+            thread.start()
+
+    def _run(self, lane: Lane) -> None:
         """Run round after round, in turn with the lane's other thread."""
         while True:  # ends when `stop` makes `_next_round` answer None
             item = self._next_round(lane)
@@ -310,181 +179,87 @@ class LaneSet:
                 self._announce_deadline(item.spec.expires_at_ms + int(LATE_S * 1000))
                 item.has_begun = True
                 report = self._runner.run(item.spec)
-                self._tell_ended(item.spec, report)
-                self._learn(lane, item, report)
+                self._on_end(item.spec, report)
+                with self._changed:
+                    self._schedule.learn(lane, item, report.spare_s)
             except Exception as caught:  # noqa: BLE001  # whatever ends a round is told and retried
                 error = caught
             self._ended(lane, item, error)
 
-    def _next_round(self, lane: _Lane) -> _Round | None:
+    def _next_round(self, lane: Lane) -> Round | None:
         """Wait until the lane's next round is to be prepared; None when the link stops."""
         with self._changed:
             while True:  # ends when the link stops, or when it is time
-                if self._stopping:
+                if self._schedule.is_stopping:
                     return None
-                wait_s = self._wait_s(lane)
+                wait_s = self._schedule.wait_s(lane)
                 if wait_s is not None and wait_s <= 0:
-                    return self._give_out(lane)
+                    times = self._schedule.next_times(lane)
+                    spec = self._specs.spec(lane, times)
+                    return self._schedule.give_out(lane, spec, times)
                 self._changed.wait(wait_s)
 
-    def _wait_s(self, lane: _Lane) -> float | None:
-        """How long the next round has to wait; None: until something changes."""
-        if not lane.partitions or len(lane.rounds) >= ROUNDS_AT_ONCE:
-            return None
-        if lane.announced != lane.generation:
-            return None
-        at_s = lane.health.not_before_s
-        if lane.rounds:
-            at_s = max(at_s, lane.rounds[-1].ends_at_s - self._prepare_s(lane))
-        return at_s - self._clock.monotonic_s()
-
-    def _to_announce(self, lane: _Lane, now_s: float) -> float | None:
-        """Until when rounds of a lane may send; also of the next, if it is given out soon."""
-        if not lane.rounds:
-            return None
-        end_s, round_s = lane.rounds[-1].ends_at_s, self._template.round_s
-        ahead_s = min(AHEAD_S_MAX, round_s * AHEAD_PART)
-        if lane.partitions and now_s >= end_s - self._prepare_s(lane) - ahead_s:
-            end_s += HAND_OVER_S + round_s + AHEAD_SLACK_S
-        return end_s
-
-    def _prepare_s(self, lane: _Lane) -> float:
-        """How long before it begins a lane's next round is given out."""
-        if lane.numbers < ROUNDS_AT_ONCE:
-            return COLD_PREPARE_S
-        took_s = lane.took_s * PREPARE_SLACK
-        return min(PREPARE_S_MAX, max(_prepare_s(lane.partitions), took_s))
-
-    def _give_out(self, lane: _Lane) -> _Round:
-        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
-        # Those whose partitions this round may take over; all that end with a switch of plans.
-        before = list(lane.rounds)
-        if self._switch_at_s is not None and now_s < self._switch_at_s + END_WITHIN_S:
-            before = [
-                item
-                for other in self._lanes.values()
-                for item in other.rounds
-                if other is lane or item.spec.generation != other.generation
-            ]
-        last_s = max((item.ends_at_s for item in before), default=-1.0)
-        begins_s = max(now_s, last_s + HAND_OVER_S)
-        lasts_s = self._template.round_s
-        if lane.staggered != lane.generation:
-            lane.staggered = lane.generation
-            lasts_s *= 1.0 - STAGGER * (lane.health.lane % STAGGERED_LANES)
-        lasts_s += 0.0 if before else START_SLACK_S
-        failed_s = self._failed_s if before else begins_s
-        lands_s = max(0.0, failed_s + LANDS_WITHIN_S - begins_s)
-        begins_ms = now_ms + round((begins_s - now_s) * 1000)
-        copied = self._copied(lane.partitions)
-        maps, maps_from, maps_topic_id = self._maps(lane.partitions, copied)
-        spec = replace(
-            self._template,
-            lane=lane.health.lane,
-            generation=lane.generation,
-            round_number=lane.numbers,
-            partitions=lane.partitions,
-            maps=maps,
-            maps_from=maps_from,
-            maps_topic_id=maps_topic_id,
-            copied=copied,
-            rates=self._rates(lane.partitions),
-            round_s=lasts_s,
-            begin_at_ms=begins_ms,
-            expires_at_ms=begins_ms + int(lasts_s * 1000),
-            waits_for=tuple(item.spec.round_id for item in before),
-            may_land_s=lands_s,
-        )
-        lane.numbers += 1
-        item = _Round(spec, begins_s + lasts_s, begins_s - now_s)
-        lane.rounds.append(item)
-        return item
-
-    def _learn(self, lane: _Lane, item: _Round, report: RoundReport) -> None:
-        """How early the lane's rounds are to be prepared; it shrinks step by step."""
-        if report.spare_s is not None and item.spec.round_number >= ROUNDS_AT_ONCE:
-            with self._changed:
-                lane.took_s = max(item.ahead_s - report.spare_s, lane.took_s / PREPARE_SLACK)
-
-    def _ended(self, lane: _Lane, item: _Round, error: Exception | None) -> None:
-        now_s = self._clock.monotonic_s()
-        health = lane.health
+    def _ended(self, lane: Lane, item: Round, error: Exception | None) -> None:
         with self._changed:
-            lane.rounds.remove(item)
-            health.rounds += 1
-            health.ended_ms = self._clock.wall_ms()
-            if error is None:
-                # A successor prepared for a round that fails ends at once, and proves nothing.
-                if item.spec.generation == lane.generation:
-                    health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
-            else:
-                health.failures_in_a_row += 1
-                health.last_error = essence(str(error))
-                pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
-                health.not_before_s = now_s + min(RETRY_MAX_S, pause_s)
-            if error is not None and item.has_begun:
-                self._failed_s = now_s
-                # A failed job does not prove that its task has ended, on a machine cut off from
-                # this one: where it still reaches the target it hears that it is not wanted.
-                self._next_generation += 1
-                lane.generation = self._next_generation
-                for other in lane.rounds:
-                    other.ends_at_s = min(other.ends_at_s, now_s)
-            # Who waits for this round's end hears of it; with none before it nobody does.
-            is_awaited = any(
-                item.spec.round_id in other.spec.waits_for
-                for each in self._lanes.values()
-                for other in each.rounds
-            )
-            stopping = self._stopping
+            must_announce = self._schedule.end(lane, item, error)
+            is_stopping = self._schedule.is_stopping
             self._changed.notify_all()
-        if stopping:
+        if is_stopping:
             return
+        health = lane.health
         if error is not None:
             self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
-        if is_awaited or (error is not None and item.has_begun):
+        if must_announce:
             try:
-                self.tell()
+                self.announce()
             except Exception as failure:  # noqa: BLE001  # told; the next round's end tells it anew
                 self._events.warn(
                     f"lane {health.lane}: the end of a round can't be told: {failure}"
                 )
 
-    # -- telling -------------------------------------------------------------------------------
+    # -- announcing ----------------------------------------------------------------------------
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Announce what is wanted now; one at a time, so that the newest is the last."""
-        with self._telling:
+        with self._announcing:
             with self._changed:
-                switch_at_ms = None
-                if self._switch_at_s is not None:
-                    left_s = self._switch_at_s - self._clock.monotonic_s()
-                    switch_at_ms = self._clock.wall_ms() + round(left_s * 1000)
-                plan = Announcement(self._wanted_generations(), switch_at_ms, self._all_running())
+                plan = self._schedule.announcement()
             self._announce_to_tasks(plan)
             with self._changed:
-                for number, generation in plan.generations.items():
-                    self._lanes[number].announced = generation
+                self._schedule.take_announced(plan)
                 self._changed.notify_all()
 
     # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End all rounds and wait for them; what is under way is acknowledged first."""
+        with self._changed:
+            self._schedule.stop()
+            self._changed.notify_all()
+        try:
+            self.announce()
+        finally:
+            self._await_end()
+            for threads in self._threads.values():
+                for thread in threads:
+                    thread.join(CANCEL_WITHIN_S)
 
     def _await_end(self) -> None:
         """Wait until no round runs; cancel the jobs of those that do not end."""
         if self._wait_until_idle(END_WITHIN_S):
             return
         with self._changed:
-            overdue = [item for lane in self._lanes.values() for item in lane.rounds]
-        self._cancel(overdue)
+            left = list(self._schedule.rounds())
+        self._cancel(left)
         self._wait_until_idle(CANCEL_WITHIN_S)
 
     def _wait_until_idle(self, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(
-                lambda: not any(lane.rounds for lane in self._lanes.values()), timeout_s
+                lambda: not any(True for _ in self._schedule.rounds()), timeout_s
             )
 
-    def _cancel(self, overdue: list[_Round]) -> None:
+    def _cancel(self, overdue: list[Round]) -> None:
         for item in overdue:
             if item.is_cancelled:
                 continue
@@ -492,8 +267,3 @@ class LaneSet:
             spec = item.spec
             self._events.warn(f"lane {spec.lane}: the round does not end, its job is cancelled")
             self._runner.cancel(spec)
-
-
-def _prepare_s(partitions: Sequence[PartitionSpec]) -> float:
-    """How long a lane's round takes to be prepared, on a machine with other work beside."""
-    return min(PREPARE_S_MAX, PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions))

@@ -10,11 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from heliostat.clock import Clock
 from heliostat.errors import HeliostatError, Verdict
 from heliostat.ops.events import Events
 
 STALE_AFTER_TURNS = 3
+STOP_WITHIN_S = 20.0
 PAUSE_MAX_S = 10.0
 """A failing loop waits at most so long, whatever its interval."""
 
@@ -121,3 +124,75 @@ class Loop:
         if failures == 0:
             return self.health.interval_s
         return min(PAUSE_MAX_S, self.health.interval_s, 0.2 * float(2 ** min(failures, 10)))
+
+
+class LoopSpec(NamedTuple):
+    """A loop that is to be run: its name, the seconds between its turns, and one turn."""
+
+    name: str
+    interval_s: float
+    turn: Callable[[], None]
+
+
+class Loops:
+    """The loops of one link.
+
+    Parameters
+    ----------
+    link
+        Its name, which begins the loops' names.
+    on_halt
+        See `Loop`.
+    clock, events
+        Time, and where failures are told.
+    """
+
+    def __init__(
+        self, link: str, on_halt: Callable[[BaseException], None], clock: Clock, events: Events
+    ) -> None:
+        self._link = link
+        self._on_halt = on_halt
+        self._clock = clock
+        self._events = events
+        self._loops: list[Loop] = []
+
+    def start(self, *specs: LoopSpec) -> list[Loop]:
+        """Begin loops; a loop may do that too."""
+        started = [
+            Loop(
+                f"{self._link} {spec.name}",
+                spec.interval_s,
+                spec.turn,
+                on_halt=self._on_halt,
+                wall_ms=self._clock.wall_ms,
+                events=self._events,
+            )
+            for spec in specs
+        ]
+        self._loops += started
+        for loop in started:
+            loop.start()
+        return started
+
+    def end(self, loop: Loop) -> None:
+        """Stop one that has done its work, and tell of it no more."""
+        loop.stop(STOP_WITHIN_S)
+        self._loops.remove(loop)
+
+    def stop(self) -> None:
+        """Stop all, also those that another one of them starts meanwhile."""
+        for loop in self._loops:
+            loop.stop(STOP_WITHIN_S)
+
+    def report(self, now_ms: int) -> list[dict[str, object]]:
+        """For the driver's report."""
+        return [
+            {
+                "name": health.name,
+                "last_good_s_ago": round((now_ms - health.last_good_ms) / 1000, 1),
+                "failures_in_a_row": health.failures_in_a_row,
+                "last_error": health.last_error,
+                "is_stale": health.is_stale(now_ms),
+            }
+            for health in (loop.health for loop in self._loops)
+        ]

@@ -1,4 +1,8 @@
-"""A link that runs: becomes its owner, refreshes topics, keeps lanes going, tells how it fares.
+"""A link that runs: becomes its owner, copies once its source is there, reports how it fares.
+
+    owner_guard    whose the link is: nothing is changed unless it is ours
+    copying        the parts that copy, and their loops
+    here           beginning and ending, and the driver's report
 
 I10 One owner: nothing is given out before the link is claimed (see `ownership`), and what changes
     anything first looks whether the claim still holds.
@@ -7,50 +11,34 @@ I10 One owner: nothing is given out before the link is claimed (see `ownership`)
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
-from collections.abc import Callable
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
-from heliostat.gaps.keeper import GapKeeper
-from heliostat.gaps.ledger import GapLedger
-from heliostat.invariants import first_generation
-from heliostat.link.beginnings import Beginnings
-from heliostat.link.compacted_later import CompactedLater
-from heliostat.link.flow import Known, Lanes, Reconciler
-from heliostat.link.group_part import GroupPart
-from heliostat.link.lane_set import LaneSet, Runner
-from heliostat.link.loops import Loop
-from heliostat.mm2.emitters import Interchange
-from heliostat.names import LaneId, LinkName, ProducerId
-from heliostat.offsets.keeper import MapKeeper
+from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
+from heliostat.link.flow import Known, Lanes
+from heliostat.link.lane_set import Runner
+from heliostat.link.lane_template import lane_template
+from heliostat.link.loops import Loops, LoopSpec
+from heliostat.link.owner_guard import OwnerGuard
+from heliostat.names import LinkName, ProducerId
 from heliostat.ops.events import Events
-from heliostat.other_links.at_source import Upstream
-from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionReport, RoundReport
-from heliostat.state.link_state import LinkState, Stored, control_topic, progress_topic
+from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.ownership import Ownership
-from heliostat.state_topics import offsets_topic
 from heliostat.status.board import StatusBoard
-from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
 from heliostat.topics.producer_age import producer_expiration_ms
 
-TELL_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 OWN_EVERY_S = 2.0
-STOPS_EVERY_S = 2.0
 BEGIN_EVERY_S = 1.0
 LOOK_S = 0.1
 CONNECT_WITHIN_S = 2.0
 """A cluster that is away is told soon, and looked for again all the while."""
-OWN_LASTS_S = 6.0
-"""A link without rounds has an owner all the same: renewed in time, believed for so long."""
 BEGIN_STOP_S = 60.0
 """A stop while the link begins waits so long for what it is asking the clusters."""
-LOOP_STOP_S = 20.0
 
 
 class LinkService:
@@ -84,40 +72,38 @@ class LinkService:
         board: StatusBoard,
         claimed: NeighbourClaims,
     ) -> None:
-        self.link = link
-        self._claimed = claimed
-        self.board = board
-        self.failure: BaseException | None = None
-        """Why the link had to halt, if it had to."""
-        self._source_config = config.clusters[link.source]
-        self._target_config = config.clusters[link.target]
-        self._runner = runner
-        self._lane_count = lane_count
-        self._clock = clock
-        self._events = events
-        self._state = LinkState(link, self._target_config)
         self._stopping = threading.Event()
         self._beginning = threading.Lock()
+        self._begun = threading.Event()
         self.waits = threading.Event()
         """Set while another instance drives the link."""
-        self._ownership = Ownership(
+        source, target = config.clusters[link.source], config.clusters[link.target]
+        state = LinkState(link, target)
+        ownership = Ownership(
             LinkName(link.name),
-            self._state,
+            state,
             clock=clock,
             events=events,
             must_stop=self._stopping.is_set,
             on_wait=self.waits.set,
         )
-        self._lanes: LaneSet | None = None
-        self._loops: list[Loop] = []
+        owner = OwnerGuard(ownership)
+        self._context = LinkContext(
+            link, source, target, state, board, owner, clock=clock, events=events
+        )
+        self._resources = Resources(runner, lane_count, claimed)
+        self._loops = Loops(link.name, owner.halt, clock, events)
         self._admins: list[ClusterAdmin] = []
         self._source: ClusterAdmin | None = None
-        self._begun = threading.Event()
-        self._interchange: Interchange | None = None
-        self._groups: GroupPart | None = None
-        self._gaps: GapKeeper | None = None
-        self._held: OpenTransactions | None = None
         self._known = Known({}, {})
+        self._copying: Copying | None = None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the link had to halt, if it had to."""
+        return self._context.owner.failure
+
+    # -- beginning -----------------------------------------------------------------------------
 
     def start(self) -> bool:
         """Become the owner and begin; returns when the loops run.
@@ -138,35 +124,28 @@ class LinkService:
             return not self._stopping.is_set() and self._begin()
 
     def _begin(self) -> bool:
-        target = self._opened(self._target_config)
+        owner, state = self._context.owner, self._context.state
+        target = self._opened(self._context.target)
         with contextlib.suppress(ConnectionLost, BrokerError):  # the owner looks again, and tells
             self._open_source(target)
-        self._state.ensure()
-        if not self._ownership.claim():
+        state.ensure()
+        if not owner.ownership.claim():
             return False
         self.waits.clear()
-        self._state.claim = self._ownership.claim_number
-        begin = self._loop(
-            "source", BEGIN_EVERY_S, lambda: self._as_owner(lambda: self._begin_copying(target))
+        state.claim = owner.ownership.claim_number
+        report = owner.guarded(lambda: state.put_driver(self._report("running")))
+        begin = owner.guarded(lambda: self._begin_copying(target))
+        *_, beginning = self._loops.start(
+            LoopSpec("ownership", OWN_EVERY_S, self._keep_owning),
+            LoopSpec("report", REPORT_EVERY_S, report),
+            LoopSpec("source", BEGIN_EVERY_S, begin),
         )
-        self._loops = [
-            self._loop("ownership", OWN_EVERY_S, self._keep_owning),
-            self._loop(
-                "report",
-                TELL_EVERY_S,
-                lambda: self._as_owner(lambda: self._state.put_driver(self._report())),
-            ),
-            begin,
-        ]
-        for loop in tuple(self._loops):
-            loop.start()
         while not self._begun.wait(LOOK_S):
             if self.failure is not None:
                 raise self.failure
             if self._stopping.is_set():
                 return False
-        begin.stop(LOOP_STOP_S)
-        self._loops.remove(begin)
+        self._loops.end(beginning)
         return True
 
     def _opened(self, cluster: ClusterConfig) -> ClusterAdmin:
@@ -176,8 +155,9 @@ class LinkService:
 
     def _open_source(self, target: ClusterAdmin) -> ClusterAdmin:
         if self._source is None:
-            source = self._opened(self._source_config)
-            check_distinct_clusters(self.link, source.cluster_id(), target.cluster_id())
+            source = self._opened(self._context.source)
+            link = self._context.link
+            check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
             self._source = source
         return self._source
 
@@ -185,64 +165,52 @@ class LinkService:
         """What needs the source: tried again until it is there, while the owner tells of it."""
         if self._begun.is_set():
             return
+        context = self._context
         source = self._open_source(target)
-        stored = self._state.read()
+        stored = context.state.read()
         producer_id = stored.producer_id
         if producer_id is None:
             producer_id = target.init_producer_id()
-            self._state.put_producer(producer_id)
+            context.state.put_producer(producer_id)
         self._known = _known(stored, producer_id)
-        self._state.stops.begin(stored.stops)
-        self.board.know_stops(self._state.stops.known)
-        lanes = self._lanes = LaneSet(
-            self._template(producer_id, producer_expiration_ms(target) / 1000),
-            self._runner,
-            announce=lambda plan: self._as_owner(lambda: self._state.announce(plan)),
-            announce_deadline=self._announce_deadline,
-            clock=self._clock,
-            events=self._events,
-            first_generation=first_generation(self._ownership.claim_number),
-            maps=self._state.offsets.tails,
-            copied=lambda specs: () if self._gaps is None else self._gaps.copied(specs),
-            rates=self.board.rates,
-            ended=self._round_ended,
+        context.state.stops.begin(stored.stops)
+        context.board.know_stops(context.state.stops.known)
+        template = lane_template(
+            context.link,
+            context.source.access(),
+            context.target.access(),
+            producer_id,
+            producer_expiration_ms(target) / 1000,
         )
-        gaps = self._begin_gaps(source, target)
-        turn = Reconciler(
-            link=self.link,
-            source=source,
-            target=target,
-            state=self._state,
-            lanes=lanes,
-            lane_count=self._lane_count,
-            events=self._events,
-            claimed=self._claimed,
-            other_links=OtherLinks(self.link, self._target_config, target).claims,
-            upstream=Upstream(
-                self.link, self._source_config, source, target.cluster_id(), self._clock
-            ),
-            beginnings=Beginnings(source, self._events.warn),
-            gaps=gaps,
-            maps=self._begin_maps(gaps, target),
-            compacted_later=CompactedLater(source),
-            reports=lambda: self.board.reports_of(lanes.generations),
+        if self._copying is not None:
+            self._copying.close()  # of a beginning that failed
+        copying = self._copying = Copying(
+            context, self._resources, source, target, known=self._known, template=template
         )
-        others = [
-            self._loop(
-                "refresh",
-                self.link.topics.refresh_interval_s,
-                lambda: self._as_owner(lambda: turn.run(self._known, self.board.load())),
-            ),
-        ]
-        others += self._interchange_loops(source, target)
-        others.append(self._loop("stops", STOPS_EVERY_S, self._keep_what_stops))
-        held = self._held = OpenTransactions(source, self.board.held, self._clock.wall_ms)
-        others.append(self._loop("transactions", LOOK_EVERY_S, held.look))
-        others += self._group_loops()
-        self._loops += others
-        for loop in others:
-            loop.start()
+        self._loops.start(*copying.begin())
         self._begun.set()
+
+    # -- as the owner --------------------------------------------------------------------------
+
+    def _keep_owning(self) -> None:
+        lanes = None if self._copying is None else self._copying.lanes
+        self._context.owner.renew(0.0 if lanes is None else lanes.announced_for_s())
+        if lanes is not None:
+            lanes.renew(0.0)  # what it would announce was announced just now
+
+    def _report(self, state: str) -> dict[str, object]:
+        now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
+        return {
+            "at_ms": now_ms,
+            "state": state,
+            "instance": ownership.instance,
+            "claim": ownership.claim_number,
+            **self._known.report(),
+            **(REPORT_WITHOUT_SOURCE if self._copying is None else self._copying.report()),
+            "loops": self._loops.report(now_ms),
+        }
+
+    # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End loops and rounds, resign, close; safe to call more than once."""
@@ -258,219 +226,25 @@ class LinkService:
                 self._beginning.release()
 
     def _end(self) -> None:
-        for loop in self._loops:
-            loop.stop(LOOP_STOP_S)
-        said = self._said()
-        if self._lanes is not None:
+        self._loops.stop()
+        context, copying = self._context, self._copying
+        reports = [] if copying is None else copying.reports()
+        if copying is not None:
             with contextlib.suppress(LinkTakenOver):  # nothing of ours is left to tell anybody
-                self._lanes.stop()
-        if self._ownership.is_ours:
+                copying.lanes.stop()
+        owner = context.owner
+        if owner.ownership.is_ours:
             with contextlib.suppress(LinkTakenOver):
-                self._as_owner(lambda: self._keep_stops(said))
-                self._as_owner(
-                    lambda: self._state.put_driver({**self._report(), "state": "stopped"})
-                )
-                self._ownership.resign()
+                owner.run(lambda: context.keep_stops(reports, self._known))
+                owner.run(lambda: context.state.put_driver(self._report("stopped")))
+                owner.ownership.resign()
 
     def _close(self) -> None:
-        self._state.close()
-        if self._interchange is not None:
-            self._interchange.close()
-        if self._groups is not None:
-            self._groups.close()
-        if self._gaps is not None:
-            self._gaps.close()
+        self._context.state.close()
+        if self._copying is not None:
+            self._copying.close()
         for admin in self._admins:
             admin.close()
-
-    def _begin_gaps(self, source: ClusterAdmin, target: ClusterAdmin) -> GapKeeper:
-        if self._gaps is not None:
-            self._gaps.close()  # of a beginning that failed
-        ledger = GapLedger(LinkName(self.link.name), self._target_config)
-        self._gaps = GapKeeper(
-            self.link,
-            source,
-            target,
-            ledger,
-            maps=self._state.offsets.fresh,
-            clock=self._clock,
-            events=self._events,
-        )
-        self._gaps.begin()
-        return self._gaps
-
-    def _begin_maps(self, gaps: GapKeeper, target: ClusterAdmin) -> MapKeeper:
-        keeper = MapKeeper(
-            self._state.offsets,
-            self._state.marks,
-            source=self._source_config.access(),
-            target_access=self._target_config.access(),
-            target=target,
-            copied=gaps.copied_to,
-            events=self._events,
-        )
-        keeper.begin()
-        return keeper
-
-    def _interchange_loops(self, source: ClusterAdmin, target: ClusterAdmin) -> list[Loop]:
-        """Loops of what is written for MirrorMaker 2's clients."""
-        self._interchange = Interchange(
-            self.link,
-            source,
-            target,
-            source_access=self._source_config.access(),
-            target_access=self._target_config.access(),
-            mirrors=lambda: self._known.mirrors,
-            maps=self._state.offsets.fresh,
-            clock=self._clock,
-        )
-        return [
-            self._loop(part.name, part.interval_s, functools.partial(self._as_owner, part.turn))
-            for part in self._interchange.parts()
-        ]
-
-    def _group_loops(self) -> list[Loop]:
-        """The loop that publishes offsets of consumer groups, where that is wanted."""
-        assert self._interchange is not None
-        groups = self.link.groups
-        if not groups.sync and not self._interchange.wants_groups:
-            return []
-        self._groups = GroupPart(
-            self.link,
-            source_access=self._source_config.access(),
-            target_access=self._target_config.access(),
-            mirrors=lambda: dict(self._known.mirrors),
-            maps=self._state.offsets.fresh,
-            positions=self.board.positions,
-            interchange=self._interchange,
-            clock=self._clock,
-            events=self._events,
-            guard=functools.partial(self._as_owner, lambda: None),
-        )
-        turn = functools.partial(self._as_owner, self._groups.turn)
-        return [self._loop("groups", groups.interval_s, turn)]
-
-    def _as_owner(self, act: Callable[[], None]) -> None:
-        """Do it while the link is ours; a process that was stopped for long learns here first.
-
-        Raises
-        ------
-        LinkTakenOver
-            It is another's now; the link halts.
-        """
-        try:
-            self._ownership.hold(OWN_LASTS_S)
-        except LinkTakenOver as error:
-            self._halt(error)
-            raise
-        act()
-
-    def _said(self) -> list[PartitionReport]:
-        """What the lanes that there are said last."""
-        return [] if self._lanes is None else self.board.reports_of(self._lanes.generations)
-
-    def _keep_what_stops(self) -> None:
-        said = self._said()
-        self._as_owner(lambda: self._keep_stops(said))
-
-    def _keep_stops(self, said: list[PartitionReport]) -> None:
-        """What stands stopped is durable soon, and told by whoever looks before a lane does."""
-        self._state.stops.keep(said, self._known.mirrored())
-        self.board.know_stops(self._state.stops.known)
-
-    def _round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
-        if self._gaps is not None:
-            self._gaps.round_ended(spec, report)
-
-    def _keep_owning(self) -> None:
-        ahead_s = 0.0 if self._lanes is None else self._lanes.announced_for_s()
-        self._ownership.keep(max(OWN_LASTS_S, ahead_s))
-        if self._lanes is not None:
-            self._lanes.renew(0.0)  # what it would announce was announced just now
-
-    def _announce_deadline(self, deadline_ms: int) -> None:
-        try:
-            self._ownership.announce(deadline_ms)
-        except LinkTakenOver as error:
-            self._halt(error)
-            raise
-
-    def _template(self, producer_id: ProducerId, expiration_s: float) -> LaneSpec:
-        records = self.link.records
-        return LaneSpec(
-            link=LinkName(self.link.name),
-            lane=LaneId(-1),
-            generation=0,
-            round_number=0,
-            round_s=self.link.lanes.round_s,
-            expires_at_ms=0,
-            source_access=self._source_config.access(),
-            target_access=self._target_config.access(),
-            producer_id=producer_id,
-            partitions=(),
-            control_topic=control_topic(LinkName(self.link.name)),
-            progress_topic=progress_topic(LinkName(self.link.name)),
-            offsets_topic=offsets_topic(LinkName(self.link.name)),
-            settings=CopySettings(
-                fetch_bytes_max=records.fetch_bytes_max,
-                partition_fetch_bytes_max=records.partition_fetch_bytes_max,
-                requests_in_flight_max=records.in_flight_max,
-                join_below_bytes=records.join_below_bytes,
-                join_bytes_max=records.join_bytes_max,
-                backlog_connections=records.connections,
-                compression=None if records.compression == "keep" else records.compression,
-                producer_expiration_s=expiration_s,
-            ),
-        )
-
-    def _report(self) -> dict[str, object]:
-        now_ms = self._clock.wall_ms()
-        lanes = self._lanes
-        return {
-            "at_ms": now_ms,
-            "state": "running",
-            "instance": self._ownership.instance,
-            "claim": self._ownership.claim_number,
-            **self._known.report(),
-            "groups": self._groups.report() if self._groups else {},
-            "gaps": self._gaps.report() if self._gaps else {},
-            "held_back": self._held.report() if self._held else [],
-            "interchange": self._interchange.report() if self._interchange else {},
-            "generations": {str(k): v for k, v in (lanes.generations if lanes else {}).items()},
-            "loops": [
-                {
-                    "name": loop.health.name,
-                    "last_good_s_ago": round((now_ms - loop.health.last_good_ms) / 1000, 1),
-                    "failures_in_a_row": loop.health.failures_in_a_row,
-                    "last_error": loop.health.last_error,
-                    "is_stale": loop.health.is_stale(now_ms),
-                }
-                for loop in self._loops
-            ],
-            "rounds": [
-                {
-                    "lane": health.lane,
-                    "rounds": health.rounds,
-                    "failures_in_a_row": health.failures_in_a_row,
-                    "last_error": health.last_error,
-                }
-                for health in (lanes.health.values() if lanes else ())
-            ],
-        }
-
-    def _loop(self, name: str, interval_s: float, turn: Callable[[], None]) -> Loop:
-        return Loop(
-            f"{self.link.name} {name}",
-            interval_s,
-            turn,
-            on_halt=self._halt,
-            wall_ms=self._clock.wall_ms,
-            events=self._events,
-        )
-
-    def _halt(self, error: BaseException) -> None:
-        if self.failure is None:
-            self.failure = error
 
 
 def _known(stored: Stored, producer_id: ProducerId) -> Known:

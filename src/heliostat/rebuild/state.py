@@ -26,7 +26,7 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.invariants import GENERATIONS_PER_CLAIM
-from heliostat.link.lane_set import START_SLACK_S
+from heliostat.link.lane_schedule import START_SLACK_S
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
     LinkClusters,

@@ -1,4 +1,4 @@
-"""What was last heard of each partition; a newer round's word replaces an older one's."""
+"""What was last reported of each partition; a newer round's word replaces an older one's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_ROUND: Round = (-1, -1)
 
 @dataclass(slots=True)
 class Row:
-    """What was last heard of a partition."""
+    """What was last reported of a partition."""
 
     lane: LaneId
     round: Round
@@ -30,7 +30,7 @@ class Row:
     starting_ms: int = 0
     """When a newer round began to look where it stands; 0: it knows."""
     counted: dict[Round, tuple[int, int]] = field(default_factory=dict)
-    """Records and bytes heard so far of the newest two rounds."""
+    """Records and bytes reported so far of the newest two rounds."""
     rate: float = 0.0
     """Records a second, as of `rated_ms`."""
     rated_ms: int = 0
@@ -64,7 +64,7 @@ class Row:
 
 
 def is_old(was_ms: int, now_ms: int) -> bool:
-    """Whether what was heard then is too old to overrule anything: generations began anew."""
+    """Whether what was reported then is too old to overrule anything: generations began anew."""
     return now_ms - was_ms > OVERRULES_FOR_S * 1000
 
 

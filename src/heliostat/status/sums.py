@@ -13,7 +13,7 @@ from heliostat.status.values import Problem, TopicStatus
 STARTING_UNSEEN_S = 5.0
 """A new round finds its positions within a second; until then the last figures are shown."""
 SILENT = "silent"
-"""State of a partition whose lane is not heard of: what it did last is old news."""
+"""State of a partition whose lane does not report: what it did last is old news."""
 
 
 class Sums:
@@ -31,13 +31,13 @@ class Sums:
         self.problems: list[Problem] = []
         self.states: Counter[str] = Counter()
 
-    def add(self, row: Row, *, is_heard: bool, is_own: bool) -> None:
+    def add(self, row: Row, *, is_reporting: bool, is_own: bool) -> None:
         """Add a partition.
 
         Parameters
         ----------
-        is_heard
-            Whether its lane speaks.
+        is_reporting
+            Whether its lane reports.
         is_own
             Whether that is a lane of the driver there is now: how far an earlier one's came says
             nothing of what has happened since.
@@ -48,8 +48,8 @@ class Sums:
             topic = TopicStatus(item.source.topic, item.target.topic)
             self.topics[item.source.topic] = topic
         is_starting = self._is_starting(row) or not (is_own or item.state.is_stopped)
-        state = item.state.value if is_heard else SILENT
-        if is_heard and is_starting:
+        state = item.state.value if is_reporting else SILENT
+        if is_reporting and is_starting:
             state = PartitionState.STARTING.value
         topic.partitions += 1
         topic.states[state] = topic.states.get(state, 0) + 1
@@ -59,7 +59,7 @@ class Sums:
         topic.open_records += item.open_records
         topic.mapped += item.breaks > 0
         lag_s = age_of_missing_s(row, lag, self._now_ms)
-        topic.unknown += is_starting or not (is_heard and is_own) or lag_s is None
+        topic.unknown += is_starting or not (is_reporting and is_own) or lag_s is None
         if lag_s is not None:
             topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
         self.problems += problems_of([row])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -13,8 +12,9 @@ from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
 from heliostat.invariants import predecessors_have_ended
-from heliostat.link import lane_set
-from heliostat.link.lane_set import HAND_OVER_S, RETRY_FIRST_S, STAGGER, LaneSet, Runner
+from heliostat.link import lane_schedule
+from heliostat.link.lane_schedule import HAND_OVER_S, RETRY_FIRST_S, STAGGER
+from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
@@ -32,7 +32,7 @@ CLOCK_MS = 60
 @pytest.fixture(autouse=True)
 def no_slack(monkeypatch):
     """A first round is as short as any other."""
-    monkeypatch.setattr(lane_set, "START_SLACK_S", 0.0)
+    monkeypatch.setattr(lane_schedule, "START_SLACK_S", 0.0)
 
 
 def spec(number: int) -> PartitionSpec:
@@ -252,10 +252,10 @@ def test_the_next_round_is_announced_ahead(lanes: LaneSet, rounds: Rounds, monke
 
     Before that the end of the round at work is; and no more once all is stopped.
     """
-    monkeypatch.setattr(lane_set, "PREPARE_S", 0.3)
-    monkeypatch.setattr(lane_set, "COLD_PREPARE_S", 0.3)
-    monkeypatch.setattr(lane_set, "AHEAD_PART", 0.5)
-    monkeypatch.setattr(lanes, "_template", replace(lanes._template, round_s=1.5))
+    monkeypatch.setattr(lane_schedule, "PREPARE_S", 0.3)
+    monkeypatch.setattr(lane_schedule, "COLD_PREPARE_S", 0.3)
+    monkeypatch.setattr(lane_schedule, "AHEAD_PART", 0.5)
+    monkeypatch.setattr(lanes._schedule, "round_s", 1.5)
     assert lanes.announced_for_s() == 0.0
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: rounds.started)
@@ -292,8 +292,8 @@ def test_a_round_that_cannot_be_announced_leaves_the_one_at_work_alone(
 
     The round at work goes on to its end: nothing has begun beside it. It used to be ended.
     """
-    monkeypatch.setattr(lane_set, "PREPARE_S", 1.5)
-    monkeypatch.setattr(lane_set, "COLD_PREPARE_S", 1.5)
+    monkeypatch.setattr(lane_schedule, "PREPARE_S", 1.5)
+    monkeypatch.setattr(lane_schedule, "COLD_PREPARE_S", 1.5)
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: rounds.working)
     tried: list[int] = []
@@ -330,7 +330,7 @@ def test_stop_ends_all_rounds(lanes: LaneSet, rounds: Rounds) -> None:
 
 def test_the_next_round_is_prepared_before_the_last_one_ends(lanes, rounds, monkeypatch) -> None:
     """Given a round / when its end comes near / then the next one begins right behind it."""
-    monkeypatch.setattr(lane_set, "HAND_OVER_S", 0.1)  # a full machine takes ms to end one
+    monkeypatch.setattr(lane_schedule, "HAND_OVER_S", 0.1)  # a full machine takes ms to end one
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: len(rounds.started) == 4)
     pairs = list(itertools.pairwise(rounds.started))
@@ -352,8 +352,8 @@ def test_a_round_is_told_when_those_before_it_have_ended_and_not_sooner(
     was given out: it took those before it for ended, and records of days ago landed twice behind
     a broker that was slow (2026-11-23).
     """
-    monkeypatch.setattr(lane_set, "HAND_OVER_S", 0.05)
-    monkeypatch.setattr(lanes, "_template", replace(lanes._template, round_s=0.8))
+    monkeypatch.setattr(lane_schedule, "HAND_OVER_S", 0.05)
+    monkeypatch.setattr(lanes._schedule, "round_s", 0.8)
     rounds.lingers_s = 0.4
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: len(rounds.released) >= 3)
@@ -364,9 +364,9 @@ def test_a_round_is_told_when_those_before_it_have_ended_and_not_sooner(
 
 def test_rounds_that_were_ready_late_are_prepared_earlier(lanes, rounds, monkeypatch) -> None:
     """Given rounds that are ready late / when more follow / then these are given out earlier."""
-    monkeypatch.setattr(lane_set, "PREPARE_S", 0.1)
-    monkeypatch.setattr(lane_set, "COLD_PREPARE_S", 0.1)
-    monkeypatch.setattr(lanes, "_template", replace(lanes._template, round_s=1.0))
+    monkeypatch.setattr(lane_schedule, "PREPARE_S", 0.1)
+    monkeypatch.setattr(lane_schedule, "COLD_PREPARE_S", 0.1)
+    monkeypatch.setattr(lanes._schedule, "round_s", 1.0)
     rounds.spare_s = -0.2
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: len(rounds.ahead_s) > 6)
@@ -375,11 +375,15 @@ def test_rounds_that_were_ready_late_are_prepared_earlier(lanes, rounds, monkeyp
 
 def test_rounds_of_many_partitions_are_prepared_earlier() -> None:
     """Given 2,400 partitions / then seconds more than for one, as asking for them takes long."""
-    few, many = lane_set._prepare_s((spec(0),)), lane_set._prepare_s((spec(0),) * 2_400)
-    assert lane_set.PREPARE_S < few < many
-    assert 4 < many < lane_set.PREPARE_S_MAX
+    few, many = lane_schedule.prepare_s((spec(0),)), lane_schedule.prepare_s((spec(0),) * 2_400)
+    assert lane_schedule.PREPARE_S < few < many
+    assert 4 < many < lane_schedule.PREPARE_S_MAX
     # Tasks take a beginning that is further away for a clock that differs.
-    most = lane_set._prepare_s((spec(0),) * 100_000) - lane_set.PREPARE_S + lane_set.SWITCH_S
+    most = (
+        lane_schedule.prepare_s((spec(0),) * 100_000)
+        - lane_schedule.PREPARE_S
+        + lane_schedule.SWITCH_S
+    )
     assert most < PREPARED_S_MAX
 
 

@@ -94,7 +94,7 @@ def test_nothing_is_written_while_all_are_there(state: LinkState, topics: list[M
     turn._keep_state(KNOWN)
     assert [topic.written for topic in topics] == [{}, {}, {}, {}]
     events.warn.assert_not_called()
-    lanes.tell.assert_not_called()
+    lanes.announce.assert_not_called()
 
 
 def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
@@ -103,7 +103,7 @@ def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
     turn, _, lanes = turn_with(state, dict.fromkeys(NAMES, 29))
     turn._keep_state(KNOWN)
     assert [topic.ensured for topic in topics] == [0, 0, 0, 0]
-    lanes.tell.assert_not_called()
+    lanes.announce.assert_not_called()
 
 
 @pytest.mark.parametrize("gone", NAMES)
@@ -118,7 +118,7 @@ def test_a_gone_topic_is_made_and_written_anew_and_told(
         "start/t": {"target_id": None, "starts": {"0": 5}},
         "beginning/0": {"topics": ["t"]},
     }
-    lanes.tell.assert_called_once_with()  # which lanes are wanted
+    lanes.announce.assert_called_once_with()  # which lanes are wanted
     assert gone in events.warn.call_args.args[0]
 
 

@@ -13,7 +13,8 @@ from heliostat.errors import ConnectionLost
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import encode_progress
-from heliostat.status.board import SILENT_AFTER_S, StatusBoard, unreachable
+from heliostat.status.board import StatusBoard, unreachable
+from heliostat.status.snapshot import SILENT_AFTER_S
 
 NOW_MS = 1_700_000_000_000
 

@@ -11,7 +11,8 @@ from heliostat.cli.view import plain_line, sync_lines
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import encode_progress
-from heliostat.status.board import SILENT_AFTER_S, StatusBoard
+from heliostat.status.board import StatusBoard
+from heliostat.status.snapshot import SILENT_AFTER_S
 from heliostat.status.values import WHY_MAX, LinkStatus
 
 NOW_MS = 1_700_000_000_000

@@ -7,7 +7,8 @@ import json
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import Thinning, encode_progress
-from heliostat.status.board import MOVED_WITHIN_S, StatusBoard
+from heliostat.status.board import StatusBoard
+from heliostat.status.reports import MOVED_WITHIN_S
 from heliostat.status.sums import STARTING_UNSEEN_S
 
 NOW_MS = 1_700_000_000_000

@@ -1,0 +1,155 @@
+"""How far the link has copied, as the driver hears it, asks the source about it and writes it down.
+
+What lanes report and what rounds say at their end go into an `EpochBook`; the source's leaders are
+asked whether they still hold it (`source_truncation`), and it is kept in the link's ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.gaps.ledger import Copied, CopiedTopic, GapLedger
+from heliostat.gaps.rows import Memory, lost_row
+from heliostat.gaps.source_truncation import WRITE_EVERY_S, Divergence, EpochBook, truncations
+from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.ops.events import Events
+from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
+from heliostat.topics.values import MirrorRecord
+
+NOTHING_NOTED = Copied(Offset(-1), -1)
+
+
+class CopyProgress:
+    """How far each partition was copied, and where the source lost some of that.
+
+    Used by the driver's turn only, but for what says that it may be called from any thread.
+
+    Parameters
+    ----------
+    source
+        The cluster that is copied from.
+    ledger
+        Where it is kept, and where rows go of what the target lost.
+    clock, events
+        Time, and where losses are told.
+    """
+
+    def __init__(
+        self, source: ClusterAdmin, ledger: GapLedger, *, clock: Clock, events: Events
+    ) -> None:
+        self._source = source
+        self._ledger = ledger
+        self._clock = clock
+        self._events = events
+        self._book = EpochBook({})
+        self._mirrors: Mapping[TopicName, MirrorRecord] = {}
+        self._is_first = True
+        self._written_at_s = clock.monotonic_s()
+        self.diverged: dict[TopicPartition, Divergence] = {}
+        """Source partitions that lost what was copied of them, as of the last turn."""
+
+    def begin(self) -> None:
+        """Go on from what the ledger holds."""
+        self._book = EpochBook(self._ledger.copied)
+
+    def finish(self) -> None:
+        """Write how far rounds have come that ended since the last turn; no round runs any more.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The ledger can't be written.
+        """
+        self._take(())
+        self._book.settle_noted(is_over=True)  # no report is newer than what rounds have said
+        self._ledger.put_copied(self._book.due(all_moved=True))
+
+    def update(self, reports: Iterable[PartitionReport], memory: Memory) -> None:
+        """Take reports since the last turn, ask the source whether it holds that, write it down.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The source does not answer, or the ledger can't be written.
+        """
+        self._mirrors = memory.mirrors
+        self._take(reports)
+        self._book.settle_noted(is_over=False)
+        self._look_at_epochs([n for n, r in memory.mirrors.items() if _is_same(memory, r)])
+        is_time = self._clock.monotonic_s() >= self._written_at_s + WRITE_EVERY_S
+        if is_time:
+            self._written_at_s = self._clock.monotonic_s()
+        self._ledger.put_copied(self._book.due(all_moved=is_time))
+
+    def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
+        """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
+        found: list[tuple[int, int, int, int]] = []
+        for index, spec in enumerate(specs):
+            row = self._book.row_of(spec)
+            if row is not None or self._book.has_begun(spec):
+                found.append((index, *(row or NOTHING_NOTED)))
+        return tuple(found)
+
+    def copied_to(self, source: TopicPartition) -> Copied | None:
+        """How far a source partition was copied, as far as that is written down."""
+        topic = self.of_topic(source.topic)
+        return None if topic is None else topic.partitions.get(source.partition)
+
+    def of_topic(self, name: TopicName) -> CopiedTopic | None:
+        """How far a source topic's partitions were copied; None: nothing is noted of it."""
+        return self._book.topics().get(name)
+
+    def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
+        """Note how far a round has copied, and what the target lost in it; from any thread."""
+        for index, *lost in report.lost:
+            self._book.note_lost(spec.partitions[index], *lost)
+        for index, *row in report.copied:
+            self._book.note(spec.partitions[index], Copied(*row))
+
+    def forget(self, source: TopicPartition) -> None:
+        """Let go of how far it was copied: a mirror that is gone says nothing of the next one."""
+        self._book.forget(source)
+
+    def pass_gap(self, source: TopicPartition) -> None:
+        """Let go of how far it was copied and where it diverged: a gap there is recorded."""
+        self._book.forget(source)
+        self.diverged.pop(source, None)
+
+    def _take(self, reports: Iterable[PartitionReport]) -> None:
+        """Note how far was copied, and record what the target lost of that: it is copied again."""
+        source_ids = {name: record.source_id for name, record in self._mirrors.items()}
+        now_ms = self._clock.wall_ms()
+        lost = self._book.take(reports, source_ids)
+        rows = [  # two of one partition differ in their time, which names them
+            lost_row(item, self._mirrors[item.partition.topic], now_ms + place)
+            for place, item in enumerate(lost)
+        ]
+        for row in rows:
+            self._events.warn(f"{row.target}: {row.text}")
+        if rows:
+            self._ledger.record(rows)
+
+    def _look_at_epochs(self, names: Sequence[TopicName]) -> None:
+        """Ask about partitions whose leader has changed; at the beginning about all of them."""
+        leaders = None if self._is_first else self._leader_epochs(names)
+        answers = truncations(self._source, self._book.to_ask(leaders, names))
+        self.diverged = {p: at for p, at in answers.items() if at is not None}
+        self._book.confirm(p for p, at in answers.items() if at is None)
+        self._is_first = False
+
+    def _leader_epochs(self, names: Iterable[TopicName]) -> dict[TopicPartition, int]:
+        infos = self._source.describe_topics()
+        return {
+            TopicPartition(name, partition.partition): partition.leader_epoch
+            for name in names
+            if name in infos
+            for partition in infos[name].partitions
+        }
+
+
+def _is_same(memory: Memory, record: MirrorRecord) -> bool:
+    """Whether the source still has the very topic that was copied."""
+    topic = memory.topics.get(record.source)
+    return topic is not None and topic.topic_id == record.source_id

@@ -1,0 +1,263 @@
+"""Stopped partitions and topics are settled: what was decided of them is recorded and carried out.
+
+I6  Facts are asked of both clusters anew, rows are durable, only then is anything passed, deleted
+    or emptied.
+I7  What can't be asked or done for one partition leaves it as it is until the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.gaps.choices import (
+    AT_THE_LANES_POSITION,
+    CAUSE_OF_CODE,
+    OF_WHOLE_TOPICS,
+    Choice,
+    Effect,
+    Facts,
+    effect_of,
+    still_holds,
+    why_not,
+)
+from heliostat.gaps.copy_progress import CopyProgress
+from heliostat.gaps.decisions import Chosen, Decisions
+from heliostat.gaps.facts import Ask, gather
+from heliostat.gaps.ledger import GapLedger, GapRow
+from heliostat.gaps.rows import Memory, decided_row, whole_topics
+from heliostat.gaps.target_cleanup import TargetCleanup
+from heliostat.gaps.warn_once import WarnOnce
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.offset_map import MapReader
+from heliostat.ops.events import Events
+from heliostat.records.copier.lane import PartitionReport
+from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.values import MirrorRecord
+
+SETTLED_TURNS = 2
+"""Turns that must see the same end of a stopped target: an append may still land (I4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactFinder:
+    """Asks both clusters about what stands stopped.
+
+    Parameters
+    ----------
+    source, target
+        Both clusters.
+    maps
+        Reads the offset maps of the link's mirrors; asked only when something is decided.
+    ledger
+        Knows of jumps that lanes have not taken yet.
+    progress
+        Knows how far partitions were copied.
+    fills
+        Whether the link fills holes (`topics.offsets: exact`).
+    """
+
+    source: ClusterAdmin
+    target: ClusterAdmin
+    maps: Callable[[], MapReader]
+    ledger: GapLedger
+    progress: CopyProgress
+    fills: bool
+
+    def find(self, record: MirrorRecord, code: str, asks: list[Ask]) -> list[Facts]:
+        """Facts of partitions of a mirror; those are missing whose leader does not answer."""
+        found = gather(
+            self.source,
+            self.target,
+            asks,
+            record=record,
+            code=code,
+            maps=self.maps,
+            copied=self.progress.of_topic(record.source),
+            fills=self.fills,
+        )
+        return [self._after_jump(facts, record) for facts in found]
+
+    def _after_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
+        """Where a jump is recorded that the lane has not taken yet, it stands after that."""
+        row = self.ledger.jumps().get(facts.source)
+        if row is None or row.jump is None or row.target_id != id_text(record.target_id):
+            return facts
+        if row.jump.target != facts.target_end:
+            return facts
+        return replace(facts, position=Offset(row.jump.source))
+
+
+class Settlement:
+    """Settles what stands stopped, by decision of an operator or by policy.
+
+    Parameters
+    ----------
+    facts
+        Asks both clusters.
+    decisions
+        What is to be done.
+    ledger
+        Where rows go.
+    progress
+        Forgets how far partitions were copied that pass a gap.
+    cleanup
+        Deletes at the target.
+    clock
+        Time of the rows.
+    events, warnings
+        Where it is told what was done, and what is not possible.
+    """
+
+    def __init__(
+        self,
+        facts: FactFinder,
+        decisions: Decisions,
+        ledger: GapLedger,
+        progress: CopyProgress,
+        cleanup: TargetCleanup,
+        *,
+        clock: Clock,
+        events: Events,
+        warnings: WarnOnce,
+    ) -> None:
+        self._facts = facts
+        self._decisions = decisions
+        self._ledger = ledger
+        self._progress = progress
+        self._cleanup = cleanup
+        self._clock = clock
+        self._events = events
+        self._warnings = warnings
+        self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
+        """Ends of stopped targets, and how many turns in a row have seen them."""
+        self._settled_ms: dict[TopicName | TopicPartition, int] = {}
+        """Reports of these from before then speak of what has been settled."""
+
+    def fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
+        """Those of a state begun after its topic was last settled, and all of that carried out."""
+        undone = {row.source for row in self._cleanup.undone()}
+        return [r for r in reports if r.source not in undone and self._is_after(r)]
+
+    def _is_after(self, report: PartitionReport) -> bool:
+        partition = report.source
+        settled_ms = (self._settled_ms.get(key, -1) for key in (partition, partition.topic))
+        return report.since_ms > max(settled_ms)
+
+    def settle(
+        self, plan: TopicPlan, reports: Iterable[PartitionReport], memory: Memory
+    ) -> dict[TopicName, MirrorRecord | None]:
+        """See `GapKeeper.settle`."""
+        stopped = [
+            report
+            for report in self.fresh(reports)
+            if report.state.is_stopped
+            and report.code in CAUSE_OF_CODE
+            and report.source.topic in memory.mirrors
+        ]
+        settled: dict[TopicName, MirrorRecord | None] = {}
+        for name, code in whole_topics(plan, stopped):
+            record, chosen = memory.mirrors.get(name), self._decisions.chosen(name, None, code)
+            if record is not None and chosen is not None and name not in settled:
+                self._settle_topic(code, record, memory, settled, chosen)
+        self._settle_partitions(
+            [r for r in stopped if CAUSE_OF_CODE[r.code] not in OF_WHOLE_TOPICS], memory, settled
+        )
+        self._cleanup.empty_partitions(memory)
+        return settled
+
+    # -- whole topics --------------------------------------------------------------------------
+
+    def _settle_topic(
+        self,
+        code: str,
+        record: MirrorRecord,
+        memory: Memory,
+        settled: dict[TopicName, MirrorRecord | None],
+        chosen: Chosen,
+    ) -> None:
+        name, (choice, decided_by) = record.source, chosen
+        if self._cleanup.has_deleted(record.target, record.target_id):
+            return
+        asks = memory.all_of(record)
+        facts = self._facts.find(record, code, asks)
+        if len(facts) < len(asks):
+            return  # something does not answer: the next turn asks again
+        now_ms = self._clock.wall_ms()
+        rows: list[GapRow] = []
+        for item in facts:
+            effect = effect_of(replace(item, is_recreated=True), choice)
+            if effect is None:
+                why = f"{choice.value} is not possible: {why_not(item, choice)}"
+                self._warnings.warn(name, why)
+                return
+            rows.append(decided_row(item, effect, decided_by, record, now_ms))
+        self._ledger.record(rows)  # I6: before anything is passed
+        for row in rows:
+            self._progress.pass_gap(row.source)
+        if choice is Choice.RESTART and not self._cleanup.delete_topic(record, rows):
+            return
+        topic = memory.topics.get(name)
+        source_id = record.source_id if topic is None else topic.topic_id
+        settled[name] = replace(record, source_id=source_id) if choice is Choice.CONTINUE else None
+        self._settled_ms[name] = self._clock.wall_ms()
+        self._decisions.forget_topic(name, code)
+        cause = CAUSE_OF_CODE[code]
+        self._events.warn(f"{name}: {cause.words}; {choice.value}, decided by {decided_by}")
+
+    # -- single partitions ---------------------------------------------------------------------
+
+    def _settle_partitions(
+        self,
+        stopped: Iterable[PartitionReport],
+        memory: Memory,
+        settled: dict[TopicName, MirrorRecord | None],
+    ) -> None:
+        wanted: dict[tuple[TopicName, str], dict[PartitionId, tuple[PartitionReport, Chosen]]] = {}
+        for report in stopped:
+            name, partition = report.source.topic, report.source.partition
+            chosen = self._decisions.chosen(name, partition, report.code)
+            if chosen is not None:
+                wanted.setdefault((name, report.code), {})[partition] = report, chosen
+        for (name, code), items in wanted.items():
+            record = memory.mirrors[name]
+            for facts in self._facts.find(record, code, memory.asks(record, items)):
+                report, chosen = items[facts.source.partition]
+                passed = Offset(max(facts.position, report.position))
+                is_passed = facts.cause in AT_THE_LANES_POSITION
+                at = replace(facts, position=passed) if is_passed else facts
+                if name in settled or not (self._is_settled(facts, report) and still_holds(at)):
+                    continue
+                effect = effect_of(at, chosen.choice)
+                if effect is None:
+                    why = f"what was decided is not possible: {why_not(at, chosen.choice)}"
+                    self._warnings.warn(str(at.source), why)
+                elif effect.recreates:
+                    self._settle_topic(code, record, memory, settled, chosen)
+                else:
+                    self._settle_partition(at, effect, chosen.decided_by, record, report.since_ms)
+
+    def _settle_partition(
+        self, facts: Facts, effect: Effect, decided_by: str, record: MirrorRecord, since_ms: int
+    ) -> None:
+        source, now_ms = facts.source, self._clock.wall_ms()
+        was = self._ledger.jumps().get(source)
+        is_new = was is None or was.jump != effect.jump or was.cause is not facts.cause
+        if is_new or was is None or was.target_id != id_text(record.target_id):
+            self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
+        self._settled_ms[source] = max(now_ms, since_ms)
+        self._progress.pass_gap(source)
+        self._decisions.forget(source.topic, source.partition, facts.code)
+        self._events.warn(
+            f"{source}: {facts.cause.words}; {effect.choice.value}, decided by {decided_by}: "
+            f"{effect.records}"
+        )
+
+    def _is_settled(self, facts: Facts, report: PartitionReport) -> bool:
+        """Whether the target's end stands still, or is what the lane's report speaks of."""
+        end, turns = self._ends.get(facts.source, (Offset(-1), 0))
+        turns = turns + 1 if end == facts.target_end else 1
+        self._ends[facts.source] = (facts.target_end, turns)
+        return turns >= SETTLED_TURNS or report.position >= facts.position

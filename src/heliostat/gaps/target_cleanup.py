@@ -1,0 +1,105 @@
+"""What decisions need at the target: a mirror's topic is deleted, or partitions of it are emptied.
+
+I6  Both come after their rows are durable; a row is done only when the target has done it. What a
+    driver before this one has left undone is finished here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.errors import BrokerError
+from heliostat.gaps.choices import Cause
+from heliostat.gaps.ledger import GapLedger, GapRow
+from heliostat.gaps.rows import Memory
+from heliostat.gaps.warn_once import WarnOnce
+from heliostat.names import Offset, TopicId, TopicName, id_text
+from heliostat.ops.events import Events
+from heliostat.topics.same_topics import recreated
+from heliostat.topics.values import MirrorRecord
+
+
+class TargetCleanup:
+    """Deletes what rows of the ledger say, and marks them as done.
+
+    Parameters
+    ----------
+    target
+        The cluster that is copied to.
+    ledger
+        Holds the rows.
+    events, warnings
+        Where it is told what could not be done.
+    """
+
+    def __init__(
+        self, target: ClusterAdmin, ledger: GapLedger, events: Events, warnings: WarnOnce
+    ) -> None:
+        self._target = target
+        self._ledger = ledger
+        self._events = events
+        self._warnings = warnings
+        self._deleted: dict[TopicName, str] = {}
+        """Ids of target topics that were deleted here to be created again."""
+
+    def has_deleted(self, target: TopicName, target_id: TopicId | None) -> bool:
+        """Whether this very target topic was deleted here."""
+        return self._deleted.get(target) == id_text(target_id)
+
+    def delete_topic(self, record: MirrorRecord, rows: Sequence[GapRow]) -> bool:
+        """Delete the target topic, whether that was possible; the plan then creates it again.
+
+        Parameters
+        ----------
+        rows
+            What was recorded of it (I6); they are done with the topic gone.
+        """
+        ids = {record.target: id_text(record.target_id)}
+        was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
+        if not was_theirs and recreated(self._target, ids):
+            why = f"{record.target} was made anew: it is not deleted"
+            self._warnings.warn(record.source, why)
+            return False
+        error = self._target.delete_topics([record.target])[record.target]
+        if error is not None and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
+            self._warnings.warn(record.source, f"{record.target} can't be deleted: {error}")
+            return False
+        self._deleted[record.target] = id_text(record.target_id)
+        self._ledger.record([replace(row, is_done=True) for row in rows])
+        return True
+
+    def undone(self) -> list[GapRow]:
+        """Rows whose mirrors are still to be emptied, before the lanes are told of the jump."""
+        rows = self._ledger.rows.values()
+        return [row for row in rows if not row.is_done and row.jump is not None]
+
+    def empty_partitions(self, memory: Memory) -> None:
+        """Delete records where rows say so and it is not done; also what another driver began.
+
+        Never of a topic that is no mirror of the link, whatever a row says.
+        """
+        undone = {row.target: row for row in self.undone() if memory.is_of_mirror(row)}
+        if not undone:
+            return
+        ids = {row.target.topic: row.target_id for row in undone.values()}
+        before = recreated(self._target, ids)
+        done = [row for row in undone.values() if row.target.topic in before]  # gone, with all
+        left = {mirror: row for mirror, row in undone.items() if mirror.topic not in before}
+        answers = self._target.delete_records(
+            {mirror: Offset(row.jump.target) for mirror, row in left.items() if row.jump}
+        )
+        for mirror, row in left.items():
+            answer = answers[mirror]
+            if isinstance(answer, BrokerError):
+                self._warnings.warn(str(row.source), f"{mirror} can't be emptied: {answer}")
+            else:
+                done.append(row)
+        self._ledger.record([replace(row, is_done=True) for row in done])
+        for name in sorted(recreated(self._target, ids) - before):
+            self._events.warn(
+                f"{name} was made anew at the target while its mirror was emptied: records that "
+                "others wrote there may be gone as well"
+            )

@@ -1,0 +1,274 @@
+"""What a link needs once its source is there: its parts are built, begun, and stopped together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.gaps.keeper import GapKeeper
+from heliostat.gaps.ledger import GapLedger
+from heliostat.invariants import first_generation
+from heliostat.link.beginnings import Beginnings
+from heliostat.link.compacted_later import CompactedLater
+from heliostat.link.flow import Known, Lanes, Reconciler
+from heliostat.link.group_part import GroupPart
+from heliostat.link.lane_set import LaneSet, Runner
+from heliostat.link.loops import LoopSpec
+from heliostat.link.owner_guard import OwnerGuard
+from heliostat.mm2.emitters import Interchange
+from heliostat.names import LinkName
+from heliostat.offsets.keeper import MapKeeper
+from heliostat.ops.events import Events
+from heliostat.other_links.at_source import Upstream
+from heliostat.other_links.at_target import OtherLinks
+from heliostat.other_links.claims import NeighbourClaims
+from heliostat.records.copier.lane import LaneSpec, PartitionReport
+from heliostat.state.link_state import LinkState
+from heliostat.status.board import StatusBoard
+from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
+
+STOPS_EVERY_S = 2.0
+REPORT_WITHOUT_SOURCE: dict[str, object] = {
+    "groups": {},
+    "gaps": {},
+    "held_back": [],
+    "interchange": {},
+    "generations": {},
+    "rounds": [],
+}
+"""`Copying.report` of a link whose source was not there yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkContext:
+    """What all parts of one link share.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    source, target
+        How both clusters are configured.
+    state
+        The link's memory, on the target.
+    board
+        The link's status, which the lanes' reports feed.
+    owner
+        Looks whether the link is still ours.
+    clock, events
+        Time, and where changes are told.
+    """
+
+    link: LinkConfig
+    source: ClusterConfig
+    target: ClusterConfig
+    state: LinkState
+    board: StatusBoard
+    owner: OwnerGuard
+    clock: Clock
+    events: Events
+
+    def keep_stops(self, reports: list[PartitionReport], known: Known) -> None:
+        """What stands stopped is durable soon, and told by whoever looks before a lane does."""
+        self.state.stops.keep(reports, known.mirrored())
+        self.board.know_stops(self.state.stops.known)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the process shares out to its links.
+
+    Parameters
+    ----------
+    runner
+        Runs rounds on Spark.
+    lane_count
+        Lanes at most, now.
+    claimed
+        Target topics that other links of the file write, and which.
+    """
+
+    runner: Runner
+    lane_count: Lanes
+    claimed: NeighbourClaims
+
+
+class Copying:
+    """The parts of one link that copy and what goes with that; nothing is asked before `begin`.
+
+    Parameters
+    ----------
+    context
+        What all parts share.
+    resources
+        What the process shares out to its links.
+    source, target
+        Both clusters.
+    known
+        What the link knows, kept up to date here.
+    template
+        See `LaneSet`.
+    """
+
+    def __init__(
+        self,
+        context: LinkContext,
+        resources: Resources,
+        source: ClusterAdmin,
+        target: ClusterAdmin,
+        *,
+        known: Known,
+        template: LaneSpec,
+    ) -> None:
+        self._context = context
+        self._resources = resources
+        self._source = source
+        self._target = target
+        self._known = known
+        self._gaps = GapKeeper(
+            context.link,
+            source,
+            target,
+            GapLedger(LinkName(context.link.name), context.target),
+            maps=context.state.offsets.fresh,
+            clock=context.clock,
+            events=context.events,
+        )
+        self.lanes = LaneSet(
+            template,
+            resources.runner,
+            announce=lambda plan: context.owner.run(lambda: context.state.announce(plan)),
+            announce_deadline=context.owner.announce_deadline,
+            clock=context.clock,
+            events=context.events,
+            first_generation=first_generation(context.owner.ownership.claim_number),
+            maps=context.state.offsets.tails,
+            copied=self._gaps.copied,
+            rates=context.board.rates,
+            ended=self._gaps.round_ended,
+        )
+        self._interchange = Interchange(
+            context.link,
+            source,
+            target,
+            source_access=context.source.access(),
+            target_access=context.target.access(),
+            mirrors=lambda: known.mirrors,
+            maps=context.state.offsets.fresh,
+            clock=context.clock,
+        )
+        self._transactions = OpenTransactions(source, context.board.held, context.clock.wall_ms)
+        self._groups: GroupPart | None = None
+
+    def begin(self) -> list[LoopSpec]:
+        """Read what was known of gaps and maps; the loops that are to be run from now on.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            A cluster does not answer or refuses; `close` what was begun.
+        """
+        self._gaps.begin()
+        turn = self._reconciler()
+        self._groups = self._group_part()
+        return list(self._loops(turn))
+
+    def _reconciler(self) -> Reconciler:
+        context, source, target = self._context, self._source, self._target
+        target_id = target.cluster_id()
+        maps = MapKeeper(
+            context.state.offsets,
+            context.state.marks,
+            source=context.source.access(),
+            target_access=context.target.access(),
+            target=target,
+            copied=self._gaps.copied_to,
+            events=context.events,
+        )
+        maps.begin()
+        return Reconciler(
+            link=context.link,
+            source=source,
+            target=target,
+            state=context.state,
+            lanes=self.lanes,
+            lane_count=self._resources.lane_count,
+            events=context.events,
+            claimed=self._resources.claimed,
+            other_links=OtherLinks(context.link, context.target, target).claims,
+            upstream=Upstream(context.link, context.source, source, target_id, context.clock),
+            beginnings=Beginnings(source, context.events.warn),
+            gaps=self._gaps,
+            maps=maps,
+            compacted_later=CompactedLater(source),
+            reports=self.reports,
+        )
+
+    def _group_part(self) -> GroupPart | None:
+        """What publishes offsets of consumer groups, where that is wanted."""
+        context = self._context
+        if not context.link.groups.sync and not self._interchange.wants_groups:
+            return None
+        return GroupPart(
+            context.link,
+            source_access=context.source.access(),
+            target_access=context.target.access(),
+            mirrors=lambda: dict(self._known.mirrors),
+            maps=context.state.offsets.fresh,
+            positions=context.board.positions,
+            interchange=self._interchange,
+            clock=context.clock,
+            events=context.events,
+            guard=context.owner.check,
+        )
+
+    def _loops(self, turn: Reconciler) -> Iterator[LoopSpec]:
+        context, guarded = self._context, self._context.owner.guarded
+        yield LoopSpec(
+            "refresh",
+            context.link.topics.refresh_interval_s,
+            guarded(lambda: turn.run(self._known, context.board.load())),
+        )
+        for part in self._interchange.parts():
+            yield LoopSpec(part.name, part.interval_s, guarded(part.turn))
+        yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
+        yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
+        if self._groups is not None:
+            yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
+
+    def _keep_stops(self) -> None:
+        reports = self.reports()
+        self._context.owner.run(lambda: self._context.keep_stops(reports, self._known))
+
+    def reports(self) -> list[PartitionReport]:
+        """What lanes of the newest plans said last of each partition."""
+        return self._context.board.reports_of(self.lanes.generations)
+
+    def report(self) -> dict[str, object]:
+        """For the driver's report."""
+        return {
+            "groups": self._groups.report() if self._groups else {},
+            "gaps": self._gaps.report(),
+            "held_back": self._transactions.report(),
+            "interchange": self._interchange.report(),
+            "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
+            "rounds": [
+                {
+                    "lane": health.lane,
+                    "rounds": health.rounds,
+                    "failures_in_a_row": health.failures_in_a_row,
+                    "last_error": health.last_error,
+                }
+                for health in self.lanes.health.values()
+            ],
+        }
+
+    def close(self) -> None:
+        """Close the connections; call it when the loops and the rounds have ended."""
+        self._interchange.close()
+        if self._groups is not None:
+            self._groups.close()
+        self._gaps.close()

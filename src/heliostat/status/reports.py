@@ -1,0 +1,196 @@
+"""What a link's driver and its lanes have reported, as it comes; pure.
+
+A report names only what changed. Two rounds of a lane may overlap: what an older one says never
+overwrites a newer one's word, but what it has copied counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliostat.invariants import first_generation
+from heliostat.names import LaneId, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, RoundReport
+from heliostat.records.transport.progress_reports import Progress
+from heliostat.status.rows import NO_ROUND, Round, Row, is_old
+
+WINDOW_S = 5.0
+"""Rates are averages over about so long."""
+MOVED_WITHIN_S = 5.0
+"""What a lane copied that there is no more is another's by then; else it is copied no more."""
+
+
+@dataclass(slots=True)
+class LaneReports:
+    """What was last reported by a lane."""
+
+    newest: Progress
+    whole: Round = NO_ROUND
+    """The newest round of which all partitions were reported."""
+    first_ms: int = 0
+    latency: dict[Round, list[int]] = field(default_factory=dict)
+    """Counts reported so far of the newest two rounds."""
+    recent: deque[tuple[int, dict[TopicPartition, tuple[int, int]], list[int]]] = field(
+        default_factory=deque
+    )
+    """What came within `WINDOW_S`: when, records and bytes by partition, latency counts."""
+
+    @property
+    def round(self) -> Round:
+        """The newest round that has reported."""
+        return _round_of(self.newest.report)
+
+    @property
+    def seconds(self) -> float:
+        """What `recent` covers."""
+        return min(WINDOW_S, (self.newest.at_ms - self.first_ms) / 1000)
+
+    def forget_old(self) -> None:
+        """Keep only what the rates are made of."""
+        while self.recent and self.newest.at_ms - self.recent[0][0] >= WINDOW_S * 1000:
+            self.recent.popleft()
+
+    def new_counts(self, its_round: Round, report: RoundReport) -> list[int]:
+        """Latency counts that were not reported before."""
+        was = self.latency.get(its_round)
+        if was is None and self.latency and its_round < min(self.latency):
+            return []
+        self.latency[its_round] = report.latency_ms
+        if len(self.latency) > 2:
+            del self.latency[min(self.latency)]
+        if was is None:
+            return report.latency_ms
+        was = [*was, *([0] * (len(report.latency_ms) - len(was)))]
+        return [max(0, count - old) for count, old in zip(report.latency_ms, was, strict=False)]
+
+    def sums(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Records and bytes within the window."""
+        sums: dict[TopicPartition, tuple[int, int]] = {}
+        for _, copied, _ in self.recent:
+            for partition, (records, size) in copied.items():
+                was = sums.get(partition, (0, 0))
+                sums[partition] = (was[0] + records, was[1] + size)
+        return sums
+
+
+class Reports:
+    """The newest reports of one link. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.driver: dict[str, Any] = {}
+        """The driver's last report."""
+        self.lanes: dict[LaneId, LaneReports] = {}
+        self.rows: dict[TopicPartition, Row] = {}
+        self.wanted_since: dict[LaneId, int] = {}
+        """Lanes that the driver has given out, and since when (wall ms)."""
+        self._gone: dict[LaneId, int] = {}
+        """Since when there is no such lane (wall ms); its partitions are reported by others."""
+        self._instance: str | None = None
+        """The driver whose lanes' reports these are."""
+
+    @property
+    def claim(self) -> int:
+        """How many drivers the link has had with this one; 0: not known."""
+        return int(self.driver.get("claim") or 0)
+
+    def is_complete(self) -> bool:
+        """Whether all lanes that run, and all their partitions, have reported."""
+        lanes = {LaneId(int(lane)) for lane in self.driver.get("generations", ())}
+        known = Counter(row.lane for row in self.rows.values())
+        return lanes <= self.lanes.keys() and all(
+            known[number] >= lane.newest.lane_partitions for number, lane in self.lanes.items()
+        )
+
+    def is_own(self, row: Row) -> bool:
+        """Whether a lane of the driver that reports said it, not of one before it."""
+        return row.reported_in[0] >= first_generation(self.claim)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether the driver has looked at all topics once, and given lanes their partitions."""
+        return bool(self.driver.get("turns", 1))
+
+    def take_driver(self, value: Mapping[str, Any]) -> None:
+        """Take the driver's report: which lanes there are, and that others are gone."""
+        is_other = self._instance != value.get("instance")
+        self.driver = dict(value)
+        if self.driver.get("state") != "running" or not self._has_begun:
+            return  # what was reported before is all there is to tell
+        self._instance = value.get("instance")
+        wanted = {LaneId(int(lane)) for lane in self.driver.get("generations", {})}
+        at_ms = int(self.driver.get("at_ms", 0))
+        known = {} if is_other else self.wanted_since
+        self.wanted_since = {lane: known.get(lane, at_ms) for lane in wanted}
+        since = {
+            lane: self._gone.get(lane, at_ms) for lane in self._gone.keys() | self.lanes.keys()
+        }
+        self._gone = {lane: ms for lane, ms in since.items() if lane not in wanted}
+        self.lanes = {lane: item for lane, item in self.lanes.items() if lane in wanted}
+        # What lanes of a driver before this one copied may not be so any more.
+        over = [
+            lane
+            for lane, ms in self._gone.items()
+            if is_other or at_ms - ms >= MOVED_WITHIN_S * 1000
+        ]
+        if over:
+            self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
+            self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
+
+    def take_lane(self, progress: Progress) -> None:
+        """Take a lane's report."""
+        report = progress.report
+        its_round = _round_of(report)
+        lane = self.lanes.get(report.lane)
+        if lane is None:
+            lane = self.lanes[report.lane] = LaneReports(progress, first_ms=progress.at_ms)
+        is_newest = its_round >= lane.round or is_old(lane.newest.at_ms, progress.at_ms)
+        if is_newest:
+            lane.newest = progress
+        copied: dict[TopicPartition, tuple[int, int]] = {}
+        for item in report.partitions:
+            delta = self._take_partition(lane, its_round, item, progress.at_ms)
+            if delta != (0, 0):
+                copied[item.source] = delta
+        lane.recent.append((progress.at_ms, copied, lane.new_counts(its_round, report)))
+        lane.forget_old()
+        if is_newest and progress.is_whole and its_round != lane.whole:
+            was, lane.whole = lane.whole, its_round
+            if was[0] != its_round[0]:
+                self._drop_rows_before(report.lane, its_round)
+
+    def _take_partition(
+        self, lane: LaneReports, its_round: Round, item: PartitionReport, at_ms: int
+    ) -> tuple[int, int]:
+        """Take one row; records and bytes that are new in it."""
+        row = self.rows.get(item.source)
+        if row is None:
+            if its_round >= lane.whole:  # otherwise it is no longer of this lane
+                row = Row(lane.newest.report.lane, its_round, at_ms, item, its_round)
+                row.counted[its_round] = (item.records, item.bytes)
+                self.rows[item.source] = row
+            return 0, 0
+        records, size = row.counted.get(its_round, (0, 0))
+        if its_round not in row.counted and its_round < min(row.counted):
+            return 0, 0  # too old for us to know what of it was counted
+        row.counted[its_round] = (item.records, item.bytes)
+        if len(row.counted) > 2:
+            del row.counted[min(row.counted)]
+        if its_round >= row.round or is_old(row.at_ms, at_ms):
+            row.replace(lane.newest.report.lane, its_round, item, at_ms)
+        row.count(max(0, item.records - records), at_ms)
+        return max(0, item.records - records), max(0, item.bytes - size)
+
+    def _drop_rows_before(self, lane: LaneId, its_round: Round) -> None:
+        """Forget partitions that a lane had before its plan changed."""
+        self.rows = {
+            key: row
+            for key, row in self.rows.items()
+            if row.lane != lane or row.round[0] >= its_round[0]
+        }
+
+
+def _round_of(report: RoundReport) -> Round:
+    return report.generation, report.round_number

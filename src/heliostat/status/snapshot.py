@@ -1,0 +1,205 @@
+"""How a link fares at one moment, made of what was reported and of what its state says; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heliostat.invariants import first_generation
+from heliostat.names import LaneId, LinkName, TopicPartition
+from heliostat.ops.latency import LatencyHistogram
+from heliostat.records.copier.lane import PartitionReport
+from heliostat.state.stops import has_passed_stops
+from heliostat.status.reports import LaneReports, Reports
+from heliostat.status.rows import NO_ROUND, Row
+from heliostat.status.sums import Sums
+from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus
+
+NO_LANE = LaneId(-1)
+SILENT_AFTER_S = 10.0
+"""A lane reports every second; after this silence its figures are old news."""
+
+Stops = Mapping[TopicPartition, PartitionReport]
+"""What stands stopped by the link's state."""
+
+
+class Snapshot:
+    """A look at the newest reports.
+
+    Parameters
+    ----------
+    reports
+        What driver and lanes said.
+    stops
+        What stands stopped by the link's state.
+    now_ms
+        Wall time of the look, in ms since the epoch.
+    """
+
+    def __init__(self, reports: Reports, stops: Stops, now_ms: int) -> None:
+        self._reports = reports
+        self._stops = stops
+        self._now_ms = now_ms
+        self.state = self._state()
+        """`running`, `stopped`, `silent`, or `unknown` where nothing was reported."""
+
+    def alarms(self) -> dict[str, str]:
+        """Lanes that are silent, transactions that are open for long: lines by what they are."""
+        if self.state != "running":
+            return {}
+        found = {f"lane {n}": _silence(n, s) for n, s in self._silent_lanes().items()}
+        held = _held_back(self._reports.driver, self._now_ms)
+        return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
+
+    def status(self, link: LinkName) -> LinkStatus:
+        """All of it."""
+        now_ms, state = self._now_ms, self.state
+        silent = self._silent_lanes() if state == "running" else {}
+        sums = Sums(now_ms)
+        rows = standing(self._reports, self._stops)
+        for row in rows:
+            sums.add(row, is_reporting=row.lane not in silent, is_own=self._reports.is_own(row))
+        latency = LatencyHistogram()
+        for lane in self._reports.lanes.values():
+            for _, _, counts in lane.recent:
+                latency.merge(counts)
+            is_reporting = not _is_silent(lane.newest.at_ms, now_ms)
+            if is_reporting and lane.seconds > 0 and state != "stopped":
+                for partition, (records, size) in lane.sums().items():
+                    topic = sums.topics.get(partition.topic)
+                    if topic is not None:
+                        topic.records_per_s += records / lane.seconds
+                        topic.bytes_per_s += size / lane.seconds
+        topics = sorted(
+            sums.topics.values(), key=lambda row: (-row.bytes_per_s, -row.lag_records, row.source)
+        )
+        lags = [row.lag_s for row in topics if row.lag_s is not None]
+        return LinkStatus(
+            link=link,
+            at_ms=now_ms,
+            state=state,
+            topics=topics,
+            partitions=sum(row.partitions for row in topics),
+            records_per_s=sum(row.records_per_s for row in topics),
+            bytes_per_s=sum(row.bytes_per_s for row in topics),
+            lag_records=sum(row.lag_records for row in topics),
+            lag_s=max(lags, default=None),
+            latency_p50_ms=latency.percentile_ms(0.50),
+            latency_p99_ms=latency.percentile_ms(0.99),
+            states=dict(sums.states),
+            problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
+            refused=dict(self._reports.driver.get("refused", {})),
+            notes=list(self._reports.driver.get("notes", [])),
+            lanes=[_lane(lane, now_ms) for _, lane in sorted(self._reports.lanes.items())],
+            driver=self._reports.driver,
+            heartbeat_age_s=_heartbeat_age_s(self._reports.driver, now_ms),
+            open_records=sum(row.open_records for row in topics),
+            mapped=sum(row.mapped for row in topics),
+            unknown=sum(row.unknown for row in topics) + self._unreported(len(rows)),
+            held_back=_held_back(self._reports.driver, now_ms),
+            troubles=_troubles(self._reports.driver) + [_silence(*item) for item in silent.items()],
+        )
+
+    def _unreported(self, reported: int) -> int:
+        """Partitions that the driver has given out and no lane has reported."""
+        return max(0, int(self._reports.driver.get("partitions", 0)) - reported)
+
+    def _silent_lanes(self) -> dict[LaneId, float]:
+        """Lanes that should report and have not for too long; for how many seconds."""
+        now_ms, first = self._now_ms, first_generation(self._reports.claim)
+        silent: dict[LaneId, float] = {}
+        for lane, since_ms in self._reports.wanted_since.items():
+            known = self._reports.lanes.get(lane)
+            is_own = known is not None and known.newest.report.generation >= first
+            reported_ms = known.newest.at_ms if known is not None and is_own else since_ms
+            if _is_silent(reported_ms, now_ms):
+                silent[lane] = (now_ms - reported_ms) / 1000
+        return silent
+
+    def _state(self) -> str:
+        if self._reports.driver.get("state") == "stopped":
+            return "stopped"
+        newest = max((lane.newest.at_ms for lane in self._reports.lanes.values()), default=0)
+        newest = max(newest, int(self._reports.driver.get("at_ms", 0)))
+        if not newest:
+            return "unknown"
+        return "silent" if _is_silent(newest, self._now_ms) else "running"
+
+
+def standing(reports: Reports, stops: Stops) -> list[Row]:
+    """What was reported of each partition; where that does not tell, what its state tells."""
+    rows = {
+        source: row
+        for source, row in reports.rows.items()
+        if source not in stops or _tells(reports, row)
+    }
+    missing = (stop for source, stop in stops.items() if source not in rows)
+    return [
+        *rows.values(),
+        *(Row(NO_LANE, NO_ROUND, stop.since_ms, stop, NO_ROUND) for stop in missing),
+    ]
+
+
+def _tells(reports: Reports, row: Row) -> bool:
+    """Whether a lane of this driver has come to what stopped the partition, or past it."""
+    item = row.report
+    return reports.is_own(row) and (item.state.is_stopped or has_passed_stops(item))
+
+
+def _troubles(driver: Mapping[str, Any]) -> list[str]:
+    """What a driver that runs tells; its loops whose last turn failed, or that miss their turns."""
+    if driver.get("state") != "running":
+        return []
+    return list(driver.get("troubles", [])) + [
+        f"{loop['name']}: {loop['last_error']}"
+        if loop["failures_in_a_row"]
+        else f"{loop['name']}: no turn came to its end for {loop['last_good_s_ago']:.0f} s"
+        for loop in driver.get("loops", [])
+        if loop["failures_in_a_row"] or loop["is_stale"]
+    ]
+
+
+def _is_silent(reported_ms: int, now_ms: int) -> bool:
+    """Whether what was reported last is old news."""
+    return now_ms - reported_ms > SILENT_AFTER_S * 1000
+
+
+def _silence(lane: LaneId, seconds: float) -> str:
+    return (
+        f"lane {lane} has not been heard of for {seconds:.0f} s: whether anything of it is copied "
+        "is not known (see Spark's page: its worker or executor may be gone, frozen or waiting)"
+    )
+
+
+def _held_back(driver: Mapping[str, Any], now_ms: int) -> list[HeldBack]:
+    """Open transactions as the driver saw them last; their age grows on."""
+    return [
+        HeldBack(
+            item["source"],
+            item["partition"],
+            item["first"],
+            item["records"],
+            item["producer_id"],
+            item["transactional_id"],
+            max(0.0, (now_ms - item["since_ms"]) / 1000),
+        )
+        for item in driver.get("held_back", [])
+    ]
+
+
+def _heartbeat_age_s(driver: Mapping[str, Any], now_ms: int) -> float | None:
+    """From its own timestamp until now, so that it grows on where the driver has fallen silent."""
+    beat_ms = driver.get("interchange", {}).get("heartbeat", {}).get("timestamp_ms")
+    return None if beat_ms is None else max(0.0, (now_ms - beat_ms) / 1000)
+
+
+def _lane(lane: LaneReports, now_ms: int) -> dict[str, Any]:
+    report = lane.newest.report
+    return {
+        "lane": report.lane,
+        "generation": report.generation,
+        "round": report.round_number,
+        "partitions": lane.newest.lane_partitions,
+        "records_in_round": report.records,
+        "heard_s_ago": round((now_ms - lane.newest.at_ms) / 1000, 1),
+    }
