@@ -28,12 +28,8 @@ from heliostat.records.copier.lane import (
     PartitionState,
     RoundReport,
 )
-from heliostat.records.transport.control_channel import (
-    CLOSE_S,
-    CONTROL_KEY,
-    CONTROL_WAIT_MS,
-    StateChannel,
-)
+from heliostat.records.transport.announcements import CONTROL_KEY, CONTROL_WAIT_MS
+from heliostat.records.transport.control_channel import CLOSE_S, StateChannel
 from heliostat.status.reader import StatusReader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]

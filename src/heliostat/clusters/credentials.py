@@ -165,10 +165,10 @@ class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries 
         ValueError
             It is none, or it asks for a proof from which the password could be guessed.
         """
-        if not self._state:
-            fields = dict(each.split("=", 1) for each in auth_bytes.decode().split(","))
-            if int(fields["i"]) < SCRAM_ITERATIONS_MIN:
-                raise ValueError(f"it asks for less than {SCRAM_ITERATIONS_MIN} iterations")
+        # The first answer, and no other, says how many; without it kafka-python goes no further.
+        fields = dict(each.split("=", 1) for each in auth_bytes.decode().split(","))
+        if int(fields.get("i", SCRAM_ITERATIONS_MIN)) < SCRAM_ITERATIONS_MIN:
+            raise ValueError(f"it asks for less than {SCRAM_ITERATIONS_MIN} iterations")
         return bool(super().receive(auth_bytes))
 
 

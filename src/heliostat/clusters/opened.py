@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
 from heliostat.ops.asked import Asked, NoAnswerYet
 
@@ -26,22 +28,31 @@ with each failure in a row; with kafka-python's 10 s a look at a state topic too
 
 def opened(kind: Callable[..., Any], **settings: Any) -> Any:
     """Open a `KafkaAdminClient`, `KafkaConsumer` or `KafkaProducer`; raises what it raises."""
-    made: list[Any] = []
+    return opened_with_manager(kind, **settings)[0]
 
-    def remembered(*given: Any, **named: Any) -> Any:
+
+def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any, Any]:
+    """As `opened`, and the `KafkaConnectionManager` by which that client sends its requests."""
+    made: list[tuple[KafkaNetClient, NetworkSelector, KafkaConnectionManager]] = []
+
+    def remembered(**named: Any) -> KafkaNetClient:
         # Not all of the clients take the setting themselves.
         named["socket_connection_setup_timeout_ms"] = SETUP_TIMEOUT_MS
-        made.append(KafkaNetClient(*given, **named))
-        return made[-1]
+        net = NetworkSelector(**named)
+        manager = KafkaConnectionManager(net, **named)
+        client = KafkaNetClient(net, manager, **named)
+        made.append((client, net, manager))
+        return client
 
     try:
-        return kind(kafka_client=remembered, **settings)
+        opened_client = kind(kafka_client=remembered, **settings)
     except BaseException:
-        for client in made:
+        for client, net, _ in made:
             with contextlib.suppress(Exception):  # what the constructor raised says more
                 client.close()
-            client._manager._net.stop()  # noqa: SLF001  # as the clients' own `close` does
+            net.stop()  # as the clients' own `close` does
         raise
+    return opened_client, made[0][2]
 
 
 def answered(ask: Callable[[], T], within_s: float) -> T:

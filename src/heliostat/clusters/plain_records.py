@@ -16,8 +16,8 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError
 
 from heliostat.access import Reachable, access_of
-from heliostat.clusters.client_codecs import lend_codecs
 from heliostat.clusters.credentials import client_settings
+from heliostat.clusters.kafka_python import lend_codecs
 from heliostat.clusters.opened import opened
 from heliostat.clusters.refusals import translated
 from heliostat.clusters.seeds import with_seeds_that_answer

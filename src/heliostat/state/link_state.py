@@ -27,7 +27,7 @@ from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, 
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
 from heliostat.records.copier.lane import Announcement
-from heliostat.records.transport.control_channel import CONTROL_KEY
+from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.state.ownership import Owner
 from heliostat.state.stops import Changed, StopBook, Stops, stop_key, stop_row, stops_in
 from heliostat.state_topics import state_topic

@@ -6,8 +6,6 @@ Requests travel through kafka-python: Metadata, ListOffsets and Fetch v4-v12 is 
 from __future__ import annotations
 
 import logging
-import socket
-import ssl
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,16 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import kafka.errors
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
-from typing_extensions import override
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
+from heliostat.clusters.kafka_python import LargeReadsManager
 from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import BrokerError, ConnectionLost
@@ -35,7 +31,6 @@ from heliostat.names import TopicPartition
 FETCH_BYTES_MAX = 32 * 1024 * 1024  # one answer; a task holds one of each side
 PARTITION_BYTES = 4 * 1024 * 1024  # one partition's share when it is read alone
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # a first batch may exceed any limit of a fetch (KIP-74)
-RECEIVE_BYTES = 256 * 1024  # kafka-python reads 4 KiB at a time, a tenth of the speed
 REQUEST_TIMEOUT_MS = 30_000
 BOOTSTRAP_TIMEOUT_MS = 15_000
 TRIES_MAX = 40  # 10 s in all: an election takes a second or two
@@ -78,30 +73,6 @@ class Fetched:
     high_watermark: int
 
 
-class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python carries no types
-    """kafka-python's connections, with reads as large as the kernel has them."""
-
-    @override
-    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        transport = await super()._build_transport(node, timeout_at=timeout_at)
-        if type(transport) in (KafkaTCPTransport, KafkaSSLTransport):
-            sock = transport._sock  # noqa: SLF001  # no public way to set the size of a read
-            transport._sock_recv = lambda: _receive(sock)  # noqa: SLF001  # as above
-        return transport
-
-
-def _receive(sock: socket.socket) -> tuple[bytes, Exception | None]:
-    parts: list[bytes] = []
-    try:
-        while part := sock.recv(RECEIVE_BYTES):
-            parts.append(part)
-    except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        return b"".join(parts), None
-    except OSError as error:
-        return b"".join(parts), kafka.errors.KafkaConnectionError(error)
-    return b"".join(parts), kafka.errors.KafkaConnectionError("socket disconnected")
-
-
 class LogReader:
     """Connections to one cluster. Use as a context manager, from one thread.
 
@@ -126,7 +97,7 @@ class LogReader:
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             **client_settings(with_seeds_that_answer(access)),
         }
-        self._manager = _Manager(self._net, **settings)
+        self._manager = LargeReadsManager(self._net, **settings)
         try:
             self._manager.bootstrap(timeout_ms=BOOTSTRAP_TIMEOUT_MS)
             self.topics(())

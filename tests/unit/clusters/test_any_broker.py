@@ -44,7 +44,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 def caller_of(manager: Manager) -> Caller:
     made = Caller.__new__(Caller)
     made.access = access_of("127.0.0.1:1")
-    made._client = SimpleNamespace(_manager=manager)
+    made._manager = manager
     return made
 
 

@@ -115,7 +115,7 @@ def cluster_of(*brokers: ScriptedBroker) -> WireCluster:
     """They are known, as from metadata."""
     cluster = WireCluster(",".join(str(each.endpoint) for each in brokers), SETTINGS)
     for number, each in enumerate(brokers):
-        cluster._learn(BrokerId(number), each.endpoint)
+        cluster._brokers.learn(BrokerId(number), each.endpoint)
     return cluster
 
 
@@ -138,7 +138,7 @@ def test_of_several_the_slow_one_alone_is_left_behind(hung: int) -> None:
         assert silence.context["broker"] == str(brokers[hung].endpoint)
         assert spent_s(lambda: cluster.open_data(BrokerId(hung))) < RETURNS_S
         brokers[hung].script.hangs.clear()
-        wait_until_it_answers(cluster._brokers[BrokerId(hung)])
+        wait_until_it_answers(cluster._brokers.known(BrokerId(hung)))
         cluster.open_data(BrokerId(hung)).close()
 
 
@@ -149,7 +149,7 @@ def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
         seeds = f"{first.endpoint},{second.endpoint}"
         with contextlib.closing(WireCluster(seeds, SETTINGS)) as cluster:
             began_s = time.monotonic()
-            found = next(each for each in cluster._answering_seeds() if each.is_answering())
+            found = next(each for each in cluster._brokers._answering_seeds() if each.is_answering())
             assert found.endpoint == second.endpoint
             assert time.monotonic() - began_s < 2.0
 

@@ -17,7 +17,7 @@ from kafka.protocol.metadata import MetadataRequest
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
 from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.opened import opened
+from heliostat.clusters.opened import opened_with_manager
 from heliostat.clusters.refusals import enter, translated
 from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
@@ -56,7 +56,7 @@ class Caller:
         self._controller: int | None = None
         enter(self.access, connect_timeout_s)
         try:
-            self._client = opened(
+            self._client, self._manager = opened_with_manager(
                 KafkaAdminClient,
                 **client_settings(with_seeds_that_answer(self.access)),
                 client_id=client_id,
@@ -78,13 +78,12 @@ class Caller:
         BrokerError
             The broker does not know this request.
         """
-        manager = self._client._manager  # noqa: SLF001 - its public methods lose answers, see above
         tries = ANY_BROKER_TRIES if broker is None else 1
         looked_up = False
         while True:  # ends: `tries` falls, and brokers are looked up once
             tries -= 1
             try:
-                return manager.run(manager.send, request, broker)
+                return self._manager.run(self._manager.send, request, broker)
             except UnknownBrokerIdError as error:
                 # A broker that joined or came back since the client last looked, which it does by
                 # itself only every five minutes.
@@ -101,7 +100,6 @@ class Caller:
         self, requests: Sequence[Any], broker: BrokerId
     ) -> list[Any | BrokerError | ConnectionLost]:
         """Send requests to one broker, `AT_ONCE` under way; for each its answer or its error."""
-        manager = self._client._manager  # noqa: SLF001 - as in `send`
 
         async def answered(future: Any) -> Any:
             try:
@@ -112,12 +110,14 @@ class Caller:
         async def all_of_them() -> list[Any]:
             answers: list[Any] = []
             for some in range(0, len(requests), AT_ONCE):
-                sent = [manager.send(each, broker) for each in requests[some : some + AT_ONCE]]
+                sent = [
+                    self._manager.send(each, broker) for each in requests[some : some + AT_ONCE]
+                ]
                 answers += [await answered(future) for future in sent]
             return answers
 
         try:
-            answers: list[Any] = manager.run(all_of_them)
+            answers: list[Any] = self._manager.run(all_of_them)
         except (KafkaError, OSError, RuntimeError) as error:
             lost = self._lost(error)
             return [lost] * len(requests)
@@ -131,16 +131,14 @@ class Caller:
         BrokerError
             The cluster does not know it.
         """
-        manager = self._client._manager  # noqa: SLF001 - as in `send`
         try:
-            return int(manager.broker_version_data.api_version(request))
+            return int(self._manager.broker_version_data.api_version(request))
         except KafkaError as error:
             raise self._lost(error) from error
 
     def _look_up_brokers(self) -> None:
-        manager = self._client._manager  # noqa: SLF001 - as in `send`
         try:
-            manager.run(manager.cluster.refresh_metadata)
+            self._manager.run(self._manager.cluster.refresh_metadata)
         except (KafkaError, OSError, RuntimeError) as error:
             raise self._lost(error) from error
 

@@ -77,41 +77,37 @@ class _Header:
 class DescribeConfigs(DescribeConfigsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Answers `LargeAnswer`."""
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+    @property
+    def header(self) -> _Header:
         """As kafka-python's, for the answer's bytes."""
-        super().with_header(correlation_id, client_id)
-        header: Any = self._header  # type: ignore[has-type]  # as above
-        self._header = _Header(header, DescribeConfigsResponse)
+        return _Header(super().header, DescribeConfigsResponse)
 
 
 class Metadata(MetadataRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Answers `LargeAnswer`."""
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+    @property
+    def header(self) -> _Header:
         """As kafka-python's, for the answer's bytes."""
-        super().with_header(correlation_id, client_id)
-        header: Any = self._header  # type: ignore[has-type]  # as above
-        self._header = _Header(header, MetadataResponse)
+        return _Header(super().header, MetadataResponse)
 
 
 class ListGroups(ListGroupsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Answers `LargeAnswer`; from version 1 on."""
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+    @property
+    def header(self) -> _Header:
         """As kafka-python's, for the answer's bytes."""
-        super().with_header(correlation_id, client_id)
-        header: Any = self._header  # type: ignore[has-type]  # as above
-        self._header = _Header(header, ListGroupsResponse)
+        return _Header(super().header, ListGroupsResponse)
 
 
 class OffsetFetch(OffsetFetchRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Answers `LargeAnswer`; from version 3 on."""
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
+    @property
+    def header(self) -> _Header:
         """As kafka-python's, for the answer's bytes."""
-        super().with_header(correlation_id, client_id)
-        header: Any = self._header  # type: ignore[has-type]  # as above
-        self._header = _Header(header, OffsetFetchResponse)
+        return _Header(super().header, OffsetFetchResponse)
 
 
 class Remembered:

@@ -8,8 +8,6 @@ known not to answer (I7), see `control_connection`.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,17 +23,12 @@ from kafka.protocol.metadata import (
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.wire import fetch, last_sequences, produce
+from heliostat.clusters.wire.brokers import Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
-from heliostat.clusters.wire.control_connection import (
-    POLL_S,
-    ControlConnection,
-    ask_side_by_side,
-    probe_side_by_side,
-)
+from heliostat.clusters.wire.control_connection import ask_side_by_side
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
 from heliostat.errors import (
-    AccessRefused,
     BrokerError,
     ConnectionLost,
     HeliostatError,
@@ -51,8 +44,6 @@ TRANSACTION = 1
 DELETE_RECORDS_VERSION_MAX = 2
 Ranges = tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | BrokerError]]
 """Log starts and log ends."""
-SEED_AFTER_S = 0.3
-"""A seed that has not answered within this time is not waited for alone: the next one is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,52 +78,33 @@ class WireCluster:
     def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
-        self._brokers: dict[BrokerId, ControlConnection] = {}
-        self._seeds = [self._conn(endpoint) for endpoint in access.endpoints]
+        self._brokers = Brokers(access, self.settings)
 
     def close(self) -> None:
         """Close the control connections (data connections belong to whoever opened them)."""
-        for conn in [*self._brokers.values(), *self._seeds]:
-            conn.close()
+        self._brokers.close()
 
-    # -- whom to ask ---------------------------------------------------------------------------
+    # -- who answers, see `Brokers` ------------------------------------------------------------
 
     def reach(self, brokers: Iterable[BrokerId]) -> None:
         """Connect to these side by side, and doubt those that are much slower than the others."""
-        conns = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
-        probe_side_by_side(conns, self.settings.connect_timeout_s)
-
-    def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
-        """Addresses of the bootstrap behind which somebody answers; one that refuses does, too."""
-        return [conn.endpoint for conn in probe_side_by_side(self._seeds, within_s)]
+        self._brokers.reach(brokers)
 
     def doubt(self, broker: BrokerId) -> None:
         """It is silent on another connection: ask it nothing before it has answered a probe."""
-        if broker in self._brokers:
-            self._brokers[broker].doubt()
+        self._brokers.doubt(broker)
 
     def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
         """What to tell of a broker that has not answered a probe for `from_s`."""
-        conn = self._brokers.get(broker)
-        return conn.silence(from_s) if conn is not None else None
+        return self._brokers.silence_of(broker, from_s)
 
     def silent(self, within_s: float) -> list[Endpoint]:
-        """Brokers, those of the bootstrap among them, that do not say a word: asked side by side.
+        """Brokers that do not say a word within that time."""
+        return self._brokers.silent(within_s)
 
-        One that refuses connections is not among them: that is an answer, and told by who asks it.
-        """
-        conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
-        for conn in conns.values():
-            conn.begin_probe()
-        until_s = time.monotonic() + within_s
-        return [
-            endpoint
-            for endpoint, conn in conns.items()
-            if not conn.is_answering(max(0.0, until_s - time.monotonic()))
-        ]
-
-    def _conn(self, endpoint: Endpoint) -> ControlConnection:
-        return ControlConnection(endpoint, self.settings, self._access.alias)
+    def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
+        """Addresses of the bootstrap behind which somebody answers within that time."""
+        return self._brokers.seeds_that_answer(within_s)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -148,9 +120,9 @@ class WireCluster:
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
         )
-        answer = self._ask_any(request, MetadataResponse, METADATA_VERSION_MAX)
+        answer = self._brokers.ask_any(request, MetadataResponse, METADATA_VERSION_MAX)
         for item in answer.brokers:
-            self._learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
+            self._brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
         return {
             TopicName(topic.name): TopicLeaders(
                 _topic_id(topic.topic_id),
@@ -174,10 +146,12 @@ class WireCluster:
             No broker answered.
         """
         request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
-        answer = self._ask_any(request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION_MAX)
+        answer = self._brokers.ask_any(
+            request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION_MAX
+        )
         broker = BrokerId(answer.node_id)
         if not answer.error_code:
-            self._learn(broker, Endpoint(answer.host, answer.port))
+            self._brokers.learn(broker, Endpoint(answer.host, answer.port))
         return answer.error_code, broker
 
     def list_offsets(
@@ -227,7 +201,7 @@ class WireCluster:
         for broker, asked in partitions.items():
             ends = [LogEndsRequest(asked, at, replica_id) for at in (EARLIEST, LATEST)]
             try:
-                questions[broker] = (self._known(broker), ends)
+                questions[broker] = (self._brokers.known(broker), ends)
             except ConnectionLost as error:
                 found[broker] = error
         answers = ask_side_by_side(questions, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
@@ -247,7 +221,7 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        if last_sequences.API_KEY not in self._known(broker).versions():
+        if last_sequences.API_KEY not in self._brokers.known(broker).versions():
             return {}
         found: dict[Partition, dict[int, int]] = self._ask(
             broker,
@@ -294,7 +268,7 @@ class WireCluster:
         ConnectionLost
             The broker is unknown or can't be reached.
         """
-        conn = self._known(broker)
+        conn = self._brokers.known(broker)
         conn.look()
         with self._named():
             return Connection(conn.endpoint, self.settings)
@@ -308,7 +282,7 @@ class WireCluster:
         return self._pick(broker, produce.API_KEY, produce.VERSIONS)
 
     def _pick(self, broker: BrokerId, api_key: int, ours: Sequence[int]) -> int:
-        low, high = self._known(broker).versions().get(api_key, (0, -1))
+        low, high = self._brokers.known(broker).versions().get(api_key, (0, -1))
         fitting = [version for version in ours if low <= version <= high]
         if not fitting:
             raise ProtocolError(
@@ -320,57 +294,8 @@ class WireCluster:
             )
         return max(fitting)
 
-    def _known(self, broker: BrokerId) -> ControlConnection:
-        try:
-            return self._brokers[broker]
-        except KeyError:
-            raise ConnectionLost("no such broker in the metadata", broker=broker) from None
-
-    def _learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
-        known = self._brokers.get(broker)
-        if known is None or known.endpoint != endpoint:
-            if known is not None:
-                known.close()
-            self._brokers[broker] = self._conn(endpoint)
-
-    def _ask_any(self, request: Any, response: Any, version_max: int) -> Any:
-        reasons: list[ConnectionLost] = []
-        # Those last that do not answer: asking them costs nothing, and tells why.
-        known = sorted(self._brokers.values(), key=lambda each: not each.is_answering())
-        for conn in itertools.chain(known, self._answering_seeds()):
-            try:
-                return conn.exchange([request], response, version_max)[0]
-            except ConnectionLost as error:
-                reasons.append(error)
-        for reason in reversed(reasons):
-            if isinstance(reason, AccessRefused):
-                raise reason  # that a broker does not let us in says more than that others are gone
-        raise ConnectionLost(
-            f"no broker of {self._access.described} answers",
-            hint=next((each.hint for each in reasons if each.hint != ConnectionLost.hint), None)
-            or "check the addresses in `bootstrap` and that the brokers run",
-            tried="; ".join(map(_tried, reasons[-3:])),
-        )
-
-    def _answering_seeds(self) -> Iterator[ControlConnection]:
-        """Seeds in the order in which they are to be asked; the next while one is slow."""
-        left = list(self._seeds)
-        until_s = time.monotonic() + 2 * self.settings.connect_timeout_s
-        for seed in self._seeds:
-            seed.begin_probe()
-            if seed.is_answering(SEED_AFTER_S):
-                left.remove(seed)
-                yield seed
-        while left:  # ends: each turn one is given, or time passes
-            found = next((each for each in left if each.is_answering(POLL_S)), None)
-            if found is None and time.monotonic() >= until_s:
-                found = left[0]  # it tells why
-            if found is not None:
-                left.remove(found)
-                yield found
-
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
-        return self._known(broker).exchange([request], response, version_max)[0]
+        return self._brokers.known(broker).exchange([request], response, version_max)[0]
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -381,12 +306,6 @@ class WireCluster:
             if self._access.alias:
                 error.context.setdefault("cluster", self._access.alias)
             raise
-
-
-def _tried(lost: ConnectionLost) -> str:
-    """One try in some words."""
-    why = lost.context.get("why")
-    return f"{lost.context.get('broker')}: {lost.text}" + (f" ({why})" if why else "")
 
 
 def _topic_id(value: Any) -> TopicId | None:

@@ -12,6 +12,8 @@ from heliostat.names import PartitionId, TopicName
 
 SILENT_S_MAX = 20.0
 """A lane that can't reach its state topics for so long ends its round: nobody could stop it."""
+ANSWER_S = 8.0
+"""Longest wait for one answer; well within `SILENT_S_MAX`, so that a failure is known by then."""
 ONLY = PartitionId(0)
 """State topics have one partition."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +13,13 @@ from heliostat.clusters.wire import fetch
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId
 from heliostat.records.batches.encode import encode_batch
-from heliostat.records.transport.control_channel import (
+from heliostat.records.transport.announcements import (
     CONTROL_KEY,
-    StateChannel,
-    _ChannelThread,
-    _Heard,
+    Announcements,
+    Heard,
     _is_for_us,
 )
+from heliostat.records.transport.control_channel import StateChannel
 
 GENERATION = first_generation(3) + 5
 LANE: Any = SimpleNamespace(lane=LaneId(0), generation=GENERATION)
@@ -30,19 +29,11 @@ OTHER = {"claim": 3, "lanes": {"0": GENERATION + 1}}
 
 
 @pytest.fixture
-def hearing() -> Iterator[tuple[_ChannelThread, _Heard]]:
-    """A channel's thread that is not started, with lines that lead nowhere."""
-    conn: Any = SimpleNamespace(
-        monotonic_s=lambda: 0.0,
-        worked=lambda: None,
-        close=lambda: None,
-        target=SimpleNamespace(close=lambda: None),
-    )
-    answered = _Heard()
-    made = _ChannelThread(LANE, conn, conn, answered, wall_ms=lambda: 0)
-    yield made, answered
-    made._ending = True
-    made._run()  # closes what it opened
+def hearing() -> tuple[Announcements, Heard]:
+    """Over a line that leads nowhere."""
+    conn: Any = SimpleNamespace(worked=lambda: None)
+    heard = Heard()
+    return Announcements(LANE, conn, heard), heard
 
 
 def answer(base: int, high_watermark: int, *announced: dict[str, Any]) -> memoryview:
@@ -71,23 +62,23 @@ def answer(base: int, high_watermark: int, *announced: dict[str, Any]) -> memory
 
 
 def test_the_newest_announcement_alone_ends_a_round(
-    hearing: tuple[_ChannelThread, _Heard],
+    hearing: tuple[Announcements, Heard],
 ) -> None:
     """Given older ones on the way to it / when they are read first / then the round goes on."""
-    thread, answered = hearing
-    thread._take(answer(0, 2, OTHER), VERSION)
+    announcements, answered = hearing
+    announcements._take(answer(0, 2, OTHER), VERSION)
     assert (answered.is_superseded, answered.running) == (False, None)
-    thread._take(answer(1, 2, WANTED), VERSION)
+    announcements._take(answer(1, 2, WANTED), VERSION)
     assert (answered.is_superseded, answered.running) == (False, frozenset({"0/1/2"}))
-    thread._take(answer(2, 3, OTHER), VERSION)
+    announcements._take(answer(2, 3, OTHER), VERSION)
     assert answered.is_superseded
 
 
 def test_what_a_fenced_owner_announces_late_is_not_heard(
-    hearing: tuple[_ChannelThread, _Heard],
+    hearing: tuple[Announcements, Heard],
 ) -> None:
-    thread, answered = hearing
-    thread._take(answer(0, 2, WANTED, {"claim": 2, "lanes": {}}), VERSION)
+    announcements, answered = hearing
+    announcements._take(answer(0, 2, WANTED, {"claim": 2, "lanes": {}}), VERSION)
     assert not answered.is_superseded
 
 
@@ -110,7 +101,7 @@ def test_lanes_listen_to_their_own_owner_and_later_ones(claim: Any, *, expected:
     ],
 )
 def test_a_lane_that_is_not_named_as_it_is_has_ended(lanes: Any, *, expected: bool) -> None:
-    answered = _Heard()
+    answered = Heard()
     answered.take({"lanes": lanes}, LANE)
     assert answered.is_superseded is expected
 
@@ -123,7 +114,7 @@ def test_a_superseded_round_goes_on_up_to_the_switch(
     switch_at_ms: int | None, now_ms: int, *, expected: bool
 ) -> None:
     """Given a plan that comes into force later / then the round copies until then."""
-    answered = _Heard()
+    answered = Heard()
     answered.take({"lanes": {}, "switch_at_ms": switch_at_ms}, LANE)
     channel = StateChannel.__new__(StateChannel)
     nothing: Any = SimpleNamespace(raise_if_broken=lambda: None, raise_if_silent=lambda: None)

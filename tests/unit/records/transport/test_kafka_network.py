@@ -35,8 +35,9 @@ from heliostat.records.copier.network import (
     Want,
 )
 from heliostat.records.transport.answer_room import SMALL_BYTES
-from heliostat.records.transport.kafka_network import AGAIN_S, SILENT_S, TOLD_AFTER_S, WireNetwork
+from heliostat.records.transport.kafka_network import WireNetwork
 from heliostat.records.transport.queries import WireQuestions
+from heliostat.records.transport.silent_brokers import AGAIN_S, SILENT_S, TOLD_AFTER_S
 
 BROKER = BrokerId(1)
 TOPIC = TopicPartition(TopicName("t"), PartitionId(0))

@@ -1,0 +1,66 @@
+"""What we need of kafka-python and it has no public way for: here, and nowhere else.
+
+All of it is private to that library and may change with any release of it. What is relied on is
+tested in `tests/unit/clusters/test_kafka_python.py`, which fails when a new version does without.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Any
+
+from aiokafka import codec as lent
+from kafka import codec as own
+from kafka.errors import KafkaConnectionError
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.record import default_records, legacy_records
+from typing_extensions import override
+
+LENT = ("snappy", "lz4", "zstd")
+CODEC_USERS = (own, default_records, legacy_records)
+"""Modules that hold the functions under their names."""
+RECEIVE_BYTES = 256 * 1024  # kafka-python reads 4 KiB at a time, a tenth of the speed
+
+
+def lend_codecs() -> None:
+    """Let its consumer decompress what it lacks libraries for, by aiokafka's codecs.
+
+    It looks for python-snappy, lz4 and zstandard, which are not installed; aiokafka's codecs do the
+    same with cramjam. Without them its consumer fails at the first batch that was compressed.
+    What kafka-python has itself stays. May be called again.
+    """
+    for name in LENT:
+        has: Any = getattr(own, f"has_{name}")
+        if has():
+            continue
+        setattr(own, f"has_{name}", getattr(lent, f"has_{name}"))
+        for users in CODEC_USERS:
+            for verb in ("encode", "decode"):
+                if hasattr(users, f"{name}_{verb}"):  # they have imported them by their names
+                    setattr(users, f"{name}_{verb}", getattr(lent, f"{name}_{verb}"))
+
+
+class LargeReadsManager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
+    """Its connections, with reads as large as the kernel has them."""
+
+    @override
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        if type(transport) in (KafkaTCPTransport, KafkaSSLTransport):
+            sock = transport._sock  # noqa: SLF001  # no public way to set the size of a read
+            transport._sock_recv = lambda: _receive(sock)  # noqa: SLF001  # as above
+        return transport
+
+
+def _receive(sock: socket.socket) -> tuple[bytes, Exception | None]:
+    parts: list[bytes] = []
+    try:
+        while part := sock.recv(RECEIVE_BYTES):
+            parts.append(part)
+    except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return b"".join(parts), None
+    except OSError as error:
+        return b"".join(parts), KafkaConnectionError(error)
+    return b"".join(parts), KafkaConnectionError("socket disconnected")

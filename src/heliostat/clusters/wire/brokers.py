@@ -1,0 +1,154 @@
+"""The brokers of one cluster that are known, and which of them is asked what nobody leads.
+
+Each is reached by a control connection. None is put a question that is known not to answer (I7).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from heliostat.access import ClusterAccess
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.control_connection import POLL_S, ControlConnection, probe_side_by_side
+from heliostat.errors import AccessRefused, ConnectionLost
+from heliostat.names import BrokerId, Endpoint
+
+SEED_AFTER_S = 0.3
+"""A seed that has not answered within this time is not waited for alone: the next one is tried."""
+
+
+class Brokers:
+    """Those of the bootstrap, and those that an answer has named since. Not thread-safe.
+
+    Parameters
+    ----------
+    access
+        How the cluster is reached.
+    settings
+        How connections are opened.
+    """
+
+    def __init__(self, access: ClusterAccess, settings: DialSettings) -> None:
+        self._access = access
+        self._settings = settings
+        self._brokers: dict[BrokerId, ControlConnection] = {}
+        self._seeds = [self._conn(endpoint) for endpoint in access.endpoints]
+
+    def close(self) -> None:
+        """Close the connections."""
+        for conn in [*self._brokers.values(), *self._seeds]:
+            conn.close()
+
+    def _conn(self, endpoint: Endpoint) -> ControlConnection:
+        return ControlConnection(endpoint, self._settings, self._access.alias)
+
+    def known(self, broker: BrokerId) -> ControlConnection:
+        """One that an answer has named.
+
+        Raises
+        ------
+        ConnectionLost
+            None has.
+        """
+        try:
+            return self._brokers[broker]
+        except KeyError:
+            raise ConnectionLost("no such broker in the metadata", broker=broker) from None
+
+    def learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
+        """Take note of where a broker listens now."""
+        known = self._brokers.get(broker)
+        if known is None or known.endpoint != endpoint:
+            if known is not None:
+                known.close()
+            self._brokers[broker] = self._conn(endpoint)
+
+    # -- who answers ---------------------------------------------------------------------------
+
+    def reach(self, brokers: Iterable[BrokerId]) -> None:
+        """Connect to these side by side, and doubt those that are much slower than the others."""
+        conns = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
+        probe_side_by_side(conns, self._settings.connect_timeout_s)
+
+    def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
+        """Addresses of the bootstrap behind which somebody answers; one that refuses does, too."""
+        return [conn.endpoint for conn in probe_side_by_side(self._seeds, within_s)]
+
+    def doubt(self, broker: BrokerId) -> None:
+        """It is silent on another connection: ask it nothing before it has answered a probe."""
+        if broker in self._brokers:
+            self._brokers[broker].doubt()
+
+    def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
+        """What to tell of a broker that has not answered a probe for `from_s`."""
+        conn = self._brokers.get(broker)
+        return conn.silence(from_s) if conn is not None else None
+
+    def silent(self, within_s: float) -> list[Endpoint]:
+        """Brokers, those of the bootstrap among them, that do not say a word: asked side by side.
+
+        One that refuses connections is not among them: that is an answer, and told by who asks it.
+        """
+        conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
+        for conn in conns.values():
+            conn.begin_probe()
+        until_s = time.monotonic() + within_s
+        return [
+            endpoint
+            for endpoint, conn in conns.items()
+            if not conn.is_answering(max(0.0, until_s - time.monotonic()))
+        ]
+
+    # -- questions to any of them --------------------------------------------------------------
+
+    def ask_any(self, request: Any, response: Any, version_max: int) -> Any:
+        """Ask any broker that answers, see `ControlConnection.exchange`.
+
+        Raises
+        ------
+        ConnectionLost
+            None did.
+        """
+        reasons: list[ConnectionLost] = []
+        # Those last that do not answer: asking them costs nothing, and tells why.
+        known = sorted(self._brokers.values(), key=lambda each: not each.is_answering())
+        for conn in itertools.chain(known, self._answering_seeds()):
+            try:
+                return conn.exchange([request], response, version_max)[0]
+            except ConnectionLost as error:
+                reasons.append(error)
+        for reason in reversed(reasons):
+            if isinstance(reason, AccessRefused):
+                raise reason  # that a broker does not let us in says more than that others are gone
+        raise ConnectionLost(
+            f"no broker of {self._access.described} answers",
+            hint=next((each.hint for each in reasons if each.hint != ConnectionLost.hint), None)
+            or "check the addresses in `bootstrap` and that the brokers run",
+            tried="; ".join(map(_tried, reasons[-3:])),
+        )
+
+    def _answering_seeds(self) -> Iterator[ControlConnection]:
+        """Seeds in the order in which they are to be asked; the next while one is slow."""
+        left = list(self._seeds)
+        until_s = time.monotonic() + 2 * self._settings.connect_timeout_s
+        for seed in self._seeds:
+            seed.begin_probe()
+            if seed.is_answering(SEED_AFTER_S):
+                left.remove(seed)
+                yield seed
+        while left:  # ends: each turn one is given, or time passes
+            found = next((each for each in left if each.is_answering(POLL_S)), None)
+            if found is None and time.monotonic() >= until_s:
+                found = left[0]  # it tells why
+            if found is not None:
+                left.remove(found)
+                yield found
+
+
+def _tried(lost: ConnectionLost) -> str:
+    """One try in some words."""
+    why = lost.context.get("why")
+    return f"{lost.context.get('broker')}: {lost.text}" + (f" ({why})" if why else "")

@@ -1,0 +1,169 @@
+"""What is announced to a lane in the link's control topic: newer plans, stops, what runs.
+
+A fetch waits at the broker, so that a new plan is heard within milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+
+from heliostat.clusters.kafka_codes import EARLIEST
+from heliostat.clusters.wire import fetch
+from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.invariants import is_from_current_owner
+from heliostat.names import TopicName, TopicPartition
+from heliostat.records.batches.encode import decode_batches
+from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
+
+CONTROL_KEY = "lanes"
+CONTROL_FETCH_BYTES = 1024 * 1024
+CONTROL_WAIT_MS = 500
+"""How long the broker holds a fetch of the control topic when nothing is announced."""
+_ANSWERED_WITHIN_S = CONTROL_WAIT_MS / 1000 + ANSWER_S
+
+
+class Heard:
+    """What the control topic last said; written by the channel's thread, read by the copier's."""
+
+    __slots__ = ("is_superseded", "running", "switch_at_ms")
+
+    def __init__(self) -> None:
+        self.is_superseded = False
+        self.switch_at_ms: int | None = None
+        self.running: frozenset[str] | None = None
+
+    def take(self, control: dict[str, object], lane: LaneSpec) -> None:
+        """Take one announcement; the newest one counts.
+
+        `{"lanes": {lane: generation}, "switch_at_ms": wall ms, "running": [round, ...]}`: a lane
+        that is not named, or is named with another generation, has ended.
+        """
+        lanes, switch_at_ms = control.get("lanes"), control.get("switch_at_ms")
+        running = control.get("running")
+        current = lanes.get(str(lane.lane)) if isinstance(lanes, dict) else None
+        self.running = frozenset(map(str, running if isinstance(running, list) else ()))
+        # In this order: whoever sees that the round is superseded must see until when as well.
+        self.switch_at_ms = switch_at_ms if isinstance(switch_at_ms, int) else None
+        self.is_superseded = current != lane.generation
+
+
+class Announcements:
+    """Reads the control topic from its beginning on, one fetch at a time. Used by one thread.
+
+    Parameters
+    ----------
+    lane
+        Whom announcements are for.
+    connection
+        To the control topic.
+    heard
+        Where the newest one is put.
+    """
+
+    def __init__(self, lane: LaneSpec, connection: StateConnection, heard: Heard) -> None:
+        self._lane = lane
+        self._control = connection
+        self._heard = heard
+        self._offset = -1
+        self._announced: dict[str, object] | None = None
+        self._asked_at_s = -1.0  # when the fetch that is in flight was sent; negative: none is
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._control.close()
+
+    def wait_with(self, poller: select.poll) -> float | None:
+        """Have `poller` told when an answer comes.
+
+        Returns
+        -------
+        float | None
+            When to go on in any case (monotonic seconds); None: at once.
+        """
+        connection = self._control.connection
+        if self._asked_at_s < 0 or connection is None:
+            return self._control.retry_at_s
+        if connection.has_held():
+            return None
+        poller.register(connection.fileno(), select.POLLIN)
+        return self._asked_at_s + _ANSWERED_WITHIN_S
+
+    def listen(self) -> None:
+        """Take the answer that has come, and ask again."""
+        now_s = self._control.monotonic_s()
+        if now_s < self._control.retry_at_s:
+            return
+        try:
+            if self._asked_at_s < 0:
+                self._ask()
+            connection, _, leader = self._control.open()
+            while (frame := _frame_that_came(connection)) is not None:
+                self._take(frame.buffer, self._control.target.fetch_version(leader.broker))
+                self._ask()
+        except (ConnectionLost, BrokerError) as error:
+            self._not_heard(error)
+        else:
+            if now_s > self._asked_at_s + _ANSWERED_WITHIN_S:
+                self._not_heard(ConnectionLost("a fetch of the control topic is not answered"))
+
+    def _not_heard(self, error: ConnectionLost | BrokerError) -> None:
+        self._asked_at_s = -1.0
+        self._offset = -1  # of a topic that was made anew it would be out of range
+        self._control.failed(error, self._lane.settings.control_interval_s)
+
+    def _ask(self) -> None:
+        conn = self._control
+        _, leaders, leader = conn.open()
+        if self._offset < 0:
+            partition = TopicPartition(TopicName(conn.topic), ONLY)
+            found = conn.target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
+            start = found[partition]
+            if isinstance(start, BrokerError):
+                raise start
+            self._offset = start
+        version = conn.target.fetch_version(leader.broker)
+        want = fetch.FetchPartition(
+            conn.topic, leaders.topic_id, ONLY, self._offset, CONTROL_FETCH_BYTES
+        )
+        body = fetch.encode_fetch(
+            version,
+            [want],
+            max_wait_ms=CONTROL_WAIT_MS,
+            min_bytes=1,
+            max_bytes=CONTROL_FETCH_BYTES,
+            read_committed=True,
+        )
+        conn.send(fetch.API_KEY, version, [body])
+        self._asked_at_s = self._control.monotonic_s()
+
+    def _take(self, buffer: memoryview, version: int) -> None:
+        for got in fetch.decode_fetch(version, buffer, 4).partitions:
+            if got.error:
+                raise BrokerError("the control topic can't be read", kafka_code=got.error)
+            for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
+                self._offset = max(self._offset, offset + 1)
+                if key == CONTROL_KEY.encode() and value is not None:
+                    control = json.loads(value)
+                    if _is_for_us(control, self._lane):
+                        self._announced = control
+            # Old announcements, read on the way to the newest, must end no round.
+            if self._announced is not None and self._offset >= got.high_watermark:
+                self._heard.take(self._announced, self._lane)
+                self._announced = None
+        self._control.worked()
+
+
+def _is_for_us(control: dict[str, object], lane: LaneSpec) -> bool:
+    """`"claim"` says which owner announces: one that was taken over is not listened to (I10)."""
+    claim = control.get("claim")
+    return not isinstance(claim, int) or is_from_current_owner(claim, lane.generation)
+
+
+def _frame_that_came(connection: Connection) -> Frame | None:
+    """A whole frame, if one is there: asked for only where reading does not wait."""
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return connection.pump() if connection.has_held() or poller.poll(0) else None

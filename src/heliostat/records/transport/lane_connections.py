@@ -1,0 +1,229 @@
+"""A lane's connections to brokers of both clusters: opened at their first use, kept by whose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import Connection
+from heliostat.errors import ConnectionLost
+from heliostat.names import BrokerId
+from heliostat.records.copier.network import DIALS_AT_ONCE, LIVE, Channel, Event, Traffic
+from heliostat.records.transport.append_connection import AppendConnection
+from heliostat.records.transport.fetch_connection import (
+    ConnectionContext,
+    FetchConnection,
+    WatchConnection,
+)
+from heliostat.records.transport.offset_map_topic import MapChannel
+from heliostat.records.transport.watched_connections import (
+    APPEND,
+    FETCH,
+    MAP,
+    AnyConnection,
+    ConnectionKey,
+    WatchedConnections,
+)
+
+BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
+"""Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
+Place = tuple[BrokerId, Channel]
+MAP_KEY: ConnectionKey = (MAP, BrokerId(-1), LIVE)
+"""The offset map's topic has one leader."""
+
+
+class LaneConnections:
+    """Opens, finds and drops them; all that are open are watched.
+
+    Parameters
+    ----------
+    source, target
+        Both clusters.
+    maps
+        The offset map's topic, which opens its connection itself.
+    context
+        The lane's.
+    watched
+        Where they are watched.
+    buffer_for
+        Where an answer to a fetch of so many bytes goes, see `Connection.buffer_for`.
+    """
+
+    def __init__(
+        self,
+        source: WireCluster,
+        target: WireCluster,
+        maps: MapChannel,
+        context: ConnectionContext,
+        watched: WatchedConnections,
+        *,
+        buffer_for: Callable[[int], memoryview | None],
+    ) -> None:
+        self.fetching: dict[Place, FetchConnection] = {}
+        self.appending: dict[Place, AppendConnection] = {}
+        self._source = source
+        self._target = target
+        self._maps = maps
+        self._map_watched: Connection | None = None
+        self._context = context
+        self._watched = watched
+        self._buffer_for = buffer_for
+        self._expected: set[Place] = set()
+
+    def close(self) -> None:
+        """Close them all; what is in flight stays ambiguous."""
+        for fetching in self.fetching.values():
+            fetching.connection.close()
+        for appending in self.appending.values():
+            appending.close()
+        self._maps.close()
+
+    def of(self, key: ConnectionKey) -> AnyConnection:
+        """An open one."""
+        side, broker, channel = key
+        if side == MAP:
+            return self._maps
+        if side == FETCH:
+            return self.fetching[broker, channel]
+        return self.appending[broker, channel]
+
+    def overdue(self, limit_s: float) -> list[ConnectionKey]:
+        """Those on which an answer is due for longer than `limit_s`."""
+        found: list[ConnectionKey] = [
+            (FETCH, *key) for key, conn in self.fetching.items() if conn.is_overdue(limit_s)
+        ]
+        found += [
+            (APPEND, *key) for key, conn in self.appending.items() if conn.is_overdue(limit_s)
+        ]
+        if self._maps.is_overdue(limit_s):
+            found.append(MAP_KEY)
+        return found
+
+    def drop(self, key: ConnectionKey, reason: str) -> Event:
+        """Close one; what was under way on it is lost, as the event says."""
+        side, broker, channel = key
+        conn = self.of(key)
+        if side == MAP:
+            self.unwatch_map()
+        else:
+            self._watched.remove(key, conn.connection)
+            conn.connection.close()
+        if side == FETCH:
+            del self.fetching[broker, channel]
+        elif side == APPEND:
+            del self.appending[broker, channel]
+        return conn.give_up(reason)
+
+    def watch_map(self) -> None:
+        """Watch the offset map's connection, which may be another one since the last write.
+
+        Raises
+        ------
+        BrokerError, ConnectionLost, OffsetMapLost
+            It can't be opened.
+        """
+        connection = self._maps.connection
+        if self._map_watched is not connection:
+            self.unwatch_map()
+            self._map_watched = connection
+            self._watched.add(MAP_KEY, self._maps)
+
+    def unwatch_map(self) -> None:
+        """The offset map's connection is given up, by whom it belongs to."""
+        if self._map_watched is not None:
+            self._watched.remove(MAP_KEY, self._map_watched)
+            self._map_watched = None
+
+    # -- to the source -------------------------------------------------------------------------
+
+    def expect(self, places: Iterable[Place]) -> None:
+        """Take note of what to open together, at the first use of one of them."""
+        self._expected = set(places)
+
+    def reach_expected(self) -> None:
+        """Connect to their brokers side by side, see `WireCluster.reach`."""
+        self._source.reach(broker for broker, _ in self._expected)
+
+    def open_expected(self) -> None:
+        """Open them.
+
+        Raises
+        ------
+        ConnectionLost
+            One can't be opened; others may be open all the same.
+        """
+        self._open_fetch_connections(self._expected)
+
+    def to_source(self, broker: BrokerId, channel: Channel) -> FetchConnection:
+        """The one for fetches there, opened if need be; raises `ConnectionLost`."""
+        conn = self.fetching.get((broker, channel))
+        if conn is None:
+            # A broker that was away has mostly closed them all.
+            others = (each for each in self._expected if each[0] == broker)
+            try:
+                self._open_fetch_connections({(broker, channel), *others})
+            except ConnectionLost:
+                if (broker, channel) not in self.fetching:
+                    raise
+            conn = self.fetching[broker, channel]
+        return conn
+
+    def _open_fetch_connections(self, places: Iterable[Place]) -> None:
+        """Open those that are missing, several at once: one takes a second on a long line."""
+        wanted = sorted(each for each in places if each not in self.fetching)
+        versions: dict[BrokerId, int] = {}
+        silent: ConnectionLost | None = None
+        for broker in {broker for broker, _ in wanted}:
+            try:
+                versions[broker] = self._source.fetch_version(broker)
+            except ConnectionLost as error:
+                silent = error
+        missing = [each for each in wanted if each[0] in versions]
+        lost: ConnectionLost | None = None
+        # The first one alone: where that fails, the others would as well.
+        for some in (missing[:1], missing[1:]):
+            if not some or lost is not None:
+                break
+            with ThreadPoolExecutor(min(len(some), DIALS_AT_ONCE)) as pool:
+                dialed = list(pool.map(self._dialed, [broker for broker, _ in some]))
+            for place, connection in zip(some, dialed, strict=True):
+                if isinstance(connection, ConnectionLost):
+                    lost = connection
+                else:
+                    self._add_fetch_connection(place, connection, versions[place[0]])
+        if (why := lost or silent) is not None:
+            raise why
+
+    def _dialed(self, broker: BrokerId) -> Connection | ConnectionLost:
+        try:
+            return self._source.open_data(broker)
+        except ConnectionLost as error:
+            return error
+
+    def _add_fetch_connection(self, place: Place, connection: Connection, version: int) -> None:
+        broker, channel = place
+        bytes_max = self._context.settings.fetch_bytes_max
+        if channel.traffic is Traffic.SPARSE:
+            conn: FetchConnection = WatchConnection(
+                broker, channel, connection, version, self._context
+            )
+        else:
+            if channel.traffic is Traffic.BACKLOG:
+                bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
+            conn = FetchConnection(connection, version, self._context, bytes_max)
+        connection.buffer_for = self._buffer_for
+        self.fetching[place] = conn
+        self._watched.add((FETCH, broker, channel), conn)
+
+    # -- to the target -------------------------------------------------------------------------
+
+    def to_target(self, broker: BrokerId, channel: Channel) -> AppendConnection:
+        """The one for appends there, opened if need be; raises `ConnectionLost`."""
+        conn = self.appending.get((broker, channel))
+        if conn is None:
+            version = self._target.produce_version(broker)
+            conn = AppendConnection(self._target.open_data(broker), version, self._context)
+            self.appending[broker, channel] = conn
+            self._watched.add((APPEND, broker, channel), conn)
+        return conn

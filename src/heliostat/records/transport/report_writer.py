@@ -1,0 +1,131 @@
+"""Writes a lane's reports into the link's progress topic, as often and as much as is wanted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from heliostat.clusters.wire import produce
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.records.batches.batch import Codec
+from heliostat.records.batches.encode import encode_batch
+from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.transport.progress_reports import Thinning, encode_progress
+from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
+
+STEP_PAUSE_S = 0.0003
+"""Between two steps of encoding: long enough that the copier's thread gets the interpreter."""
+
+
+class ReportWriter:
+    """Holds what was handed over until it is written.
+
+    Handed over by one thread, written by another one.
+
+    Parameters
+    ----------
+    lane
+        Whose reports.
+    connection
+        To the progress topic.
+    wall_ms
+        The clock.
+    """
+
+    def __init__(
+        self, lane: LaneSpec, connection: StateConnection, wall_ms: Callable[[], int]
+    ) -> None:
+        self._lane = lane
+        self._progress = connection
+        self._wall_ms = wall_ms
+        self._thinning = Thinning()
+        self._lock = threading.Lock()
+        self._reports: list[RoundReport] = []
+        self._unwritten: list[bytes] = []
+        self._is_first = True
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._progress.close()
+
+    def hand_over(self, report: RoundReport) -> None:
+        """Give it a report to write; one that is not written yet is superseded."""
+        with self._lock:
+            self._reports.append(report)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._reports or self._unwritten)
+
+    @property
+    def retry_at_s(self) -> float:
+        """When to try again (monotonic seconds)."""
+        return self._progress.retry_at_s
+
+    def write(self) -> None:
+        """Write what was handed over; what could not be written is kept and tried again."""
+        if self._progress.monotonic_s() < self._progress.retry_at_s:
+            return
+        try:
+            while self._unwritten or self._encode():
+                self._write(self._unwritten[0])
+                self._unwritten.pop(0)
+                self._progress.worked()
+        except (ConnectionLost, BrokerError) as error:
+            self._progress.failed(error, self._lane.settings.report_interval_s)
+
+    def _encode(self) -> bool:
+        """Encode what was handed over last; whether there was anything."""
+        with self._lock:
+            reports, self._reports = self._reports, []
+        if not reports:
+            return False
+        report = reports[-1]
+        rows = [row for each in reports for row in each.partitions]
+        is_whole = self._is_first or report.ended_by == "plan"
+        self._is_first = False
+        pause = _no_pause if report.ended_by else _pause
+        chosen = self._thinning.choose(
+            rows,
+            self._progress.monotonic_s(),
+            whole=is_whole,
+            pause=pause,
+            is_last=bool(report.ended_by),
+        )
+        self._unwritten = list(
+            encode_progress(
+                report,
+                chosen,
+                self._wall_ms(),
+                lane_partitions=len(self._lane.partitions),
+                is_whole=is_whole,
+                pause=pause,
+            )
+        )
+        return True
+
+    def _write(self, value: bytes) -> None:
+        conn = self._progress
+        connection, leaders, leader = conn.open()
+        key = f"lane/{self._lane.lane}".encode()
+        batch = encode_batch([(key, value, self._wall_ms())], codec=Codec.GZIP)
+        version = conn.target.produce_version(leader.broker)
+        item = produce.ProducePartition(conn.topic, leaders.topic_id, ONLY, [batch], len(batch))
+        conn.send(
+            produce.API_KEY,
+            version,
+            produce.encode_produce(version, [item], timeout_ms=int(ANSWER_S * 1000)),
+        )
+        answers, _ = produce.decode_produce(version, connection.receive(ANSWER_S).buffer, 4)
+        if answers[0].error:
+            raise BrokerError("progress can't be written", kafka_code=answers[0].error)
+
+
+def _pause() -> None:
+    time.sleep(STEP_PAUSE_S)
+
+
+def _no_pause() -> None:
+    """A round that has ended has no copying to be kind to."""
