@@ -26,6 +26,7 @@ from support.unclean import (
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.gaps import keeper
 from heliostat.gaps.ledger import COPIED_PREFIX, gaps_topic
+from heliostat.link import lane_schedule
 from heliostat.names import LinkName, TopicName
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
@@ -147,13 +148,14 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
 
 
 def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_it(
-    clusters: tuple[Cluster, Cluster], tmp_path: Path
+    clusters: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a power cut: the driver dies just after a copy, then an old replica leads / then GAP.
 
     How far was copied is noted once a minute: of the records lost the link knows nothing. Of one of
     the topics it has no note at all.
     """
+    monkeypatch.setattr(lane_schedule, "START_SLACK_S", 3.0)  # a first round is little longer
     source, target = clusters
     for number in REPLICAS:
         if not broker(source, number).is_alive():
@@ -163,11 +165,13 @@ def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_
     with LinkProcess(config) as link:
         for topic in both:
             write(source, topic, range(100))
+        for topic in both:
             wait_copied(target, topic, 100)
         leader, old = leader_alone(source, noted)
         for topic in both:
             wait_led(source, topic, leader)
             write(source, topic, range(100, 150))
+        for topic in both:
             wait_copied(target, topic, 150)
         wait_for("a note", lambda: has_note(target, unnoted))
         link.kill_driver()

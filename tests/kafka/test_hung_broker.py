@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 import time
@@ -18,8 +19,9 @@ from support.command import heliostat
 from support.links import RunningLink, ends, wait_for, wait_level, write_config
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.link import lane_schedule
+from heliostat.link import lane_schedule, lane_template
 from heliostat.names import TopicName
+from heliostat.records.copier.lane import CopySettings
 from heliostat_sandbox import Broker, Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -27,8 +29,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 PARTITIONS = 6
 EVERY_S = 0.05
 CALM_S = 5.0
-HANGS_S = 45.0
-"""Longer than an append may take (`produce_timeout_s` and some): all that follows on it is seen."""
+PRODUCE_TIMEOUT_S = 10.0
+HANGS_S = 25.0
+"""Longer than an append may take (the same and some): all that follows on it is seen."""
 LEADER_HANGS_S = 20.0
 STATUS_S_MAX = 15.0
 STANDS_STILL_S_MAX = 5.0
@@ -44,6 +47,13 @@ def rounds_as_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones are little longer than others, and announced as far ahead as those of 30 s."""
     monkeypatch.setattr(lane_schedule, "START_SLACK_S", 3.0)
     monkeypatch.setattr(lane_schedule, "AHEAD_PART", 30 / ROUND_S * lane_schedule.AHEAD_PART)
+
+
+@pytest.fixture(autouse=True)
+def appends_that_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers are given 30 s for them otherwise."""
+    quick = functools.partial(CopySettings, produce_timeout_s=PRODUCE_TIMEOUT_S)
+    monkeypatch.setattr(lane_template, "CopySettings", quick)
 
 
 @contextlib.contextmanager

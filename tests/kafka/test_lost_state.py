@@ -159,6 +159,9 @@ def test_mirrors_go_on_when_their_state_was_made_anew(
             answer = mirrors.rebuild(mirrors.maps, *words)
             assert answer.returncode == 1
             assert f"link {mirrors.maps} runs" in answer.stderr
+    # Nobody tells of himself any more, and all rounds have ended.
+    monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
+    monkeypatch.setattr(state_rebuild, "START_SLACK_S", 0.0)
     mirrors.plain("target", foreign, 1)
     mirrors.write()
     mirrors.lose("state")
@@ -188,7 +191,6 @@ def test_mirrors_go_on_when_their_state_was_made_anew(
     mirrors.write()
     mirrors.lose("state", "offsets", "control", "progress", "gaps", "groups")
     wanted = ["--topics", "exact.*|mapped.*", "--yes"]
-    monkeypatch.setattr(state_rebuild, "START_SLACK_S", 1.0)  # all rounds have ended long ago
     with monkeypatch.context() as killed:
         killed.setattr(LinkState, "put_mirrors", _killed)
         assert mirrors.rebuild(mirrors.maps, *wanted).returncode == 3

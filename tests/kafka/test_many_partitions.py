@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,21 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 from support.clusters import ClusterPair, fresh_name
 from support.links import RunningLink, wait_for, wait_level, write_config
+from support.records import Sample, encode, write_everywhere
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import LinkConfig, load_config
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.operations import link_statuses, plan_link
 from heliostat.state.link_state import progress_topic
 from heliostat.status.values import LinkStatus
 from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
+from heliostat_sandbox.load import wait_until_led
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 SINGLE = 272
@@ -75,12 +77,15 @@ def many(cluster_pair: ClusterPair) -> Iterator[Many]:
 
 
 def write_one_each(many: Many) -> None:
-    producer = KafkaProducer(bootstrap_servers=many.pair.source.bootstrap.split(","))
-    for topic, count in many.topics.items():
-        for partition in range(count):
-            producer.send(topic, value=b"x" * 100, partition=partition)
-    producer.flush(60)
-    producer.close()
+    source = many.pair.source.bootstrap
+    partitions = [
+        TopicPartition(TopicName(topic), PartitionId(number))
+        for topic, count in many.topics.items()
+        for number in range(count)
+    ]
+    wait_until_led(source, partitions)
+    batch = encode([Sample(None, b"x" * 100, time.time_ns() // 1_000_000)])
+    write_everywhere(source, many.topics, batch)
 
 
 def link_of(config: Path) -> LinkConfig:

@@ -42,6 +42,8 @@ AT_ONCE_S = 6.0
 BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
+ROUNDS_LAST_S = 60.0
+"""At most: they are told to end when all is copied."""
 STOPPED_S = 0.2
 """Of each turn: long enough that a rival's pause between retries is over."""
 LOADED_S = 90.0
@@ -189,25 +191,34 @@ def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage, provoked: P
         assert "producer.id.expiration.ms=1000 (1 s)" in stage.text()
 
 
+def control_of(topic: TopicName) -> str:
+    return f"heliostat.{topic}.control"
+
+
+def say_wanted(stage: Stage, topic: TopicName, generations: dict[str, int]) -> None:
+    """Announce which lanes are to run, by their generations; others end."""
+    access = load_config(stage.config).clusters[Alias("west")].access()
+    with contextlib.closing(KeyedTopic(access, control_of(topic))) as control:
+        control.ensure(1)
+        control.write("lanes", {"claim": 0, "lanes": generations})
+
+
 def two_lanes(
     stage: Stage, topic: TopicName, partitions: int, fetch_bytes: Sequence[int]
 ) -> list[LaneSpec]:
     """Lanes that each serve all partitions of a topic, with batch boundaries of their own."""
     clusters = load_config(stage.config).clusters
     access = [clusters[Alias(alias)].access() for alias in ("east", "west")]
-    control, progress = f"heliostat.{topic}.control", f"heliostat.{topic}.progress"
+    control, progress = control_of(topic), f"heliostat.{topic}.progress"
     offsets = f"heliostat.{topic}.offsets"
     with ClusterAdmin(access[0]) as source, ClusterAdmin(access[1]) as target:
         producer = target.init_producer_id()
         ids = [admin.describe_topics([topic])[topic].topic_id for admin in (source, target)]
-    state, reports = KeyedTopic(access[1], control), RecentRecords(access[1], progress)
-    maps = KeyedTopic(access[1], offsets)
-    with contextlib.closing(state), contextlib.closing(reports), contextlib.closing(maps):
-        state.ensure(1)
+    reports, maps = RecentRecords(access[1], progress), KeyedTopic(access[1], offsets)
+    with contextlib.closing(reports), contextlib.closing(maps):
         maps.ensure(1)
         reports.ensure(1)
-        lanes = {str(lane): 1 for lane in range(len(fetch_bytes))}
-        state.write("lanes", {"claim": 0, "lanes": lanes})
+    say_wanted(stage, topic, {str(lane): 1 for lane in range(len(fetch_bytes))})
     now_ms = int(time.time() * 1000)
     here = [TopicPartition(topic, PartitionId(number)) for number in range(partitions)]
     rows = tuple(
@@ -220,9 +231,9 @@ def two_lanes(
             lane=LaneId(number),
             generation=1,
             round_number=0,
-            round_s=25.0,
+            round_s=ROUNDS_LAST_S,
             begin_at_ms=now_ms + RIVALS_BEGIN_MS,
-            expires_at_ms=now_ms + 60_000,
+            expires_at_ms=now_ms + RIVALS_BEGIN_MS + int(ROUNDS_LAST_S * 1000),
             source_access=access[0],
             target_access=access[1],
             producer_id=producer,
@@ -274,11 +285,17 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
                 pending.wait(STOPPED_S)
             finally:
                 other_links[turn % len(other_links)].resume()
+        wanted = {topic: [records] * partitions}
+        wait_for(
+            "all to be copied",
+            lambda: ends(stage.target.bootstrap, {topic: partitions}) == wanted,
+            ROUNDS_LAST_S,
+        )
+        say_wanted(stage, topic, {})  # their rounds end; what is under way is answered before
         reports = pending.get(60)
     copied = [report.records for report in reports]
     assert sum(count > 0 for count in copied) > 1, f"they were no rivals: {copied}"
     print(f"records copied by each rival: {copied}")
-    wanted = {topic: [records] * partitions}
     assert ends(stage.target.bootstrap, {topic: partitions}) == wanted
     report = stage.verify([topic])
     assert report.is_clean, report.lines()

@@ -15,12 +15,13 @@ import pytest
 from kafka import KafkaProducer
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
 from support.command import said
-from support.links import RunningLink, ends, write_config
+from support.links import RunningLink, ends, wait_for, write_config
 from support.one_partition import OnePartition
 from support.provoked import Provoked
 from support.records import Sample, encode, write_batches, write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.link import lane_schedule
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionState
 from heliostat_sandbox import Cluster
@@ -33,12 +34,18 @@ FORGETFUL = {
     "log.retention.ms": "-1",
 }
 FORGOTTEN_S = 1.0
-ROUND_S = 2
-ROUNDS_S = 4 * ROUND_S
-"""More than three rounds."""
+ROUND_S = 1.5
+START_SLACK_S = 3.0
+"""A first round lasts little longer than others, so that several are seen."""
+ROUNDS = 3
 PARTITIONS = 8
 TWO_DAYS_MS = 2 * 86_400_000
 DIVERGED = {"state": "diverged", "code": "FOREIGN_TAIL"}
+
+
+@pytest.fixture(autouse=True)
+def short_first_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_schedule, "START_SLACK_S", START_SLACK_S)
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +86,17 @@ class Mirror:
             timeout_s=90,
         )
 
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any]
+        (found,) = said(self.config, "status")
+        return found
+
     def problems(self) -> dict[int, dict[str, Any]]:
         """By partition, as `heliostat status` tells them."""
-        (status,) = said(self.config, "status")
-        return {item["partition"]: item for item in status["problems"]}
+        return {item["partition"]: item for item in self.status()["problems"]}
 
     def codes(self) -> dict[int, dict[str, str]]:
-        found = self.problems()
-        return {number: {key: row[key] for key in DIVERGED} for number, row in found.items()}
+        return codes_of(self.status())
 
     def wait_codes(self, expected: dict[int, dict[str, str]]) -> None:
         until(
@@ -96,18 +106,30 @@ class Mirror:
         )
 
     def stays(
-        self, expected: dict[int, dict[str, str]], ends_at: list[int], for_s: float = ROUNDS_S
+        self, expected: dict[int, dict[str, str]], ends_at: list[int], rounds: int = ROUNDS
     ) -> None:
-        """For more than three rounds nothing is copied, and status says the same."""
-        until_s = time.monotonic() + for_s
-        while time.monotonic() < until_s:
-            assert self.codes() == expected
+        """While so many more rounds begin nothing is copied, and status says the same."""
+        seen: list[tuple[int, int]] = []
+        at_first: set[tuple[int, int]] = set()
+
+        def have_run() -> bool:
+            status = self.status()
+            assert codes_of(status) == expected
             assert self.ends(self.target) == ends_at
-            time.sleep(0.3)
+            now = {(lane["generation"], lane["round"]) for lane in status["lanes"]}
+            at_first.update(now if not seen else ())
+            seen.extend(now)
+            return len(set(seen) - at_first) >= rounds
+
+        wait_for("rounds", have_run)
 
     def forget(self) -> None:
         """Let the target forget who wrote."""
         time.sleep(FORGOTTEN_S)
+
+
+def codes_of(status: dict[str, Any]) -> dict[int, dict[str, str]]:
+    return {row["partition"]: {key: row[key] for key in DIVERGED} for row in status["problems"]}
 
 
 def test_strangers_records_stop_a_mirror_until_it_is_decided(
@@ -233,7 +255,7 @@ def test_stops_are_named_before_a_lane_has_looked(
             assert codes == ["FOREIGN_TAIL", "SOURCE_OVERTOOK"], first
             seen += first["state"] == "running"
         assert seen
-        mirror.stays(stopped, stand, ROUND_S)
+        mirror.stays(stopped, stand, 1)
         resolve = ("resolve", mirror.topic, "--choose", "restart", "--by", "ops", "--yes")
         said(mirror.config, *resolve)
         mirror.wait_codes({})
@@ -262,7 +284,7 @@ def test_a_source_that_ends_in_a_marker_is_whole(
         mirror.stays({}, copied)
         mirror.write(mirror.source, 10, 0)
         mirror.wait_ends([60, *[0] * 7])
-        mirror.stays({}, [60, *[0] * 7], ROUND_S)
+        mirror.stays({}, [60, *[0] * 7], 1)
     assert said(mirror.config, "gaps")[0]["rows"] == []
 
 

@@ -23,8 +23,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.peer, pytest.mark.thorough]
 
 PARTITIONS = 3
 RECORDS_PER_S = 300
-FLUSH = {"B.offset.flush.interval.ms": "4000"}
-"""Long enough that a kill finds records that landed and are not committed."""
+SETTINGS = {
+    # Long enough that a kill finds records that landed and are not committed.
+    "B.offset.flush.interval.ms": "4000",
+    # One that is killed is missed soon; brokers allow no less.
+    "B.session.timeout.ms": "6000",
+    "B.heartbeat.interval.ms": "1500",
+}
 WITHIN_S = 240.0
 
 
@@ -148,7 +153,7 @@ def test_mirrors_change_hands_both_ways_in_the_middle_of_load(
     source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
     mirror = f"{ALIAS}.{topic}"
     config = config_of(tmp_path, cluster_pair, topic)
-    with MirrorMaker(tmp_path, source, target, topic, FLUSH) as maker:
+    with MirrorMaker(tmp_path, source, target, topic, SETTINGS) as maker:
         wait_for("a commit", lambda: len(positions(target, topic)) == PARTITIONS, WITHIN_S)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(adoption_sides, "WORKERS_GONE_WITHIN_S", 0.5)
@@ -174,7 +179,7 @@ def test_mirrors_change_hands_both_ways_in_the_middle_of_load(
     back = json.loads(capsys.readouterr().out)["partitions"]
     assert {p["partition"]: p["next_offset"] - 1 for p in back} == positions(target, topic)
 
-    with MirrorMaker(tmp_path, source, target, topic, FLUSH):
+    with MirrorMaker(tmp_path, source, target, topic, SETTINGS):
         grows(target, mirror, 50, "MirrorMaker 2 to go on")
         load.stop()
         settle(cluster_pair, topic, mirror)
@@ -191,11 +196,11 @@ def test_what_mirror_maker_doubled_is_mapped_and_nothing_is_doubled_anew(
     source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
     mirror = f"{ALIAS}.{topic}"
     config = config_of(tmp_path, cluster_pair, topic)
-    with MirrorMaker(tmp_path, source, target, topic, FLUSH) as maker:
+    with MirrorMaker(tmp_path, source, target, topic, SETTINGS) as maker:
         wait_for("a commit", lambda: len(positions(target, topic)) == PARTITIONS, WITHIN_S)
         grows(target, mirror, 50, "records behind the committed ones")
         maker.kill()
-    with MirrorMaker(tmp_path, source, target, topic, FLUSH) as maker:
+    with MirrorMaker(tmp_path, source, target, topic, SETTINGS) as maker:
         grows(target, mirror, 20, "a second run")
         maker.kill()
     assert adopt(config, "--yes", "--json") == 0

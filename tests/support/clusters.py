@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ HEAP_MB = 320
 TIMEOUT_S = 60.0
 LOOK_S = 0.02
 LOOK_S_MAX = 0.5
+TOLD_FROM_S = 1.0
+"""Waits that take longer are printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,19 @@ def until(
     what: str | Callable[[], str],
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Wait for a condition; fail with what was waited for (a function: with what was seen last)."""
-    deadline_s = time.monotonic() + timeout_s
+    """Wait for a condition; fail with what was waited for (a function: with what was seen last).
+
+    What took long is printed.
+    """
+    began_s = time.monotonic()
     while not holds():
-        if time.monotonic() > deadline_s:
-            text = what if isinstance(what, str) else what()
-            raise AssertionError(f"waited {timeout_s:.0f} s for {text}")
-        time.sleep(pause_s(timeout_s + time.monotonic() - deadline_s, LOOK_S))
+        passed_s = time.monotonic() - began_s
+        if passed_s > timeout_s:
+            raise AssertionError(f"waited {timeout_s:.0f} s for {_text(what)}")
+        time.sleep(pause_s(passed_s, LOOK_S))
+    if (passed_s := time.monotonic() - began_s) > TOLD_FROM_S:
+        print(f"{_text(what)}: {passed_s:.1f} s", file=sys.stderr)
+
+
+def _text(what: str | Callable[[], str]) -> str:
+    return what if isinstance(what, str) else what()

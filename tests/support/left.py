@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.links import RunningLink, ends, wait_for, write_config
@@ -16,6 +17,7 @@ from support.records import NONE, Sample, encode, write_batches
 from heliostat.cli.main import run
 from heliostat.clusters.plain_records import Placed, PlainReader, write_records
 from heliostat.config import load_config
+from heliostat.mm2 import adopt as adoption
 from heliostat.mm2.connect_offsets import FlowName, encode_key, encode_value, offsets_topic
 from heliostat.names import Alias, PartitionId, TopicName, TopicPartition
 from heliostat.state.link_state import LinkState
@@ -79,7 +81,9 @@ class Left:
         return found
 
     def adopt(self, *words: str) -> int:
-        return run(["adopt", "-c", str(self.config), "--alias", self.alias, *words])
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(adoption, "STILL_S", 0.2)  # no request of MirrorMaker 2 is under way
+            return run(["adopt", "-c", str(self.config), "--alias", self.alias, *words])
 
     def at_target(self) -> list[bytes | None]:
         place = TopicPartition(TopicName(self.mirror), PartitionId(0))

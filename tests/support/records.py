@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -15,7 +16,7 @@ from kafka import TopicPartition as KafkaPartition
 from heliostat.access import Reachable
 from heliostat.clusters.wire import produce
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId, TopicName
 
@@ -62,24 +63,44 @@ def write_batches(
     cluster: Reachable, topic: str, batches: Sequence[bytes], *, partition: int = 0
 ) -> None:
     """Append each as a batch of its own, in order."""
-    wire = WireCluster(cluster, DialSettings())
     name = TopicName(topic)
-    leaders = wire.metadata([name])[name]
-    broker = leaders.partitions[PartitionId(partition)].broker
-    version = wire.produce_version(broker)
-    connection = wire.open_data(broker)
-    try:
-        for data in batches:
-            item = produce.ProducePartition(topic, leaders.topic_id, partition, [data], len(data))
-            body = produce.encode_produce(version, [item], timeout_ms=20_000)
-            number = connection.next_correlation_id()
-            header = request_header(produce.API_KEY, version, number, "test", flexible=True)
-            connection.send([header, *body])
-            answers, _ = produce.decode_produce(version, connection.receive(30).buffer, 4)
-            assert answers[0].error == 0, (answers[0].error, answers[0].message)
-    finally:
-        connection.close()
-        wire.close()
+    with closing(WireCluster(cluster, DialSettings())) as wire:
+        leaders = wire.metadata([name])[name]
+        broker = leaders.partitions[PartitionId(partition)].broker
+        with closing(wire.open_data(broker)) as connection:
+            for data in batches:
+                item = produce.ProducePartition(
+                    name, leaders.topic_id, partition, [data], len(data)
+                )
+                _append(connection, wire.produce_version(broker), [item])
+
+
+def write_everywhere(cluster: Reachable, topics: Mapping[str, int], batch: bytes) -> None:
+    """Append a batch to each partition of topics of one broker; a client of Kafka's waits for
+    metadata topic by topic."""
+    names = [TopicName(topic) for topic in topics]
+    with closing(WireCluster(cluster, DialSettings())) as wire:
+        found = wire.metadata(names)
+        broker = found[names[0]].partitions[PartitionId(0)].broker
+        items = [
+            produce.ProducePartition(name, found[name].topic_id, number, [batch], len(batch))
+            for name in names
+            for number in range(topics[name])
+        ]
+        with closing(wire.open_data(broker)) as connection:
+            _append(connection, wire.produce_version(broker), items)
+
+
+def _append(
+    connection: Connection, version: int, items: Sequence[produce.ProducePartition]
+) -> None:
+    body = produce.encode_produce(version, items, timeout_ms=20_000)
+    number = connection.next_correlation_id()
+    header = request_header(produce.API_KEY, version, number, "test", flexible=True)
+    connection.send([header, *body])
+    answers, _ = produce.decode_produce(version, connection.receive(30).buffer, 4)
+    assert len(answers) == len(items)
+    assert {answer.error for answer in answers} == {0}, [answer.message for answer in answers]
 
 
 def split(samples: Sequence[Sample], rng: random.Random) -> list[list[Sample]]:
