@@ -25,7 +25,7 @@ from heliostat.groups.values import Reason, SourceGroups
 from heliostat.names import GroupId
 from heliostat.ops.events import Events
 
-TOLD_MAX = 20
+LISTED_MAX = 20
 """Groups named in the driver's report; it is written each second."""
 
 
@@ -205,7 +205,7 @@ class GroupSync:
         groups = self._followed.groups
         for group, known in groups.items():
             total.update(known.reasons)
-            if known.problem and len(left) < TOLD_MAX:
+            if known.problem and len(left) < LISTED_MAX:
                 left[group] = known.problem
         return SyncCounts(
             groups=len(groups),

@@ -13,7 +13,7 @@ from heliostat.state.link_state import LinkState
 from heliostat.topics.apply import ApplyReport
 from heliostat.topics.producer_age import old_backlog_note
 
-TOLD_MAX = 20
+LISTED_MAX = 20
 """Topics told of one by one in a turn; thousands may have the same trouble."""
 
 
@@ -49,11 +49,11 @@ class TurnNotes:
         problems = {**refused, **{name: str(error) for name, error in applied.failed.items()}}
         new = [name for name, reason in problems.items() if known.refused.get(name) != reason]
         lines = [f"{name}: {problems[name]}" for name in new]
-        for line in shortened(lines, TOLD_MAX, "topics: see `heliostat plan`"):
+        for line in shortened(lines, LISTED_MAX, "topics: see `heliostat plan`"):
             self.events.warn(line)
         over = sorted(known.refused.keys() - problems.keys())
         lines = [f"{name}: is no longer refused" for name in over]
-        for line in shortened(lines, TOLD_MAX, "topics are no longer refused"):
+        for line in shortened(lines, LISTED_MAX, "topics are no longer refused"):
             self.events.info(line)
         known.refused = problems
 
@@ -73,6 +73,6 @@ class TurnNotes:
     def remark(self, known: Known, notes: tuple[str, ...]) -> None:
         """Say what is to be remarked of the link, where that is new."""
         new = sorted(set(notes) - set(known.notes))
-        for line in shortened(new, TOLD_MAX, "remarks: see `heliostat plan`"):
+        for line in shortened(new, LISTED_MAX, "remarks: see `heliostat plan`"):
             self.events.info(line)
         known.notes = notes
