@@ -177,7 +177,7 @@ class Sides:
             clock=SystemClock(),
             events=Events(SystemClock().wall_ms),
             guard=guard,
-            also_tell=self.decided.update,
+            on_decided=self.decided.update,
         )
 
     def commit(

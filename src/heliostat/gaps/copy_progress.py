@@ -1,4 +1,4 @@
-"""How far the link has copied, as the driver hears it, asks the source about it and writes it down.
+"""How far the link has copied, as reported, checked at the source, and written down.
 
 What lanes report and what rounds say at their end go into an `EpochBook`; the source's leaders are
 asked whether they still hold it (`source_truncation`), and it is kept in the link's ledger.

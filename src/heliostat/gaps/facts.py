@@ -64,7 +64,7 @@ def gather(
     bounds = _bounds(source, target, asks, at_source, at_target)
     known, cause, target_id = maps(), CAUSE_OF_CODE[code], id_text(record.target_id)
     sources = [ask.source for ask in asks if ask.source.partition < at_source]
-    diverged = _diverged(source, sources, copied, record) if _may_tell(cause) else {}
+    diverged = _diverged(source, sources, copied, record) if _asks_epochs(cause) else {}
     found: list[Facts] = []
     for ask, (start, end, there, target_end) in bounds.items():
         if known.is_lost(ask.target, target_id):
@@ -138,7 +138,7 @@ def _offset(answer: ListedOffset | Offset | BrokerError) -> Offset | None:
     return Offset(answer.offset) if isinstance(answer, ListedOffset) else answer
 
 
-def _may_tell(cause: Cause) -> bool:
+def _asks_epochs(cause: Cause) -> bool:
     """Whether leader epochs can say more."""
     return cause is Cause.SOURCE_TRUNCATED
 

@@ -15,7 +15,7 @@ from heliostat.ops.events import shortened
 from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import Mirror
 
-TOLD_MAX = 20
+LISTED_MAX = 20
 """Partitions named one by one."""
 
 
@@ -71,4 +71,4 @@ def gone_lines(
                 f"{partition}: source offsets {position} to {first.offset - 1} are gone before "
                 "they were copied: the link stops there, see `heliostat gaps`"
             )
-    return tuple(shortened(lines, TOLD_MAX, "partitions lack records"))
+    return tuple(shortened(lines, LISTED_MAX, "partitions lack records"))

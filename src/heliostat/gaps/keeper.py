@@ -176,7 +176,7 @@ class GapKeeper:
                 found[source] = replace(found[source], truncated=truncated_text(divergence.at))
         return found
 
-    def note_again(
+    def record_deleted_mirror(
         self, record: MirrorRecord, was: Starts, now: Mapping[PartitionId, Offset]
     ) -> None:
         """Record what went with a mirror that somebody deleted, where the source has less now."""

@@ -3,7 +3,7 @@
     heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, which go once they
                             are carried out; up to where and from which leader epoch was copied
 
-I6  A row is durable before anything is passed: `LaneSet` hears of a jump only afterwards. A row
+I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. A row
     whose action is not finished (`is_done`) is taken up again by the next driver.
 """
 

@@ -175,7 +175,7 @@ class EpochBook:
         ]
 
     def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
-        """Whether the mirror ends earlier than was heard before; True where that is not known."""
+        """Whether the mirror ends earlier than reported before; True where that is not known."""
         known_id, before = self._target_ends.get(report.source, ("", -1))
         if known_id != source_id:
             before = -1

@@ -13,11 +13,16 @@ from heliostat.gaps.ledger import GapLedger
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
-from heliostat.link.flow import Known, Lanes, Reconciler
+from heliostat.link.flow import Lanes, Reconciler
 from heliostat.link.group_part import GroupPart
+from heliostat.link.known import Known
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.loops import LoopSpec
+from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
+from heliostat.link.planning import Planner
+from heliostat.link.start_offsets import StartOffsets
+from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
 from heliostat.names import LinkName
 from heliostat.offsets.keeper import MapKeeper
@@ -189,18 +194,28 @@ class Copying:
             events=context.events,
         )
         maps.begin()
+        state, events = context.state, context.events
+        other_links = OtherLinks(context.link, context.target, target).claims
+        upstream = Upstream(context.link, context.source, source, target_id, context.clock)
         return Reconciler(
             link=context.link,
-            source=source,
             target=target,
-            state=context.state,
+            state=state,
             lanes=self.lanes,
             lane_count=self._resources.lane_count,
-            events=context.events,
-            claimed=self._resources.claimed,
-            other_links=OtherLinks(context.link, context.target, target).claims,
-            upstream=Upstream(context.link, context.source, source, target_id, context.clock),
-            beginnings=Beginnings(source, context.events.warn),
+            events=events,
+            planner=Planner(
+                context.link,
+                source,
+                target,
+                state,
+                claimed=self._resources.claimed,
+                other_links=other_links,
+                upstream=upstream,
+            ),
+            mirrors=MirrorMemory(state, other_links, upstream),
+            starts=StartOffsets(state, Beginnings(source, events.warn), self._gaps),
+            notes=TurnNotes(source, target, state, events),
             gaps=self._gaps,
             maps=maps,
             compacted_later=CompactedLater(source),

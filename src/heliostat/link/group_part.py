@@ -91,7 +91,7 @@ class GroupPart:
             clock=clock,
             events=events,
             guard=guard,
-            also_tell=self._also_tell,
+            on_decided=self._on_decided,
         )
 
     def turn(self) -> None:
@@ -121,7 +121,7 @@ class GroupPart:
         """Close the connections; call it when the loop has ended."""
         self._open.close()
 
-    def _also_tell(self, decided: Mapping[GroupId, GroupDecision]) -> None:
+    def _on_decided(self, decided: Mapping[GroupId, GroupDecision]) -> None:
         if self._interchange.wants_groups:
             self._interchange.take_groups(_checkpoints(decided))
 

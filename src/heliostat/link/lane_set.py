@@ -76,7 +76,7 @@ class LaneSet:
     rates
         How much is copied of partitions, see `LaneSpec.rates`.
     ended
-        Hears of each round that came to its end.
+        Called with each round that came to its end.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class Running:
             task_cpus=self._config.spark.task_cpus,
         )
         self.spark = spark
-        self._tell_room(spark)
+        self._warn_of_few_slots(spark)
         for text in sent_in_clear(self._config, self._links):
             self._events.warn(text)
         runner = Runner(run=spark.run, cancel=spark.cancel)
@@ -162,7 +162,7 @@ class Running:
             claimed=Neighbours(self._config, link).claims,
         )
 
-    def _tell_room(self, spark: SparkRounds) -> None:
+    def _warn_of_few_slots(self, spark: SparkRounds) -> None:
         """Say at the start when Spark can't run all configured lanes at once."""
         counts = [link.lanes.count for link in self._links]
         lanes = sum(count for count in counts if isinstance(count, int))

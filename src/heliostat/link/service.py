@@ -18,7 +18,8 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
-from heliostat.link.flow import Known, Lanes
+from heliostat.link.flow import Lanes
+from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
 from heliostat.link.lane_template import lane_template
 from heliostat.link.loops import Loops, LoopSpec

@@ -11,7 +11,7 @@ from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.status.values import Problem
 
-TOLD_MAX = 20
+LISTED_MAX = 20
 """Partitions told of one by one in a look; a broker that goes takes thousands with it."""
 SETTLES_WITHIN_MS = 2_000
 """A partition that is retried is told of when it has been for so long: leaders move."""
@@ -56,13 +56,13 @@ class Changes:
             # Of one that nobody has looked at since a start it is not known since when it is so.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
-        for item in worse[:TOLD_MAX]:
+        for item in worse[:LISTED_MAX]:
             name = f"{item.source}-{item.partition}"
             self._warn(f"{name} is {item.state} [{item.code}]: {item.reason}")
         self._more(len(worse), "partitions are not copied as they should be")
         for place, key in enumerate(over):
             (state, code), since_ms = self._problems.pop(key)
-            if place < TOLD_MAX:
+            if place < LISTED_MAX:
                 lasted_s = max(0, now_ms - since_ms) / 1000
                 name = f"{key[0]}-{key[1]}"
                 self._info(f"{name} is no longer {state} [{code}], after {lasted_s:.0f} s")
@@ -77,8 +77,8 @@ class Changes:
         self._alarms = dict(alarms)
 
     def _more(self, number: int, words: str) -> None:
-        if number > TOLD_MAX:
-            self._warn(f"and {number - TOLD_MAX} more {words}: see `heliostat status`")
+        if number > LISTED_MAX:
+            self._warn(f"and {number - LISTED_MAX} more {words}: see `heliostat status`")
 
     def _warn(self, text: str) -> None:
         self._events.warn(f"link {self._link}: {text}")

@@ -13,7 +13,7 @@ from heliostat.errors import BrokerError
 from heliostat.names import ProducerId, TopicPartition
 
 LOOK_EVERY_S = 5.0
-TOLD_MAX = 50
+LISTED_MAX = 50
 """Partitions asked for and told of; a producer that hangs may have written to thousands."""
 _Key = tuple[TopicPartition, ProducerId, int]
 
@@ -54,7 +54,7 @@ class OpenTransactions:
             The source does not answer.
         """
         held = self._held()
-        asked = sorted(held, key=lambda partition: (-held[partition], partition))[:TOLD_MAX]
+        asked = sorted(held, key=lambda partition: (-held[partition], partition))[:LISTED_MAX]
         now_ms = self._wall_ms()
         found: dict[_Key, int] = {}
         for partition, answer in (self._source.open_transactions(asked) if asked else {}).items():
@@ -81,5 +81,5 @@ class OpenTransactions:
                 "transactional_id": self._names.get(producer, ""),
                 "since_ms": since_ms,
             }
-            for (partition, producer, first), since_ms in rows[:TOLD_MAX]
+            for (partition, producer, first), since_ms in rows[:LISTED_MAX]
         ]

@@ -131,7 +131,7 @@ def standing(reports: Reports, stops: Stops) -> list[Row]:
     rows = {
         source: row
         for source, row in reports.rows.items()
-        if source not in stops or _tells(reports, row)
+        if source not in stops or _has_reached_stop(reports, row)
     }
     missing = (stop for source, stop in stops.items() if source not in rows)
     return [
@@ -140,7 +140,7 @@ def standing(reports: Reports, stops: Stops) -> list[Row]:
     ]
 
 
-def _tells(reports: Reports, row: Row) -> bool:
+def _has_reached_stop(reports: Reports, row: Row) -> bool:
     """Whether a lane of this driver has come to what stopped the partition, or past it."""
     item = row.report
     return reports.is_own(row) and (item.state.is_stopped or has_passed_stops(item))

@@ -114,7 +114,7 @@ class LinkStatus:
     """Transactions that are open at the source, the oldest first."""
     troubles: list[str] = field(default_factory=list)
     """What keeps the whole link from its work: a cluster that does not answer, a loop that fails,
-    a lane that is not heard of, no topic to copy, a record in its state that is not its own."""
+    a lane that does not report, no topic to copy, a record in its state that is not its own."""
 
     def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
         """What is not as it should be; empty: the target has all but the last `max_lag_s`."""

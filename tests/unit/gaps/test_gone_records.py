@@ -8,7 +8,7 @@ import pytest
 from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
-from heliostat.gaps.gone_records import TOLD_MAX, gone_lines
+from heliostat.gaps.gone_records import LISTED_MAX, gone_lines
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapReader, Row
@@ -18,7 +18,7 @@ from heliostat.topics.topic_plan import Mirror
 T = TopicName("t")
 
 
-class Sides:
+class Clusters:
     """A topic with 200 records at the source, and its mirror; what a plan would be told."""
 
     def __init__(self, *, copied: int, gone_to: int, begin: int = 0, partitions: int = 1) -> None:
@@ -54,7 +54,7 @@ class Sides:
 
 
 def test_what_is_gone_behind_the_mirror_is_told_with_its_offsets() -> None:
-    [line] = Sides(copied=100, gone_to=150).lines()
+    [line] = Clusters(copied=100, gone_to=150).lines()
     assert line.startswith("t-0: source offsets 100 to 149 are gone before they were copied")
 
 
@@ -70,35 +70,35 @@ def test_what_is_gone_behind_the_mirror_is_told_with_its_offsets() -> None:
 def test_nothing_is_gone_where_the_mirror_has_it_or_has_nothing(
     copied: int, gone_to: int, begin: int
 ) -> None:
-    sides = Sides(copied=copied, gone_to=gone_to, begin=begin)
+    sides = Clusters(copied=copied, gone_to=gone_to, begin=begin)
     assert sides.lines() == ()
 
 
 def test_a_map_is_read_only_where_offsets_could_differ_and_is_believed() -> None:
     """Given a compacted source whose mirror has fewer records / then its position counts."""
-    sides = Sides(copied=100, gone_to=150)
+    sides = Clusters(copied=100, gone_to=150)
     target = TopicPartition(T, PartitionId(0))
     key = RowKey(target, id_text(sides.target_id), 40, Stamp(1, 1))
     sides.maps.take(Row(key, (Break(Offset(40), Offset(90)),)))
     assert (sides.lines(), sides.reads) == ((), 1)  # 100 at the target is 150 at the source
-    assert (Sides(copied=160, gone_to=150).lines(), sides.reads) == ((), 1)
+    assert (Clusters(copied=160, gone_to=150).lines(), sides.reads) == ((), 1)
 
 
 def test_another_topic_of_the_mirrors_name_has_begun_nothing() -> None:
-    sides = Sides(copied=100, gone_to=150)
+    sides = Clusters(copied=100, gone_to=150)
     other = TopicId("00000000-0000-0000-0000-000000000007")
     sides.starts[T] = replace(sides.starts[T], target_id=other)
     assert sides.lines() == ()
 
 
 def test_what_can_not_be_told_now_is_left_out() -> None:
-    sides = Sides(copied=100, gone_to=150, partitions=2)
+    sides = Clusters(copied=100, gone_to=150, partitions=2)
     sides.source.fail("list_offsets", 6, TopicPartition(T, PartitionId(0)))
     sides.target.fail("list_log_ends", 6, TopicPartition(T, PartitionId(1)))
     assert sides.lines() == ()
 
 
 def test_of_thousands_some_are_named() -> None:
-    lines = Sides(copied=100, gone_to=150, partitions=TOLD_MAX + 3).lines()
-    assert len(lines) == TOLD_MAX + 1
+    lines = Clusters(copied=100, gone_to=150, partitions=LISTED_MAX + 3).lines()
+    assert len(lines) == LISTED_MAX + 1
     assert lines[-1] == "and 3 more partitions lack records"

@@ -311,10 +311,10 @@ def test_a_round_of_another_topic_of_that_name_has_lost_nothing_of_this_one() ->
 
 def test_a_deleted_mirror_takes_along_what_the_source_has_no_more() -> None:
     world = Turns()
-    world.keeper.note_again(RECORD, world.starts[T], {PartitionId(0): Offset(150)})
+    world.keeper.record_deleted_mirror(RECORD, world.starts[T], {PartitionId(0): Offset(150)})
     (row,) = world.rows()
     assert (row.cause, row.first, row.last, row.count) == (Cause.TARGET_DELETED, 0, 149, None)
-    world.keeper.note_again(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
+    world.keeper.record_deleted_mirror(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
     assert len(world.rows()) == 1
 
 
@@ -322,7 +322,7 @@ def test_how_far_a_deleted_mirror_was_copied_says_nothing_of_the_next_one() -> N
     """Given a mirror copied to 100 / when it is deleted and made anew / then no record is lost."""
     world = Turns()
     world.turn(copying(100, 100, 3))
-    world.keeper.note_again(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
+    world.keeper.record_deleted_mirror(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
     assert world.keeper.copied([world.spec()]) == ()
     world.turn(copying(40, 40, 3))
     assert world.rows() == []

@@ -13,8 +13,9 @@ from support.simulated_cluster import Call, SimulatedCluster
 from heliostat.config import GroupsConfig
 from heliostat.errors import ConnectionLost
 from heliostat.groups.apply import CONNECTIONS, FEW, Committers
+from heliostat.groups.followed import IDLE_AFTER_S, IDLE_LOOK_S
 from heliostat.groups.plan import GroupDecision
-from heliostat.groups.sync import IDLE_AFTER_S, IDLE_LOOK_S, GroupSync
+from heliostat.groups.sync import GroupSync
 from heliostat.groups.values import Published
 from heliostat.names import ClusterId, GroupId, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import MapReader
@@ -101,7 +102,7 @@ class World:
             clock=self.clock,
             events=self.events,
             guard=lambda: None,
-            also_tell=self.decided.update,
+            on_decided=self.decided.update,
         )
 
     def _another(self) -> SimulatedAdmin:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
-from heliostat.link.loops import Loop
+from heliostat.link.loops import Loop, Loops, LoopSpec
 from heliostat.ops.events import Events
 
 TURNS = 20
@@ -17,7 +18,7 @@ def test_the_same_failure_is_told_ever_less_often_and_another_at_once():
     done = threading.Event()
     turns = 0
 
-    class Told(Events):
+    class CapturedEvents(Events):
         def warn(self, text):
             told.append(text)
 
@@ -34,7 +35,7 @@ def test_the_same_failure_is_told_ever_less_often_and_another_at_once():
         turn,
         on_halt=lambda error: None,
         wall_ms=lambda: 0,
-        events=Told(lambda: 0, None),
+        events=CapturedEvents(lambda: 0, None),
     )
     loop.start()
     assert done.wait(WITHIN_S)
@@ -50,3 +51,22 @@ def test_the_same_failure_is_told_ever_less_often_and_another_at_once():
         "16 times in a row)",
     ]
     assert loop.health.failures_in_a_row == turns
+
+
+def test_a_loop_may_start_others_and_all_of_them_are_stopped() -> None:
+    """Given a loop that starts another / when all are stopped / then no turn is taken any more."""
+    turned = threading.Event()
+    loops = Loops("l", lambda error: None, SystemClock(), Events(lambda: 0, None))
+
+    def begin() -> None:
+        if len(loops.report(0)) == 1:
+            loops.start(LoopSpec("later", 0.001, turned.set))
+
+    (first,) = loops.start(LoopSpec("first", 0.001, begin))
+    assert turned.wait(WITHIN_S)
+    assert [row["name"] for row in loops.report(0)] == ["l first", "l later"]
+    loops.end(first)
+    assert [row["name"] for row in loops.report(0)] == ["l later"]
+    loops.stop()
+    turned.clear()
+    assert not turned.wait(0.05)

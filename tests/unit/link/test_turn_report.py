@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from heliostat.link.flow import REPORTED_MAX, Known
+from heliostat.link.known import REPORTED_MAX, Known
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 
 TOPICS = 3_000

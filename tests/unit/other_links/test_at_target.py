@@ -15,7 +15,8 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.link.flow import Known, Reconciler
+from heliostat.link.known import Known
+from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
 from heliostat.other_links import at_target as other_links
 from heliostat.other_links.at_target import OtherLinks, new_mirrors
@@ -140,13 +141,13 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     kept, lost = TopicName("kept"), TOPIC
     mirrors = tuple(SimpleNamespace(source=name, target=name) for name in (kept, lost))
     state = Mock()
-    turn = replace(
-        _turn(state),
+    memory = replace(
+        _memory(state),
         other_links=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
     )
     known = Known({kept: record(kept), lost: record(lost)}, {})
     applied = ApplyReport((), (), (), {}, mirrors, ())  # type: ignore[arg-type]  # stand-ins
-    assert turn._let_go(known, applied, {kept, lost}).mirrors == mirrors[:1]
+    assert memory.let_go(known, applied, {kept, lost}).mirrors == mirrors[:1]
     state.drop_mirrors.assert_called_once_with([lost])
     assert known.mirrors.keys() == {kept}
 
@@ -187,17 +188,8 @@ def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
         assert "at offset 7" in found.notes[0]
 
 
-def _turn(state: Mock) -> Reconciler:
-    mocked = ("link", "source", "target", "lanes", "lane_count", "events", "gaps")
-    unused = {
-        name: Mock() for name in (*mocked, "upstream", "beginnings", "maps", "compacted_later")
-    }
-    return Reconciler(
-        **unused,
-        state=state,
-        claimed=lambda _wanted, _ours: NO_CLAIMS,
-        other_links=lambda _: NO_CLAIMS,
-    )
+def _memory(state: Mock) -> MirrorMemory:
+    return MirrorMemory(state, other_links=lambda _: NO_CLAIMS, upstream=Mock())
 
 
 def test_no_mirror_is_copied_that_is_not_remembered() -> None:
@@ -208,11 +200,11 @@ def test_no_mirror_is_copied_that_is_not_remembered() -> None:
     failed = {TOPIC: BrokerError("no", kafka_code=40)}
     applied = ApplyReport((), (), (), failed, mirrors, ())  # type: ignore[arg-type]  # stand-ins
     state, known = Mock(), Known({}, {})
-    assert _turn(state)._remember(known, plan, applied) == {TOPIC}
+    assert _memory(state).remember(known, plan, applied) == {TOPIC}
     assert known.mirrors == {TOPIC: record()}
     state.put_mirrors.assert_called_once_with({TOPIC: record()})
     was = known.mirrors[TOPIC] = replace(record(), synced_configs=("segment.bytes",))
-    assert not _turn(state)._remember(known, plan, applied)
+    assert not _memory(state).remember(known, plan, applied)
     assert known.mirrors == {TOPIC: was}, "what it has synced before it may unset still"
 
 
@@ -223,12 +215,12 @@ def test_what_is_about_to_be_made_is_told_until_it_is_known(there: Topics) -> No
     creates = tuple(CreateTopic(name, name, 1, 1, {}) for name in (one, two))
     plan = TopicPlan(create=creates, remember=records)
     state, known = Mock(), Known({}, {})
-    turn = _turn(state)
-    turn._announce(known, plan)
+    memory = _memory(state)
+    memory.announce(known, plan)
     state.put_making.assert_called_once_with(list(records[:2]))
     failed = {two: BrokerError("no", kafka_code=7)}
     applied = ApplyReport((one,), (), (), failed, (), (records[0], records[2]))
-    turn._remember(known, plan, applied)
+    memory.remember(known, plan, applied)
     state.drop_making.assert_called_once_with({one})
     assert known.making == {two}
     calls = [call[0] for call in state.method_calls]

@@ -11,9 +11,9 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import ProtocolError
-from heliostat.link.flow import Known, Reconciler
+from heliostat.link.flow import Reconciler
+from heliostat.link.known import Known
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName
-from heliostat.other_links.claims import NO_CLAIMS
 from heliostat.state.link_state import LinkState, Starts
 
 NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
@@ -64,17 +64,16 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Reconciler, Moc
     lanes = Mock()
     turn = Reconciler(
         link=Mock(),
-        source=Mock(),
         target=SimulatedAdmin(target),
         state=state,
         lanes=lanes,
         lane_count=Mock(),
         events=events,
-        claimed=lambda _wanted, _ours: NO_CLAIMS,
-        other_links=lambda _: NO_CLAIMS,
-        upstream=Mock(),
+        planner=Mock(),
+        mirrors=Mock(),
+        starts=Mock(),
+        notes=Mock(),
         gaps=Mock(),
-        beginnings=Mock(),
         maps=Mock(),
         compacted_later=Mock(),
     )

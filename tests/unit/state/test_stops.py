@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from heliostat.invariants import first_generation
-from heliostat.link.flow import Known
+from heliostat.link.known import Known
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import (
     PartitionReport,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.status.changes import SETTLES_WITHIN_MS, TOLD_MAX, Changes
+from heliostat.status.changes import LISTED_MAX, SETTLES_WITHIN_MS, Changes
 from heliostat.status.values import Problem
 
 NOW_MS = 1_700_000_000_000
@@ -80,11 +80,11 @@ def test_a_stop_that_is_tried_again_for_a_moment_is_not_over() -> None:
 
 def test_of_thousands_some_are_named_and_the_others_counted() -> None:
     told = Told()
-    lines = told.look(*(problem(number) for number in range(TOLD_MAX + 5)))
-    assert len(lines) == TOLD_MAX + 1
+    lines = told.look(*(problem(number) for number in range(LISTED_MAX + 5)))
+    assert len(lines) == LISTED_MAX + 1
     assert "5 more partitions are not copied as they should be" in lines[-1]
     lines = told.look()
-    assert len(lines) == TOLD_MAX + 1
+    assert len(lines) == LISTED_MAX + 1
     assert "5 more partitions are copied again" in lines[-1]
 
 

@@ -7,7 +7,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import NOW_MS, SimulatedCluster
 
 from heliostat.names import TopicName, TopicPartition
-from heliostat.status.open_transactions import TOLD_MAX, OpenTransactions
+from heliostat.status.open_transactions import LISTED_MAX, OpenTransactions
 
 T = TopicName("t")
 PRODUCER = 77
@@ -82,11 +82,11 @@ def test_brokers_that_can_not_tell_cost_nothing_else() -> None:
 
 
 def test_of_thousands_those_are_asked_that_hold_back_most() -> None:
-    side = Open(TOLD_MAX + 9)
-    for partition in range(TOLD_MAX + 9):
+    side = Open(LISTED_MAX + 9)
+    for partition in range(LISTED_MAX + 9):
         side.write(NOW_MS, partition)
         side.held[at(T, partition)] = partition + 1
     side.looked.look()
     told = side.looked.report()
-    assert len(told) == TOLD_MAX
-    assert {row["partition"] for row in told} == set(range(9, TOLD_MAX + 9))
+    assert len(told) == LISTED_MAX
+    assert {row["partition"] for row in told} == set(range(9, LISTED_MAX + 9))

@@ -1,0 +1,168 @@
+"""Which groups of the source are followed, and which of them are due in a turn; no I/O.
+
+A group that nobody uses, and of which nothing is pending, is looked at once a minute.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from heliostat.clock import Clock
+from heliostat.clusters.admin import GroupListing, ListedGroup
+from heliostat.config import GroupsConfig
+from heliostat.errors import BrokerError
+from heliostat.groups.plan import GroupDecision
+from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.select import Choice, compile_selection
+from heliostat.groups.values import Decision, FetchedOffsets, Reason
+from heliostat.names import GroupId
+
+CHOICES_MAX = 100_000
+"""Decisions by name that are kept; groups with random names come and go."""
+IDLE_AFTER_S = 30.0
+"""A group without members whose offsets stayed so long is looked at rarely."""
+IDLE_LOOK_S = 60.0
+"""How rarely, at most; looks are spread over the second half of it."""
+_OPEN = frozenset(
+    {
+        Reason.PUBLISH,
+        Reason.RESET,
+        Reason.NOT_LANDED,
+        Reason.ACTIVE_AT_TARGET,
+        Reason.NOT_TOLD,
+        Reason.REFUSED,
+    }
+)
+"""What changes without a change at the source: looked at in each turn."""
+_LEFT = (
+    Reason.MOVED_AT_TARGET,
+    Reason.REWOUND_AT_TARGET,
+    Reason.TARGET_SHORTER,
+    Reason.REFUSED,
+    Reason.NOT_TOLD,
+)
+"""What an operator may want to look at."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A group between turns; times by the monotonic clock but for `alive_ms`."""
+
+    alive_ms: int
+    """When it was last seen with members or new offsets; 0: never."""
+    changed_s: float
+    offsets: FetchedOffsets | None = None
+    looked_s: float = 0.0
+    is_open: bool = True
+    reasons: Counter[Reason] = field(default_factory=Counter)
+    problem: str = ""
+
+
+class FollowedGroups:
+    """The selected groups of one link, between turns; one thread.
+
+    Parameters
+    ----------
+    config
+        Which groups.
+    memory
+        What was published.
+    clock
+        Time.
+    """
+
+    def __init__(self, config: GroupsConfig, memory: PublishedOffsets, clock: Clock) -> None:
+        self.groups: dict[GroupId, Followed] = {}
+        self._config = config
+        self._memory = memory
+        self._clock = clock
+        self._selection = compile_selection(config)
+        self._choices: dict[tuple[str, str, str], Choice] = {}
+
+    def follow(self, there: GroupListing, here: GroupListing) -> None:
+        """Take up new groups, let go of those that are gone; what was published for them stays."""
+        now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s()
+        for group, listed in there.groups.items():
+            known = self.groups.get(group)
+            if known is None and self._choice(listed).skip is None:
+                row = self._memory.rows.get(group)
+                alive_ms = now_ms if "empty" in self._config.states else row.at_ms if row else 0
+                known = self.groups[group] = Followed(alive_ms, changed_s=now_s)
+            if known is not None and listed.has_members:
+                known.alive_ms = now_ms
+        if there.failed:
+            return
+        for group in self.groups.keys() - there.groups.keys():
+            del self.groups[group]
+        if not here.failed:
+            self._memory.forget(self._memory.rows.keys() - there.groups.keys() - here.groups.keys())
+
+    def _choice(self, listed: ListedGroup) -> Choice:
+        key = (listed.group, listed.kind, listed.protocol)
+        choice = self._choices.get(key)
+        if choice is None:
+            if len(self._choices) > CHOICES_MAX:
+                self._choices.clear()
+            choice = self._choices[key] = self._selection.choose(listed)
+        return choice
+
+    def due(self, there: GroupListing) -> list[GroupId]:
+        """Groups whose offsets are to be asked for in this turn, of those that the source lists."""
+        return [group for group, each in self.groups.items() if self._is_due(there, group, each)]
+
+    def _is_due(self, there: GroupListing, group: GroupId, known: Followed) -> bool:
+        listed = there.groups.get(group)
+        if listed is None:
+            return False  # its broker does not tell now
+        now_s = self._clock.monotonic_s()
+        if known.offsets is None or listed.has_members or known.is_open:
+            return True
+        if now_s - known.changed_s < IDLE_AFTER_S:
+            return True
+        spread = zlib.crc32(group.encode()) / 2**32
+        return now_s - known.looked_s >= IDLE_LOOK_S * (1 + spread) / 2
+
+    def note(self, offsets: Mapping[GroupId, FetchedOffsets | BrokerError]) -> None:
+        """Remember what the source told, and which groups have moved."""
+        now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s()
+        for group, rows in offsets.items():
+            known = self.groups[group]
+            known.looked_s = now_s
+            if isinstance(rows, BrokerError):
+                continue
+            if known.offsets is not None and rows != known.offsets:
+                known.changed_s, known.alive_ms = now_s, now_ms
+            known.offsets = rows
+
+    def alive(
+        self, there: GroupListing, offsets: Mapping[GroupId, FetchedOffsets | BrokerError]
+    ) -> dict[GroupId, FetchedOffsets | BrokerError]:
+        """Those that are in use, or were lately enough (`groups.active_within_s`)."""
+        return {group: rows for group, rows in offsets.items() if self._is_alive(there, group)}
+
+    def _is_alive(self, there: GroupListing, group: GroupId) -> bool:
+        alive_ms, within_s = self.groups[group].alive_ms, self._config.active_within_s
+        if there.groups[group].has_members:
+            return True
+        if alive_ms == 0 or within_s is None:
+            return alive_ms > 0
+        return self._clock.wall_ms() - alive_ms <= within_s * 1000
+
+    def settle(self, due: Iterable[GroupId], decided: Mapping[GroupId, GroupDecision]) -> None:
+        """Remember what was decided of groups, and whether it is to be looked at in each turn."""
+        for group in due:
+            known, found = self.groups[group], decided.get(group)
+            rows = () if found is None else found.partitions
+            known.reasons = Counter(row.reason for row in rows)
+            known.problem = "" if found is None else found.problem or _problem(rows)
+            known.is_open = found is not None and bool(
+                found.problem or known.reasons.keys() & _OPEN
+            )
+
+
+def _problem(rows: Iterable[Decision]) -> str:
+    """The first of a group's partitions that was left alone, in words."""
+    return next((f"{row.source}: {row.why}" for row in rows if row.reason in _LEFT), "")

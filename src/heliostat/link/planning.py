@@ -1,0 +1,67 @@
+"""What both clusters have now, and what the target must become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import LinkConfig
+from heliostat.link.known import Known
+from heliostat.other_links.at_source import Upstream, blind_note, left_out_notes
+from heliostat.other_links.at_target import claims_on, plan_beside
+from heliostat.other_links.claims import NeighbourClaims, OtherClaims
+from heliostat.state.link_state import LinkState
+from heliostat.topics.observe import observe
+from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.values import SourceTopics
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans a link's topics beside those of other links.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    source, target
+        Both clusters.
+    state
+        The link's state on the target.
+    claimed
+        Target topics that other links of the file write, and which.
+    other_links
+        Those of some target topics that are mirrors of links of other files.
+    upstream
+        Which topics of the source are mirrors.
+    """
+
+    link: LinkConfig
+    source: ClusterAdmin
+    target: ClusterAdmin
+    state: LinkState
+    claimed: NeighbourClaims
+    other_links: OtherClaims
+    upstream: Upstream
+
+    def plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
+        """Look at both clusters, and say what the target must become; changes nothing there."""
+        source, target = observe(self.source, self.target, self.link, known.mirrors)
+        if known.at_beginning is None:
+            self.state.put_beginning(source.names)
+            known.at_beginning = frozenset(source.names)
+        feeds = self.upstream.feeds(source)
+        source = replace(source, at_beginning=known.at_beginning, feeds=feeds)
+        return source, plan_beside(
+            self.link,
+            source,
+            target,
+            known,
+            claimed=claims_on(self.link, source, known.mirrors, self.claimed),
+            other_links=self.other_links,
+        )
+
+    def notes(self, plan: TopicPlan) -> tuple[str, ...]:
+        """What is to be remarked of topics that are left to other links, or can't be told apart."""
+        left_out = left_out_notes(self.link, plan.left_out)
+        return left_out + blind_note(self.link, self.source) + self.upstream.notes

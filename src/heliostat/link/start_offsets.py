@@ -1,0 +1,90 @@
+"""Source offsets that partitions begin with: looked up once, durable before records, then fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from heliostat.clusters.admin import EARLIEST, LATEST
+from heliostat.gaps.keeper import GapKeeper
+from heliostat.link.beginnings import Beginnings
+from heliostat.link.known import Known
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport
+from heliostat.state.link_state import LinkState, Starts
+from heliostat.topics.topic_plan import Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class StartOffsets:
+    """Keeps where partitions begin, and the same in the link's state.
+
+    Parameters
+    ----------
+    state
+        The link's state on the target.
+    beginnings
+        Looks up where partitions begin.
+    gaps
+        Records what went with mirrors that somebody deleted.
+    """
+
+    state: LinkState
+    beginnings: Beginnings
+    gaps: GapKeeper
+
+    def look_up(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
+        """Source offsets that partitions begin with: looked up once, durable, then fixed."""
+        rows = {mirror.source: _start_row(known, mirror) for mirror in mirrors}
+        asked = {
+            TopicPartition(mirror.source, PartitionId(number)): _when(mirror, number)
+            for mirror in mirrors
+            for number in range(mirror.partitions)
+            if number not in rows[mirror.source].offsets
+        }
+        if asked:
+            for partition, offset in self.beginnings.look_up(asked).items():
+                rows[partition.topic].offsets[partition.partition] = offset
+            self._record_deleted_mirrors(known, rows)
+            self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
+            known.starts.update(rows)
+        return rows
+
+    def begin_later(
+        self, known: Known, reports: Sequence[PartitionReport]
+    ) -> Collection[TopicPartition]:
+        """Where retention took what mirrors were to begin with, before they had anything.
+
+        Returns
+        -------
+        Source partitions that begin later from now on.
+        """
+        found = self.beginnings.overtaken(reports)
+        later = {each: offset for each, offset in found.items() if each.topic in known.starts}
+        for partition, offset in later.items():
+            known.starts[partition.topic].offsets[partition.partition] = offset
+        if found:
+            self.state.put_starts({each.topic: known.starts[each.topic] for each in later})
+        return found.keys()
+
+    def _record_deleted_mirrors(self, known: Known, rows: Mapping[TopicName, Starts]) -> None:
+        """Of mirrors that somebody deleted: what the source has no more went with them (I6)."""
+        for name, row in rows.items():
+            was, record = known.starts.get(name), known.mirrors.get(name)
+            if was is not None and record is not None and was.target_id != row.target_id:
+                self.gaps.record_deleted_mirror(record, was, row.offsets)
+
+
+def _start_row(known: Known, mirror: Mirror) -> Starts:
+    """What is remembered for this very target topic; another one of its name begins anew."""
+    row = known.starts.get(mirror.source)
+    return (
+        row if row is not None and row.target_id == mirror.target_id else Starts(mirror.target_id)
+    )
+
+
+def _when(mirror: Mirror, number: int) -> int:
+    """What ListOffsets is asked: partitions that came later are copied from their beginning."""
+    if number >= mirror.initial_partitions:
+        return EARLIEST
+    return {"earliest": EARLIEST, "latest": LATEST}.get(mirror.start) or int(mirror.start)
