@@ -13,7 +13,7 @@ Section = dict[str, Any]
 
 
 class LinkDraft:
-    """Its parts by their keys, and how properties are read; what was read is noted in the ledger."""
+    """Its parts by their keys, and how properties are read: what was is noted in the ledger."""
 
     def __init__(self, flow: Flow, ledger: Ledger) -> None:
         self.flow = flow
