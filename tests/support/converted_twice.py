@@ -9,10 +9,11 @@ from support.checked_indexes import with_checked_indexes
 from heliostat.records.batches import convert as as_it_runs
 from heliostat.records.batches.converted import ConvertOutcome
 
-compiled_bytes, reencode, joining, convert_checked = with_checked_indexes(
+compiled_bytes, reencode, joining, batch_maker_checked, convert_checked = with_checked_indexes(
     "heliostat.records.batches.compiled_bytes",
     "heliostat.records.batches.reencode",
     "heliostat.records.batches.joining",
+    "heliostat.records.batches.batch_maker",
     "heliostat.records.batches.convert",
 )
 

@@ -149,7 +149,8 @@ def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
         seeds = f"{first.endpoint},{second.endpoint}"
         with contextlib.closing(WireCluster(seeds, SETTINGS)) as cluster:
             began_s = time.monotonic()
-            found = next(each for each in cluster._brokers._answering_seeds() if each.is_answering())
+            seeds_in_turn = cluster._brokers._answering_seeds()
+            found = next(each for each in seeds_in_turn if each.is_answering())
             assert found.endpoint == second.endpoint
             assert time.monotonic() - began_s < 2.0
 

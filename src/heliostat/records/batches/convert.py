@@ -31,8 +31,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from heliostat.errors import BatchError
-from heliostat.invariants import batch_continues, sequence_of
-from heliostat.offsets.offset_map import Break
+from heliostat.invariants import batch_continues
 from heliostat.records.batches.aborted import Aborted, AbortedTransactions
 from heliostat.records.batches.batch import (
     CODEC_BITS,
@@ -43,16 +42,13 @@ from heliostat.records.batches.batch import (
     MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Codec,
     check_crc,
     claimed_size,
-    pack_header,
-    patch_header,
     read_header,
 )
-from heliostat.records.batches.codecs import DECOMPRESSED_BYTES_MAX, TooMuch, compress, decompress
+from heliostat.records.batches.batch_maker import BatchMaker
+from heliostat.records.batches.codecs import TooMuch
 from heliostat.records.batches.converted import (
-    ConvertedBatch,
     ConvertOutcome,
     ConvertSettings,
     Place,
@@ -60,13 +56,8 @@ from heliostat.records.batches.converted import (
     Stop,
     StopReason,
 )
-from heliostat.records.batches.crc import Buffer
 from heliostat.records.batches.joining import (
-    FarApart,
     JoinLimits,
-    NewRecords,
-    SourceRecords,
-    encode_new,
     join_run,
 )
 from heliostat.records.batches.legacy_format import OLD_MAGICS, read_old
@@ -74,8 +65,6 @@ from heliostat.records.batches.legacy_format import OLD_MAGICS, read_old
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
 """A broker's `socket.request.max.bytes`: no producer can have sent more, so it is damage."""
 _ATTRIBUTES_LOW_AT = 22
-PLACE_BYTES = 144
-"""In memory, of one of thousands of places where source offsets don't follow each other."""
 _MAY_BE_PASSED = CONTROL_BIT | TRANSACTIONAL_BIT
 _OFFSET = struct.Struct(">q")
 _COUNTS = struct.Struct(">23xi30xi")
@@ -118,9 +107,9 @@ def convert(  # noqa: PLR0917 - where, how, and of what
     try:
         walk.go()
     except TooMuch as error:
-        walk.stop(StopReason.TOO_LARGE, f"its batch can't be rewritten: {error.text}")
+        walk.batches.stop(StopReason.TOO_LARGE, f"its batch can't be rewritten: {error.text}")
     except BatchError as error:
-        walk.stop(StopReason.CORRUPT, error.text)
+        walk.batches.stop(StopReason.CORRUPT, error.text)
     return walk.outcome
 
 
@@ -138,8 +127,8 @@ class _Walk:
         self.view = view
         self.at = start
         self.end = len(view)
-        self.outcome = ConvertOutcome(place.source, place.target)
-        self._ahead = place.ahead
+        self.batches = BatchMaker(place, settings)
+        self.outcome = self.batches.outcome
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
         self._is_first = True
@@ -189,10 +178,10 @@ class _Walk:
             if not batch_continues(expected, header.base_offset):
                 check_crc(self.view, self.at, header)
                 self._check_place(header, self.at, expected)
-            self._patch(header)
+            self.batches.patch(self.view, self.at, header)
         else:
             self._check_place(header, self.at, expected)
-            self._rewrite(header)
+            self.batches.rewrite(self.view, self.at, header)
 
     def _take_up_to(self, refused: Refusal, header: BatchHeader) -> None:
         """Carry what stands before a record that the target refuses."""
@@ -201,7 +190,7 @@ class _Walk:
             self._take(header)  # compaction has taken that record since
             return
         self._check_place(header, self.at, self.outcome.next_offset)
-        self._rewrite(header, refused.offset - header.base_offset)
+        self.batches.rewrite(self.view, self.at, header, refused.offset - header.base_offset)
         if self.outcome.stop is None:
             self.outcome.next_offset = refused.offset
             self.outcome.stop = Stop(StopReason.RECORD_REFUSED, refused.offset, refused.text)
@@ -241,11 +230,6 @@ class _Walk:
             self._transactions.take_marker(self.view, at, header)
         return True
 
-    def stop(self, reason: StopReason, why: str) -> None:
-        """Go no further than the next offset."""
-        offset = self.outcome.next_offset
-        self.outcome.stop = Stop(reason, offset, f"source offset {offset} can't be copied: {why}")
-
     def _look_at_cut(self) -> None:
         """A cut batch comes whole with the next fetch, unless it is one that never can."""
         size = claimed_size(self.view, self.at, self.end)
@@ -253,26 +237,7 @@ class _Walk:
             return
         base_offset = _OFFSET.unpack_from(self.view, self.at)[0]
         if size > SOURCE_BATCH_BYTES_MAX and base_offset >= self.outcome.next_offset:
-            self.stop(StopReason.CORRUPT, f"its batch claims to have {size} bytes")
-
-    def _patch(self, header: BatchHeader) -> None:
-        """The raw way."""
-        target = self.outcome.next_target_offset
-        patch_header(
-            self.view,
-            self.at,
-            header,
-            producer_id=self._settings.producer_id,
-            base_sequence=sequence_of(target),
-        )
-        batch = ConvertedBatch(
-            target,
-            header.records_count,
-            (self.view[self.at : self.at + header.size],),
-            header.size,
-            header.max_timestamp,
-        )
-        self._add(batch, ((0, header.base_offset),), header.next_offset)
+            self.batches.stop(StopReason.CORRUPT, f"its batch claims to have {size} bytes")
 
     def _join(self) -> bool:
         """Join what stands here with what follows; whether that was possible."""
@@ -297,7 +262,7 @@ class _Walk:
         if run.trouble is None and run.batches <= 1:
             return False
         if run.batches:
-            self._add_new(
+            self.batches.add_new(
                 run.new, settings.compression or run.codec, run.new.places, run.next_offset
             )
             self.at = run.end
@@ -318,131 +283,6 @@ class _Walk:
         last_delta, count = _COUNTS.unpack_from(self.view, at)
         return bool(count != last_delta + 1)
 
-    def _add_new(
-        self,
-        new: NewRecords,
-        codec: Codec,
-        places: Sequence[tuple[int, int]],
-        next_offset: int,
-    ) -> None:
-        """Add a batch of records encoded by us; compressed only if that makes it smaller."""
-        base_offset = self.outcome.next_target_offset
-        body: Buffer = new.body
-        if codec is not Codec.NONE:
-            packed = compress(codec, body)
-            if len(packed) < len(body):
-                body = packed
-            else:
-                codec = Codec.NONE
-        own_bytes = len(body)
-        if body is new.body and 2 * own_bytes < new.room_bytes:
-            body = bytes(body)  # each part of a split batch would keep room for the whole of it
-        elif body is new.body:
-            own_bytes = new.room_bytes
-        header = pack_header(
-            body,
-            records=new.records,
-            codec=codec,
-            base_timestamp=new.base_timestamp,
-            max_timestamp=new.max_timestamp,
-            producer_id=self._settings.producer_id,
-            base_sequence=sequence_of(base_offset),
-        )
-        size = len(header) + len(body)
-        batch = ConvertedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
-        batch.own_bytes = own_bytes
-        self._add(batch, places, next_offset)
-
-    def _add(
-        self, batch: ConvertedBatch, places: Sequence[tuple[int, int]], next_offset: int
-    ) -> None:
-        """Add a batch; where source offsets move away from the target's, say so in it (I3).
-
-        `places` are (number of a record in the batch, its source offset).
-        """
-        breaks: list[Break] = []
-        for number, source in places:
-            target = batch.base_offset + number
-            if source - target != self._ahead:
-                self._ahead = source - target
-                breaks.append(Break(target, source))
-        batch.breaks = tuple(breaks)
-        batch.source_ahead = self._ahead or 0
-        batch.places = places
-        if len(places) > 1:
-            batch.own_bytes += PLACE_BYTES * (len(places) + len(breaks))
-        self.outcome.batches.append(batch)
-        self.outcome.next_offset = next_offset
-        self.outcome.next_target_offset = batch.next_offset
-
-    def _rewrite(self, header: BatchHeader, end: int | None = None) -> None:
-        """Encode the records from the next offset on anew, as few batches as fit.
-
-        Those with an offset delta from `end` on are left out.
-        """
-        check_crc(self.view, self.at, header)
-        packed = self.view[self.at + HEADER_BYTES : self.at + header.size]
-        body = decompress(header.codec, packed, DECOMPRESSED_BYTES_MAX)
-        append_time = header.max_timestamp if header.is_log_append_time else None
-        records = SourceRecords(
-            body,
-            header.records_count,
-            header.base_timestamp,
-            append_time,
-            is_sparse=not header.is_dense,
-        )
-        first = max(0, self.outcome.next_offset - header.base_offset)
-        end = header.last_offset_delta + 1 if end is None else end
-        if first < end:
-            self._split(records, header.codec, header.base_offset, first, end)
-
-    def _split(
-        self, records: SourceRecords, codec: Codec, base_offset: int, first: int, end: int
-    ) -> None:
-        """Add the records with offset deltas `[first, end)` in as few batches as fit."""
-        ranges = [(first, end)]
-        while ranges and self.outcome.stop is None:
-            start, stop = ranges.pop()
-            ranges += self._rewrite_range(records, codec, base_offset, start, stop)
-
-    def _rewrite_range(
-        self, records: SourceRecords, codec: Codec, base_offset: int, start: int, stop: int
-    ) -> Sequence[tuple[int, int]]:
-        """Add one batch of the records `[start, stop)`, or say how to split them, last first."""
-        next_offset = base_offset + stop
-        halves = ((start + stop) // 2, stop), (start, (start + stop) // 2)
-        try:
-            new = encode_new(records, start, stop)
-        except FarApart:
-            return halves
-        if not new.records:
-            self.outcome.next_offset = next_offset
-            return ()
-        if self._settings.ends_at_holes and len(new.places) > 1:
-            begins = [delta for _, delta in new.places]
-            return list(zip(begins, [*begins[1:], stop], strict=True))[::-1]
-        before = self._ahead, self.outcome.next_offset, self.outcome.next_target_offset
-        places = [(number, base_offset + delta) for number, delta in new.places]
-        self._add_new(new, codec, places, next_offset)
-        size = self.outcome.batches[-1].size
-        if size <= self._settings.batch_bytes_max:
-            return ()
-        self.outcome.batches.pop()
-        self._ahead, self.outcome.next_offset, self.outcome.next_target_offset = before
-        if new.records > 1:
-            return halves
-        self.outcome.next_offset = places[0][1]
-        self._stop_too_large(size)
-        return ()
-
-    def _stop_too_large(self, size: int) -> None:
-        largest = self._settings.batch_bytes_max
-        self.stop(
-            StopReason.TOO_LARGE,
-            f"it takes a batch of {size} bytes, the target topic takes {largest} "
-            "(max.message.bytes)",
-        )
-
     def _rewrite_old(self) -> None:
         """Encode anew what stands here in the formats of Kafka before 0.11."""
         expected = self.outcome.next_offset
@@ -451,5 +291,5 @@ class _Walk:
         self.at = found.end
         self._is_first = False
         for run in found.runs:
-            self._split(run.records, run.codec, run.base_offset, 0, run.deltas)
+            self.batches.split(run.records, run.codec, run.base_offset, 0, run.deltas)
         self.outcome.next_offset = max(self.outcome.next_offset, found.next_offset)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
-from support.converted_twice import convert, convert_checked
+from support.converted_twice import batch_maker_checked, convert
 
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import (
@@ -393,8 +393,8 @@ def test_a_record_larger_than_the_target_takes_stops():
 
 
 def test_a_bomb_stops_instead_of_taking_the_memory(monkeypatch):
-    monkeypatch.setattr("heliostat.records.batches.convert.DECOMPRESSED_BYTES_MAX", 10_000)
-    monkeypatch.setattr(convert_checked, "DECOMPRESSED_BYTES_MAX", 10_000)
+    monkeypatch.setattr("heliostat.records.batches.batch_maker.DECOMPRESSED_BYTES_MAX", 10_000)
+    monkeypatch.setattr(batch_maker_checked, "DECOMPRESSED_BYTES_MAX", 10_000)
     bomb = ref.StoredBatch(0, (ref.Record(NOW, None, bytes(50_000)),), codec=4, append_time=NOW)
     answer = ref.encode_all([bomb])
     outcome = convert(answer, 0, len(answer), Place.same(0), plain())

@@ -1,0 +1,202 @@
+"""Makes the batches that a mirror appends, and says in each where source offsets move away (I3).
+
+Three ways: a header patched where it stands, records that were joined, and records encoded anew
+from one batch, split where they don't fit. Which one is taken, `convert` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heliostat.invariants import sequence_of
+from heliostat.offsets.offset_map import Break
+from heliostat.records.batches.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Codec,
+    check_crc,
+    pack_header,
+    patch_header,
+)
+from heliostat.records.batches.codecs import DECOMPRESSED_BYTES_MAX, compress, decompress
+from heliostat.records.batches.converted import (
+    ConvertedBatch,
+    ConvertOutcome,
+    ConvertSettings,
+    Place,
+    Stop,
+    StopReason,
+)
+from heliostat.records.batches.crc import Buffer
+from heliostat.records.batches.joining import FarApart, NewRecords, SourceRecords, encode_new
+
+PLACE_BYTES = 144
+"""In memory, of one of thousands of places where source offsets don't follow each other."""
+
+
+class BatchMaker:
+    """Adds batches to `outcome`, each behind the one before.
+
+    Parameters
+    ----------
+    place
+        Where the first one belongs.
+    settings
+        Producer, limits, and what is compressed.
+    """
+
+    def __init__(self, place: Place, settings: ConvertSettings) -> None:
+        self.outcome = ConvertOutcome(place.source, place.target)
+        self._ahead = place.ahead
+        self._settings = settings
+
+    def stop(self, reason: StopReason, why: str) -> None:
+        """Go no further than the next offset."""
+        offset = self.outcome.next_offset
+        self.outcome.stop = Stop(reason, offset, f"source offset {offset} can't be copied: {why}")
+
+    def patch(self, view: memoryview, at: int, header: BatchHeader) -> None:
+        """Add the batch at `at` as it stands there, with a header of ours."""
+        target = self.outcome.next_target_offset
+        patch_header(
+            view,
+            at,
+            header,
+            producer_id=self._settings.producer_id,
+            base_sequence=sequence_of(target),
+        )
+        batch = ConvertedBatch(
+            target,
+            header.records_count,
+            (view[at : at + header.size],),
+            header.size,
+            header.max_timestamp,
+        )
+        self._add(batch, ((0, header.base_offset),), header.next_offset)
+
+    def add_new(
+        self,
+        new: NewRecords,
+        codec: Codec,
+        places: Sequence[tuple[int, int]],
+        next_offset: int,
+    ) -> None:
+        """Add a batch of records encoded by us; compressed only if that makes it smaller."""
+        base_offset = self.outcome.next_target_offset
+        body: Buffer = new.body
+        if codec is not Codec.NONE:
+            packed = compress(codec, body)
+            if len(packed) < len(body):
+                body = packed
+            else:
+                codec = Codec.NONE
+        own_bytes = len(body)
+        if body is new.body and 2 * own_bytes < new.room_bytes:
+            body = bytes(body)  # each part of a split batch would keep room for the whole of it
+        elif body is new.body:
+            own_bytes = new.room_bytes
+        header = pack_header(
+            body,
+            records=new.records,
+            codec=codec,
+            base_timestamp=new.base_timestamp,
+            max_timestamp=new.max_timestamp,
+            producer_id=self._settings.producer_id,
+            base_sequence=sequence_of(base_offset),
+        )
+        size = len(header) + len(body)
+        batch = ConvertedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
+        batch.own_bytes = own_bytes
+        self._add(batch, places, next_offset)
+
+    def _add(
+        self, batch: ConvertedBatch, places: Sequence[tuple[int, int]], next_offset: int
+    ) -> None:
+        """Add a batch; where source offsets move away from the target's, say so in it (I3).
+
+        `places` are (number of a record in the batch, its source offset).
+        """
+        breaks: list[Break] = []
+        for number, source in places:
+            target = batch.base_offset + number
+            if source - target != self._ahead:
+                self._ahead = source - target
+                breaks.append(Break(target, source))
+        batch.breaks = tuple(breaks)
+        batch.source_ahead = self._ahead or 0
+        batch.places = places
+        if len(places) > 1:
+            batch.own_bytes += PLACE_BYTES * (len(places) + len(breaks))
+        self.outcome.batches.append(batch)
+        self.outcome.next_offset = next_offset
+        self.outcome.next_target_offset = batch.next_offset
+
+    def rewrite(
+        self, view: memoryview, at: int, header: BatchHeader, end: int | None = None
+    ) -> None:
+        """Encode the records from the next offset on anew, as few batches as fit.
+
+        Those with an offset delta from `end` on are left out.
+        """
+        check_crc(view, at, header)
+        packed = view[at + HEADER_BYTES : at + header.size]
+        body = decompress(header.codec, packed, DECOMPRESSED_BYTES_MAX)
+        append_time = header.max_timestamp if header.is_log_append_time else None
+        records = SourceRecords(
+            body,
+            header.records_count,
+            header.base_timestamp,
+            append_time,
+            is_sparse=not header.is_dense,
+        )
+        first = max(0, self.outcome.next_offset - header.base_offset)
+        end = header.last_offset_delta + 1 if end is None else end
+        if first < end:
+            self.split(records, header.codec, header.base_offset, first, end)
+
+    def split(
+        self, records: SourceRecords, codec: Codec, base_offset: int, first: int, end: int
+    ) -> None:
+        """Add the records with offset deltas `[first, end)` in as few batches as fit."""
+        ranges = [(first, end)]
+        while ranges and self.outcome.stop is None:
+            start, stop = ranges.pop()
+            ranges += self._rewrite_range(records, codec, base_offset, start, stop)
+
+    def _rewrite_range(
+        self, records: SourceRecords, codec: Codec, base_offset: int, start: int, stop: int
+    ) -> Sequence[tuple[int, int]]:
+        """Add one batch of the records `[start, stop)`, or say how to split them, last first."""
+        next_offset = base_offset + stop
+        halves = ((start + stop) // 2, stop), (start, (start + stop) // 2)
+        try:
+            new = encode_new(records, start, stop)
+        except FarApart:
+            return halves
+        if not new.records:
+            self.outcome.next_offset = next_offset
+            return ()
+        if self._settings.ends_at_holes and len(new.places) > 1:
+            begins = [delta for _, delta in new.places]
+            return list(zip(begins, [*begins[1:], stop], strict=True))[::-1]
+        before = self._ahead, self.outcome.next_offset, self.outcome.next_target_offset
+        places = [(number, base_offset + delta) for number, delta in new.places]
+        self.add_new(new, codec, places, next_offset)
+        size = self.outcome.batches[-1].size
+        if size <= self._settings.batch_bytes_max:
+            return ()
+        self.outcome.batches.pop()
+        self._ahead, self.outcome.next_offset, self.outcome.next_target_offset = before
+        if new.records > 1:
+            return halves
+        self.outcome.next_offset = places[0][1]
+        self._stop_too_large(size)
+        return ()
+
+    def _stop_too_large(self, size: int) -> None:
+        largest = self._settings.batch_bytes_max
+        self.stop(
+            StopReason.TOO_LARGE,
+            f"it takes a batch of {size} bytes, the target topic takes {largest} "
+            "(max.message.bytes)",
+        )
