@@ -31,13 +31,13 @@ from heliostat.gaps.facts import Ask, gather
 from heliostat.gaps.ledger import Copied, GapLedger, GapRow
 from heliostat.gaps.rows import Memory, decided_row, gone_rows, lost_row, whole_topics
 from heliostat.gaps.source_truncation import WRITE_EVERY_S, Divergence, EpochBook, truncations
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.copier.partition_standing import truncated_text
 from heliostat.state.link_state import Starts
-from heliostat.topics.same_topics import recreated
+from heliostat.topics.same_topics import not_shown_same, recreated
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
@@ -293,7 +293,7 @@ class GapKeeper:
         """Delete the target topic; the plan then makes it anew as an exact mirror."""
         ids = {record.target: id_text(record.target_id)}
         was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
-        if not was_theirs and recreated(self._target, ids):
+        if not was_theirs and not_shown_same(self._target, ids):
             self._say_once(record.source, f"{record.target} was made anew: it is not deleted")
             return False
         error = self._target.delete_topics([record.target])[record.target]
@@ -377,7 +377,8 @@ class GapKeeper:
         ids = {row.target.topic: row.target_id for row in pending.values()}
         anew = recreated(self._target, ids)
         done = [row for row in pending.values() if row.target.topic in anew]  # it is gone, with all
-        left = {mirror: row for mirror, row in pending.items() if mirror.topic not in anew}
+        kept = anew | not_shown_same(self._target, ids)
+        left = {mirror: row for mirror, row in pending.items() if mirror.topic not in kept}
         answers = self._target.delete_records(
             {mirror: Offset(row.jump.target) for mirror, row in left.items() if row.jump}
         )
@@ -475,7 +476,7 @@ class GapKeeper:
 def _is_same(memory: Memory, record: MirrorRecord) -> bool:
     """Whether the source still has the very topic that was copied."""
     topic = memory.topics.get(record.source)
-    return topic is not None and topic.topic_id == record.source_id
+    return topic is not None and is_still(record.source_id, topic.topic_id)
 
 
 def _is_of(row: GapRow, spec: PartitionSpec) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, TopicInfo
 from heliostat.clusters.plain_records import Bounds
 from heliostat.errors import BrokerError
-from heliostat.names import TopicPartition
+from heliostat.names import Offset, TopicPartition
 
 
 def bounds_of(
     admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Bounds | BrokerError]:
-    """Of each partition, or why its broker does not tell.
+    """Log start and high watermark of each partition, or why its broker does not tell.
 
     Raises
     ------
@@ -31,3 +31,16 @@ def bounds_of(
         else:
             found[one] = end if isinstance(end, BrokerError) else Bounds(start.offset, end.offset)
     return found
+
+
+def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:
+    """Log end, what is not replicated yet included, of each partition whose broker tells it.
+
+    Raises
+    ------
+    ConnectionLost
+        The cluster does not answer.
+    """
+    asked = [TopicPartition(info.name, p.partition) for info in topics for p in info.partitions]
+    answers = admin.list_log_ends(asked) if asked else {}
+    return {one: end for one, end in answers.items() if not isinstance(end, BrokerError)}

@@ -14,11 +14,12 @@ from heliostat.names import (
     LinkName,
     Offset,
     PartitionId,
-    TopicId,
     TopicName,
     TopicPartition,
     id_text,
+    is_another,
 )
+from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.store import read_maps
 from heliostat.offsets.values import MirrorPartition, Mirrors, Trouble, Why
@@ -62,18 +63,20 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
     )
     with ClusterAdmin(cluster.access()) as target:
         pairs, ids = _see_target_topics(mirrors, target, records)
-        bounds = _bounds(mirrors, target, pairs)
-    maps = read_maps(cluster.access(), LinkName(link.name))  # after the ends: covers them (I3)
-    for one, (start, end) in bounds.items():
+        seen = EndsThenMaps(
+            lambda: _bounds(mirrors, target, pairs),
+            lambda: read_maps(cluster.access(), LinkName(link.name)),
+        )
+    for one, (start, end) in seen.ends.items():
         record, source = pairs[one]
-        if maps.is_lost(one, ids[one.topic]):
+        if seen.maps.is_lost(one, ids[one.topic]):
             mirrors.not_known[one] = "rows of its offset map are gone: heliostat offsets rebuild"
             continue
         mirrors.partitions.append(
             MirrorPartition(
                 source=source,
                 target=one,
-                offsets=maps.of(one, ids[one.topic]),
+                offsets=seen.maps.of(one, ids[one.topic]),
                 start=start,
                 end=end,
                 begin=_begin(stored.starts.get(record.source), record, source.partition),
@@ -116,11 +119,11 @@ def _see_target_topics(
         info = infos.get(record.target)
         if info is None or info.error is not None:
             trouble = Trouble(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
-        elif _is_other(record.target_id, info.topic_id):
+        elif is_another(record.target_id, info.topic_id):
             text = f"{record.target} was deleted at the target and made anew"
             trouble = Trouble(Why.REMADE, text)
         else:
-            ids[record.target] = id_text(info.topic_id)
+            ids[record.target] = id_text(record.target_id)
             own = record.own(info.partitions)
             pairs |= {one: (record, TopicPartition(name, source)) for one, source in own.items()}
             continue
@@ -173,11 +176,6 @@ def _see_source(
     mirrors.source_topics = frozenset(infos)
     for name, record in records.items():
         info = infos.get(name)
-        if info is not None and _is_other(record.source_id, info.topic_id):
+        if info is not None and is_another(record.source_id, info.topic_id):
             text = f"{name} was deleted at the source and made anew"
             mirrors.source_troubles[name] = Trouble(Why.REMADE, text)
-
-
-def _is_other(remembered: TopicId | None, seen: TopicId | None) -> bool:
-    """Whether both ids are known (Kafka 2.8) and differ."""
-    return remembered is not None and seen is not None and remembered != seen

@@ -18,7 +18,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
-from heliostat.names import ClusterId, TopicId, TopicName
+from heliostat.names import ClusterId, TopicId, TopicName, is_another
 from heliostat.other_links.at_target import states_at
 from heliostat.state.link_state import feeds_in
 from heliostat.state_topics import state_topic
@@ -177,7 +177,7 @@ def blind_note(link: LinkConfig, source: ClusterAdmin) -> tuple[str, ...]:
 def _is_its(record: MirrorRecord, source: SourceTopics) -> bool:
     topic = source.topics.get(record.target)
     now = None if topic is None else topic.topic_id
-    return now is None or record.target_id in (None, now)
+    return not is_another(record.target_id, now)
 
 
 def left_out_notes(link: LinkConfig, left_out: Iterable[TopicName]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Protocol
 
 from heliostat.config import LinkConfig
-from heliostat.names import TopicId, TopicName
+from heliostat.names import TopicId, TopicName, is_another
 from heliostat.topics.topic_plan import Refusal, RefusalCode
 from heliostat.topics.values import Feed, MirrorRecord, Place
 
@@ -127,7 +127,7 @@ def _comes_back(feed: Feed, source: Place, mirror: Place, stage: Stage) -> Loop 
 
 def _is_of(feed: Feed, mirror: Place, now: TopicId | None) -> bool:
     """Whether it was copied from that very topic, not from an earlier one of its name."""
-    return feed.places[0] != mirror or now is None or feed.record.source_id in (None, now)
+    return feed.places[0] != mirror or not is_another(feed.record.source_id, now)
 
 
 def left_out_words(loop: Loop, link: LinkConfig) -> str:

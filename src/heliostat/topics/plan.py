@@ -253,7 +253,8 @@ class _Draft:
             synced = fresh.synced_configs if follows else record.synced_configs
             fresh = replace(
                 record,
-                target_id=there.topic_id,
+                # An id that is not told any more is still the mirror's: maps are named by it.
+                target_id=record.target_id if there.topic_id is None else there.topic_id,
                 synced_configs=synced,
                 through=fresh.through,
             )

@@ -21,7 +21,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
-from heliostat.names import TopicName, TopicPartition
+from heliostat.names import TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.driver_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
@@ -374,7 +374,7 @@ def _moved(partition: TopicPartition, before: SideView, now: SideView) -> str | 
     topic = now.topics.get(partition.topic)
     if topic is None:
         return "the topic was deleted while it was read"
-    if topic.topic_id != before.topics[partition.topic].topic_id:
+    if not is_still(before.topics[partition.topic].topic_id, topic.topic_id):
         return "the topic was deleted and made anew while it was read"
     old, new = before.bounds[partition], now.bounds.get(partition, Bounds(0, 0))
     if new.end < old.end:
