@@ -19,7 +19,7 @@ from heliostat.link.flow import Known, Reconciler
 from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
 from heliostat.other_links import at_target as other_links
 from heliostat.other_links.at_target import OtherLinks, new_mirrors
-from heliostat.other_links.claims import NO_CLAIMS, Claims
+from heliostat.other_links.claims import Claims
 from heliostat.slots import Slot
 from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.apply import ApplyReport
@@ -142,7 +142,7 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     state = Mock()
     turn = replace(
         _turn(state),
-        other_links=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
+        other_links=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else Claims(),
     )
     known = Known({kept: record(kept), lost: record(lost)}, {})
     applied = ApplyReport((), (), (), {}, mirrors, ())  # type: ignore[arg-type]  # stand-ins
@@ -195,8 +195,8 @@ def _turn(state: Mock) -> Reconciler:
     return Reconciler(
         **unused,
         state=state,
-        claimed=lambda _wanted, _ours: NO_CLAIMS,
-        other_links=lambda _: NO_CLAIMS,
+        claimed=lambda _wanted, _ours: Claims(),
+        other_links=lambda _: Claims(),
     )
 
 

@@ -13,7 +13,7 @@ from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import ProtocolError
 from heliostat.link.flow import Known, Reconciler
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName
-from heliostat.other_links.claims import NO_CLAIMS
+from heliostat.other_links.claims import Claims
 from heliostat.state.link_state import LinkState, Starts
 
 NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
@@ -70,8 +70,8 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Reconciler, Moc
         lanes=lanes,
         lane_count=Mock(),
         events=events,
-        claimed=lambda _wanted, _ours: NO_CLAIMS,
-        other_links=lambda _: NO_CLAIMS,
+        claimed=lambda _wanted, _ours: Claims(),
+        other_links=lambda _: Claims(),
         upstream=Mock(),
         gaps=Mock(),
         beginnings=Mock(),
