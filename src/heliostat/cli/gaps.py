@@ -19,7 +19,7 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 
 if TYPE_CHECKING:
     from heliostat.gaps.ledger import GapRow
-    from heliostat.operate.gaps import Explained, GapReport, Stopped
+    from heliostat.operate.gaps import DecisionOptions, GapReport, PendingDecision
 
 CHOICES = ("continue", "restart", "wait")
 
@@ -83,12 +83,12 @@ def _row_line(row: GapRow) -> str:
     )
 
 
-def name_of(item: Stopped) -> str:
+def name_of(item: PendingDecision) -> str:
     """Topic or partition."""
     return item.topic if item.partition is None else str(TopicPartition(item.topic, item.partition))
 
 
-def _words(item: Stopped) -> str:
+def _words(item: PendingDecision) -> str:
     return item.topic if item.partition is None else f"{item.topic} {item.partition}"
 
 
@@ -157,7 +157,7 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
     )
 
 
-def _explanation(explained: Sequence[Explained], choose: str | None) -> list[str]:
+def _explanation(explained: Sequence[DecisionOptions], choose: str | None) -> list[str]:
     lines: list[str] = []
     for item in explained:
         facts = item.facts

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import TopicInfo
-from heliostat.clusters.plain_records import Bounds, PlainReader
+from heliostat.clusters.plain_records import LogBounds, PlainReader
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.invariants import first_generation
@@ -253,8 +253,8 @@ class _Look:
         self,
         source: TopicPartition,
         target: TopicPartition,
-        source_bounds: Bounds,
-        target_bounds: Bounds,
+        source_bounds: LogBounds,
+        target_bounds: LogBounds,
         log_end: Offset,
         *,
         with_timestamps: bool,

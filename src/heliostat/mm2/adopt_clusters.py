@@ -16,7 +16,7 @@ from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, LinkTakenOver, Refused
 from heliostat.mm2.adopt_plan import Peer
-from heliostat.mm2.connect_offsets import Position, Stored, flows_of, positions_of
+from heliostat.mm2.connect_offsets import ConnectOffsetsRecord, Position, flows_of, positions_of
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition, is_still
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.ops.events import Events
@@ -144,7 +144,7 @@ def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
     return ()
 
 
-def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:
+def _stored(access: ClusterAccess, topic: TopicName) -> list[ConnectOffsetsRecord]:
     """All records of Connect's offsets topic, each partition in order."""
     with PlainReader(access, committed=True) as reader:
         partitions = reader.partitions(topic)
@@ -155,7 +155,7 @@ def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:
                 "of the source as it has it",
             )
         return [
-            Stored(record.key or b"", record.value, each.partition)
+            ConnectOffsetsRecord(record.key or b"", record.value, each.partition)
             for each, bounds in reader.bounds(partitions).items()
             for record in reader.read(each, bounds.start, bounds.end)
         ]

@@ -34,7 +34,7 @@ CHECKPOINTS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EmitterLoop:
     """One part: a loop's name, seconds between its turns, and a turn."""
 
     name: str
@@ -109,18 +109,24 @@ class Interchange:
             admin = admins[syncs.location]
             self._syncs = OffsetSyncs(written, admin, syncs.replication_factor)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[EmitterLoop]:
         """What is to be done again and again."""
         if self._emitter is not None:
             interval_s = self._link.heartbeats.interval_s
-            yield Part("heartbeats", interval_s, self._part("heartbeats", self._emit))
+            yield EmitterLoop("heartbeats", interval_s, self._part("heartbeats", self._emit))
         if self._watch is not None:
-            yield Part("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
+            yield EmitterLoop(
+                "heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look)
+            )
         if self._checkpoints is not None:
-            yield Part("checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups))
+            yield EmitterLoop(
+                "checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups)
+            )
         if self._syncs is not None:
             interval_s = self._link.offset_syncs.interval_s
-            yield Part("offset syncs", interval_s, self._part("offset syncs", self._tell_offsets))
+            yield EmitterLoop(
+                "offset syncs", interval_s, self._part("offset syncs", self._tell_offsets)
+            )
 
     @property
     def wants_groups(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from heliostat.clusters.plain_records import Placed, write_records
+from heliostat.clusters.plain_records import RecordToWrite, write_records
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.mm2.adopt_clusters import (
@@ -66,7 +66,7 @@ def hand_back(
             return plan
         ownership.hold(OWN_LASTS_S)
         rows = [
-            Placed(
+            RecordToWrite(
                 encode_key(peer.flow, TopicPartition(row.source, row.partition)),
                 encode_value(row.next_offset),
                 None if row.was is None else row.was.partition,

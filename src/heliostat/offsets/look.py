@@ -22,7 +22,7 @@ from heliostat.names import (
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.store import read_maps
-from heliostat.offsets.values import MirrorPartition, Mirrors, Trouble, Why
+from heliostat.offsets.values import TranslatedMirrors, TranslatedPartition, Untranslatable, Why
 from heliostat.state.link_state import LinkState, Starts, progress_topic
 from heliostat.status.reader import StatusReader
 from heliostat.topics.values import MirrorRecord
@@ -34,7 +34,9 @@ NO_TOPIC_ID = str(UUID(int=0))
 """What brokers older than 2.8 answer."""
 
 
-def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None) -> Mirrors:
+def look(
+    config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None
+) -> TranslatedMirrors:
     """Read the link's mirrors and maps from the target, and ask both sides for their topics.
 
     Parameters
@@ -57,7 +59,7 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
         for name, record in stored.mirrors.items()
         if wanted is None or name in wanted or record.target in wanted
     }
-    mirrors = Mirrors(
+    mirrors = TranslatedMirrors(
         names={name: record.target for name, record in records.items()},
         slots={name: record.slot for name, record in records.items()},
     )
@@ -73,7 +75,7 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
             mirrors.not_known[one] = "rows of its offset map are gone: heliostat offsets rebuild"
             continue
         mirrors.partitions.append(
-            MirrorPartition(
+            TranslatedPartition(
                 source=source,
                 target=one,
                 offsets=seen.maps.of(one, ids[one.topic]),
@@ -105,7 +107,7 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
 
 
 def _see_target_topics(
-    mirrors: Mirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
+    mirrors: TranslatedMirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
 ) -> tuple[dict[TopicPartition, tuple[MirrorRecord, TopicPartition]], dict[TopicName, str]]:
     """Partitions that the target has of each mirror, with the source's, and the topics' ids.
 
@@ -118,10 +120,10 @@ def _see_target_topics(
     for name, record in records.items():
         info = infos.get(record.target)
         if info is None or info.error is not None:
-            trouble = Trouble(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
+            trouble = Untranslatable(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
         elif is_another(record.target_id, info.topic_id):
             text = f"{record.target} was deleted at the target and made anew"
-            trouble = Trouble(Why.REMADE, text)
+            trouble = Untranslatable(Why.REMADE, text)
         else:
             ids[record.target] = id_text(record.target_id)
             own = record.own(info.partitions)
@@ -132,7 +134,7 @@ def _see_target_topics(
 
 
 def _bounds(
-    mirrors: Mirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
+    mirrors: TranslatedMirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[Offset, Offset]]:
     """Log start and end (high watermark) of each target partition that tells them."""
     found: dict[TopicPartition, tuple[Offset, Offset]] = {}
@@ -164,7 +166,10 @@ def _begin(starts: Starts | None, record: MirrorRecord, partition: PartitionId) 
 
 
 def _see_source(
-    mirrors: Mirrors, config: Config, link: LinkConfig, records: Mapping[TopicName, MirrorRecord]
+    mirrors: TranslatedMirrors,
+    config: Config,
+    link: LinkConfig,
+    records: Mapping[TopicName, MirrorRecord],
 ) -> None:
     """What the source has; topics made anew there are in trouble."""
     access = config.clusters[link.source].access()
@@ -178,4 +183,4 @@ def _see_source(
         info = infos.get(name)
         if info is not None and is_another(record.source_id, info.topic_id):
             text = f"{name} was deleted at the source and made anew"
-            mirrors.source_troubles[name] = Trouble(Why.REMADE, text)
+            mirrors.source_troubles[name] = Untranslatable(Why.REMADE, text)

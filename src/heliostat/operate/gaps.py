@@ -34,7 +34,7 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class PendingDecision:
     """A partition, or a whole topic, that waits for a decision.
 
     Parameters
@@ -73,7 +73,7 @@ class GapReport:
     link: LinkName
     policy: str
     rows: tuple[GapRow, ...]
-    stopped: tuple[Stopped, ...]
+    stopped: tuple[PendingDecision, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -95,10 +95,10 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class DecisionOptions:
     """One partition that waits, what both clusters show of it, and its choices."""
 
-    stopped: Stopped
+    stopped: PendingDecision
     facts: Facts
     options: tuple[Option, ...]
 
@@ -144,13 +144,13 @@ def _ledger(config: Config, link: LinkConfig) -> GapLedger:
     return GapLedger(LinkName(link.name), config.clusters[link.target])
 
 
-def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[Stopped]:
+def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[PendingDecision]:
     """From the lanes' last reports, and from a plan made now."""
     for problem in link_statuses(config, link.name)[0].problems:
         if PartitionState(problem.state).is_stopped and problem.code in CAUSE_OF_CODE:
             topic, partition = TopicName(problem.source), PartitionId(problem.partition)
             decision = ledger.decision_for(topic, partition, problem.code)
-            yield Stopped(
+            yield PendingDecision(
                 topic,
                 partition,
                 problem.state,
@@ -163,12 +163,14 @@ def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[St
     for topic, refusal in plan_link(config, link).refuse.items():
         if refusal.code in CAUSE_OF_CODE:
             decision = ledger.decision_for(topic, None, refusal.code)
-            yield Stopped(topic, None, REFUSED, refusal.code, refusal.reason, None, decision)
+            yield PendingDecision(
+                topic, None, REFUSED, refusal.code, refusal.reason, None, decision
+            )
 
 
 def explain(
     config: Config, link: LinkConfig, topic: TopicName, partition: PartitionId | None = None
-) -> list[Explained]:
+) -> list[DecisionOptions]:
     """What each choice means for what stands stopped of a topic, in numbers of now.
 
     Raises
@@ -201,7 +203,7 @@ def explain(
         ):
             is_dense = _is_dense(source, topic)
             return [
-                Explained(item, facts, _options(facts))
+                DecisionOptions(item, facts, _options(facts))
                 for item in stopped
                 for facts in _at_position(
                     item,
@@ -219,7 +221,7 @@ def explain(
             ]
 
 
-def _at_position(item: Stopped, found: Iterable[Facts]) -> Iterable[Facts]:
+def _at_position(item: PendingDecision, found: Iterable[Facts]) -> Iterable[Facts]:
     """Facts of a partition, as of where its lane stands if that is what counts."""
     for facts in found:
         if facts.cause in AT_THE_LANES_POSITION and item.position is not None:
@@ -228,12 +230,14 @@ def _at_position(item: Stopped, found: Iterable[Facts]) -> Iterable[Facts]:
             yield facts
 
 
-def _whole(item: Stopped) -> PartitionId | None:
+def _whole(item: PendingDecision) -> PartitionId | None:
     """Where a decision is about the whole topic it concerns whatever partition was named."""
     return item.partition if CAUSE_OF_CODE[item.code] not in OF_WHOLE_TOPICS else None
 
 
-def _asks(item: Stopped, record: MirrorRecord, stored: Stored, *, is_dense: bool) -> list[Ask]:
+def _asks(
+    item: PendingDecision, record: MirrorRecord, stored: Stored, *, is_dense: bool
+) -> list[Ask]:
     begins = stored.starts.get(record.source, Starts(None)).offsets
     is_whole = CAUSE_OF_CODE[item.code] in OF_WHOLE_TOPICS or item.partition is None
     partitions = sorted(begins) if is_whole or item.partition is None else [item.partition]
@@ -263,7 +267,11 @@ def _options(facts: Facts) -> tuple[Option, ...]:
 
 
 def decide(
-    config: Config, link: LinkConfig, explained: Iterable[Explained], choice: Choice, user: str
+    config: Config,
+    link: LinkConfig,
+    explained: Iterable[DecisionOptions],
+    choice: Choice,
+    user: str,
 ) -> list[Decision]:
     """Write what was decided; the running link takes it up within a refresh.
 

@@ -20,7 +20,7 @@ from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.topic_look import see
 from heliostat.names import Alias, LinkName, TopicName, id_text
 from heliostat.offsets.store import read_maps
-from heliostat.ops.asked import Asked, NoAnswerYet
+from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.other_links.at_source import blind_note
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.state.link_state import LinkState, progress_topic
@@ -214,7 +214,7 @@ class StatusLook:
     def __init__(self, config: Config, link: LinkConfig) -> None:
         self._config = config
         self._link = link
-        self._asked = Asked(partial(_status, config, link), f"{link.name} look")
+        self._asked = PendingAnswer(partial(_status, config, link), f"{link.name} look")
 
     def status(self, within_s: float) -> tuple[LinkStatus, HeliostatError | None]:
         """What it has found within that time, or why there is nothing, naming who hangs."""

@@ -28,7 +28,7 @@ TOLD_MAX = 3
 """Records of one topic that are named."""
 
 
-class Mirrors(Protocol):
+class RememberedMirrors(Protocol):
     """What a link remembers of its mirrors, by source topic."""
 
     @property
@@ -171,7 +171,7 @@ def plan_beside(
     link: LinkConfig,
     source: SourceTopics,
     target: TargetTopics,
-    memory: Mirrors,
+    memory: RememberedMirrors,
     *,
     claimed: Claims,
     other_links: OtherClaims,

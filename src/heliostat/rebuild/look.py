@@ -27,7 +27,7 @@ from heliostat.verify.both_logs import rows_of
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds, Isolation, LogReader
-from heliostat.verify.stream_values import Row
+from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
     "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once that one is stopped"
@@ -39,12 +39,12 @@ class Look:
 
     Parameters
     ----------
-    sides
+    clusters
         Both clusters.
     """
 
     def __init__(self, clusters: LinkClusters) -> None:
-        self._sides = clusters
+        self._clusters = clusters
         self.maps = MapReader()
         """What rows there are of offset maps."""
 
@@ -61,7 +61,7 @@ class Look:
         ConnectionLost, BrokerError
             A cluster does not answer.
         """
-        clusters = self._sides
+        clusters = self._clusters
         seen = see(clusters.config, clusters.link, clusters.source, clusters.target)
         unknown = [
             name
@@ -90,7 +90,7 @@ class Look:
 
     def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
         """Each topic, all of its partitions; the target first, so that the source had all of it."""
-        clusters = self._sides
+        clusters = self._clusters
         records = [_record(seen, clusters, name) for name in chosen]
         if not records:
             return
@@ -117,7 +117,7 @@ class Look:
                     yield one_by_one.topic(record)
 
     def _ledger(self) -> GapLedger:
-        clusters = self._sides
+        clusters = self._clusters
         ledger = GapLedger(clusters.name, clusters.config.clusters[clusters.link.target])
         ledger.read()
         return ledger
@@ -234,11 +234,11 @@ class _BothRows:
     at_target: LogReader
     target_partition: TopicPartition
 
-    def source(self, start: int, stop: int) -> Iterator[Row]:
+    def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Of the source."""
         return rows_of(self.at_source, self.source_partition, start, stop)
 
-    def target(self, start: int, stop: int) -> Iterator[Row]:
+    def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Of the mirror."""
         return rows_of(self.at_target, self.target_partition, start, stop)
 

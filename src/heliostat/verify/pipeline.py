@@ -45,9 +45,9 @@ from heliostat.verify.report import PartitionResult, VerifyReport
 from heliostat.verify.tails import offsets_without_record
 from heliostat.verify.work import (
     ChunkResult,
+    ComparedClusters,
     Differing,
-    Explained,
-    Sides,
+    ExplainedStretch,
     compare_chunks,
     explain_stretches,
 )
@@ -104,7 +104,7 @@ def verify_pair(
         A cluster does not answer; there is no Java, or Spark's JVM has died.
     """
     began_s = time.monotonic()
-    sides = Sides(access_of(source), access_of(target), decode_all)
+    sides = ComparedClusters(access_of(source), access_of(target), decode_all)
     asked = ranges or RangeSpec()
     planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
     with _session(spark, conf or {}) as session:
@@ -127,7 +127,7 @@ def verify_pair(
 
 
 def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
-    sides: Sides,
+    sides: ComparedClusters,
     pairs: Sequence[TopicPair],
     ranges: RangeSpec,
     blocked: Mapping[TopicPartition, str] | None,
@@ -186,7 +186,7 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
 
 
 def _compare(
-    spark: SparkSession, sides: Sides, results: list[PartitionResult], tasks: int
+    spark: SparkSession, sides: ComparedClusters, results: list[PartitionResult], tasks: int
 ) -> dict[int, NotCompared]:
     """Fill in the results; give those that could not be compared, by index."""
     context = spark.sparkContext
@@ -230,7 +230,7 @@ def _compare(
     return failed
 
 
-def _find_expired(sides: Sides, planned: ComparePlan) -> None:
+def _find_expired(sides: ComparedClusters, planned: ComparePlan) -> None:
     """A mirror that lacks a beginning because it keeps less than its source is not complete."""
     later = [one for one in planned.not_compared if one.reason == STARTS_LATER]
     if not later:
@@ -259,7 +259,7 @@ def _retention(
 
 
 def _rules(
-    sides: Sides, results: Iterable[PartitionResult]
+    sides: ComparedClusters, results: Iterable[PartitionResult]
 ) -> dict[TopicName, CleaningRule | None]:
     """How both sides clean topics, by source topic; None where neither compacts."""
     topics: dict[TopicName, TopicName] = {}
@@ -316,7 +316,9 @@ def _gather(
         result.notes += one.notes
 
 
-def _apply(result: PartitionResult, answer: Explained, failed: dict[int, NotCompared]) -> None:
+def _apply(
+    result: PartitionResult, answer: ExplainedStretch, failed: dict[int, NotCompared]
+) -> None:
     if answer.error is not None:
         failed[answer.stretch] = _failed(result.stretch, answer.error)
         return
@@ -345,7 +347,7 @@ def _failed(stretch: Stretch, error: HeliostatError) -> NotCompared:
 
 
 def _look_again(
-    sides: Sides, planned: ComparePlan, source_before: SideView, target_before: SideView
+    sides: ComparedClusters, planned: ComparePlan, source_before: SideView, target_before: SideView
 ) -> None:
     """A topic made anew, or an end that went back, makes what was compared worth nothing."""
     checks = (
