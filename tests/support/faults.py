@@ -35,7 +35,7 @@ from heliostat.config import load_config
 from heliostat.names import TopicName
 from heliostat.offsets.look import look, read_map_view
 from heliostat.offsets.values import TranslatedPartition
-from heliostat.operate.operations import link_statuses
+from heliostat.operate.status import link_statuses
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.status.values import LinkStatus
 from heliostat.verify.pipeline import verify_pair

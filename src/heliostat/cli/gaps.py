@@ -19,7 +19,8 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 
 if TYPE_CHECKING:
     from heliostat.gaps.ledger import GapRow
-    from heliostat.operate.gaps import DecisionOptions, GapReport, PendingDecision
+    from heliostat.operate.gaps import GapReport, PendingDecision
+    from heliostat.operate.resolve import DecisionOptions
 
 CHOICES = ("continue", "restart", "wait")
 
@@ -130,8 +131,8 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
       heliostat resolve ESS-0 --choose restart --by ops --yes
     """
     from heliostat.gaps.choices import Choice
-    from heliostat.operate.gaps import decide, explain
-    from heliostat.operate.operations import link_of
+    from heliostat.operate.links import link_of
+    from heliostat.operate.resolve import decide, explain
 
     config = load_config(config_file)
     link = link_of(config, link_name)

@@ -22,7 +22,7 @@ from heliostat.offsets.translation import (
     Side,
     TranslatedPartition,
 )
-from heliostat.operate.operations import link_of
+from heliostat.operate.links import link_of
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
 EXTENTS_SHOWN = 50
