@@ -22,7 +22,7 @@ from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
 
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat_sandbox.ports import LOOPBACK, free_ports
 from heliostat_sandbox.spark_cluster import SparkCluster
 
@@ -49,7 +49,7 @@ def spark_cluster() -> Iterator[SparkCluster]:
 WITHOUT_WORKERS = """
 import sys
 from pyspark.sql import SparkSession
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import session_settings, wait_executors
 conf = {"spark.driver.extraJavaOptions": driver_java_options()}
 settings = session_settings(sys.argv[1], conf)

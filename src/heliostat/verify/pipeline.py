@@ -23,7 +23,7 @@ from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
 from heliostat.verify.ranges import (
