@@ -389,7 +389,7 @@ class GapKeeper:
             else:
                 done.append(row)
         self._ledger.record([replace(row, is_done=True) for row in done])
-        for name in sorted(recreated(self._target, ids) - anew):
+        for name in sorted(recreated(self._target, ids) - kept):
             self._events.warn(
                 f"{name} was made anew at the target while its mirror was emptied: records that "
                 "others wrote there may be gone as well"
