@@ -20,7 +20,7 @@ from heliostat.config import load_config
 from heliostat.errors import HeliostatError
 from heliostat.names import TopicPartition
 from heliostat.offsets.look import look
-from heliostat.operate.operations import link_statuses
+from heliostat.operate.status import link_statuses
 
 LINKS = ("soak", "filled")
 OWNED_WITHIN_S = 180.0

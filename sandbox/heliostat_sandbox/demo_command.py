@@ -103,7 +103,7 @@ class Demo:
     def run(self, stack: ExitStack, seconds: float | None) -> int:
         """Everything, in order; the exit code."""
         from heliostat.link.running import Running
-        from heliostat.operate.operations import links_of
+        from heliostat.operate.links import links_of
         from heliostat.ops.events import Events
         from heliostat_sandbox import ClusterSpec, start_many
         from heliostat_sandbox.efd import efd_load, efd_topics
@@ -170,7 +170,7 @@ class Demo:
 
     def _verify(self, config: Config, running: Running) -> int:
         """Compare by content on the link's own Spark while it runs."""
-        from heliostat.operate.operations import preview_topics
+        from heliostat.operate.topics import preview_topics
         from heliostat.verify.pipeline import verify_pair
         from heliostat.verify.ranges import RangeSpec, TopicPair
 

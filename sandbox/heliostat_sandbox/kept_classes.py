@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from heliostat.ops.quick_jvm import archive_options, archiving_options
 from heliostat_sandbox.jars import cache_folder
 
 MAKING_VARIABLE = "HELIOSTAT_KEEP_BROKER_CLASSES"
 """Names the file into which a broker that is started writes its classes when it ends."""
-_QUIET = ("-Xlog:disable", "-Xlog:all=error")
-"""A JVM that leaves the archive aside would say so in the broker's log."""
 
 
 def archive_of(jar_set: str) -> Path:
@@ -26,7 +25,4 @@ def archive_of(jar_set: str) -> Path:
 def class_options(jar_set: str) -> tuple[str, ...]:
     """Options of a broker's JVM, with the archive if there is one."""
     draft = os.environ.get(MAKING_VARIABLE)
-    if draft:
-        return (f"-XX:ArchiveClassesAtExit={draft}", *_QUIET)
-    archive = archive_of(jar_set)
-    return (f"-XX:SharedArchiveFile={archive}", *_QUIET) if archive.is_file() else ()
+    return archiving_options(Path(draft)) if draft else archive_options(archive_of(jar_set))

@@ -49,7 +49,7 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendAnswer:
     """A broker's answer for one batch; `error` is Kafka's code, 0 is none."""
 
     topic: str
@@ -106,7 +106,7 @@ def encode_produce(
     return parts
 
 
-def decode_produce(buffer: Part) -> list[Appended]:
+def decode_produce(buffer: Part) -> list[AppendAnswer]:
     """Answers for all batches of one request.
 
     Raises
@@ -114,14 +114,14 @@ def decode_produce(buffer: Part) -> list[Appended]:
     ProtocolError
         The bytes do not follow the format.
     """
-    found: list[Appended] = []
+    found: list[AppendAnswer] = []
     reader = _Reader(buffer, CORRELATION_BYTES)
     try:
         for _ in range(reader.int32()):
             topic = reader.string() or ""
             for _ in range(reader.int32()):
                 partition, error, base, _time, _start = reader.take(_PARTITION_ANSWER)
-                found.append(Appended(topic, partition, error, base))
+                found.append(AppendAnswer(topic, partition, error, base))
     except (IndexError, struct.error, ValueError) as error:
         raise ProtocolError("a produce answer is malformed", why=str(error)) from error
     return found

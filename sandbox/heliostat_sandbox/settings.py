@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heliostat.names import BrokerId
-from heliostat.ops.driver_jvm import QUICK_JVM
+from heliostat.ops.quick_jvm import QUICK_JVM
 from heliostat_sandbox.ports import LOOPBACK
 from heliostat_sandbox.security import Listener
 

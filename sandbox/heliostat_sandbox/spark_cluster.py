@@ -23,7 +23,7 @@ from typing import Any, Self
 import psutil
 
 from heliostat.errors import SandboxError
-from heliostat.ops.driver_jvm import QUICK_JVM
+from heliostat.ops.quick_jvm import QUICK_JVM
 from heliostat_sandbox.java import find_java
 from heliostat_sandbox.ports import LOOPBACK, free_ports
 from heliostat_sandbox.process import OwnProcess

@@ -27,8 +27,36 @@ TopicId = UUID
 
 
 def id_text(topic_id: TopicId | None) -> str:
-    """A topic id as state topics hold it; empty before Kafka 2.8, which has none."""
+    """A topic id as state topics hold it; empty before Kafka 2.8, which has none.
+
+    Rows of ours are found by it, with `==`. Whether a cluster's topic is still the one that they
+    speak of is another question: see `is_another` and `is_still`.
+    """
     return "" if topic_id is None else str(topic_id)
+
+
+_UNKNOWN = frozenset({None, UUID(int=0), "", str(UUID(int=0))})
+"""An id that is not known: decoded, as responses have it, and both as text."""
+
+
+def is_another(was: TopicId | str | None, now: TopicId | str | None) -> bool:
+    """Whether a topic of this name is proved to be another one now: both ids are known and differ.
+
+    An id is unknown before Kafka 2.8, with an older `inter.broker.protocol.version`, or where
+    nobody has asked yet. It proves nothing, so the answer is no: for what goes on by name unless
+    there is a reason not to (copying, which has I1 besides, claims, what is shown). What deletes
+    or appends by name, or tells others where to go on, asks `is_still`.
+    """
+    return was not in _UNKNOWN and now not in _UNKNOWN and was != now
+
+
+def is_still(was: TopicId | str | None, now: TopicId | str | None) -> bool:
+    """Whether a topic of this name is still the one that something was decided about.
+
+    An id that was known must be there again: one that is unknown now proves nothing, and a no costs
+    a wait, a yes may cost records. Where none was known the name is all that there is to go by.
+    """
+    return was in _UNKNOWN or was == now
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -105,8 +105,6 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
 ) -> None:
     """Given copied records / when an old replica leads and takes others / then GAP, from where."""
     monkeypatch.setattr(copy_progress, "WRITE_EVERY_S", 5.0)  # it is noted once a minute otherwise
-        copy_progress, "WRITE_EVERY_S", 5.0
-    )  # where it diverged is told by what was noted
     source, target = clusters
     topic = replicated_topic(source)
     config = config_of(tmp_path, source, target, topic)

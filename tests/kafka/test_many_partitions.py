@@ -19,7 +19,8 @@ from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import LinkConfig, load_config
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
-from heliostat.operate.operations import link_statuses, plan_link
+from heliostat.operate.plan import plan_link
+from heliostat.operate.status import link_statuses
 from heliostat.state.link_state import progress_topic
 from heliostat.status.values import LinkStatus
 from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from heliostat.ops.driver_jvm import ARCHIVE
+from heliostat.ops.quick_jvm import ARCHIVE
 
 pytestmark = [pytest.mark.spark, pytest.mark.core]
 

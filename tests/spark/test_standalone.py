@@ -23,7 +23,7 @@ from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
 
 from heliostat.link.lane_schedule import START_SLACK_S
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat_sandbox.ports import LOOPBACK, free_ports
 from heliostat_sandbox.spark_cluster import SparkCluster
 
@@ -50,7 +50,7 @@ def spark_cluster() -> Iterator[SparkCluster]:
 WITHOUT_WORKERS = """
 import sys
 from pyspark.sql import SparkSession
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import session_settings, wait_executors
 conf = {"spark.driver.extraJavaOptions": driver_java_options()}
 settings = session_settings(sys.argv[1], conf)

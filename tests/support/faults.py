@@ -34,8 +34,8 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
 from heliostat.names import TopicName
 from heliostat.offsets.look import look, read_map_view
-from heliostat.offsets.values import MirrorPartition
-from heliostat.operate.operations import link_statuses
+from heliostat.offsets.values import TranslatedPartition
+from heliostat.operate.status import link_statuses
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.status.values import LinkStatus
 from heliostat.verify.pipeline import verify_pair
@@ -106,7 +106,7 @@ class Stage:
         config = load_config(self.config)
         return link_statuses(config, config.links[0].name)[0]
 
-    def looked_at(self) -> list[MirrorPartition]:
+    def looked_at(self) -> list[TranslatedPartition]:
         """What `heliostat offsets` says."""
         config = load_config(self.config)
         return look(config, config.links[0]).partitions

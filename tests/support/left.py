@@ -15,7 +15,7 @@ from support.links import RunningLink, ends, wait_for, write_config
 from support.records import NONE, Sample, encode, write_batches
 
 from heliostat.cli.main import run
-from heliostat.clusters.plain_records import Placed, PlainReader, write_records
+from heliostat.clusters.plain_records import PlainReader, RecordToWrite, write_records
 from heliostat.config import load_config
 from heliostat.mm2 import adopt as adoption
 from heliostat.mm2.connect_offsets import FlowName, encode_key, encode_value, offsets_topic
@@ -65,7 +65,7 @@ class Left:
 
     def commit(self, *copied: int) -> None:
         key = encode_key(self.flow, self.partition)
-        rows = [Placed(key, encode_value(offset + 1)) for offset in copied]
+        rows = [RecordToWrite(key, encode_value(offset + 1)) for offset in copied]
         write_records(self.target, self.positions, rows)
 
     def committed(self) -> list[tuple[int, Any]]:

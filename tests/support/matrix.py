@@ -31,7 +31,7 @@ from support.unclean import UNCLEAN
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
 from heliostat.names import TopicName
-from heliostat.operate.operations import link_statuses
+from heliostat.operate.status import link_statuses
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 BROKERS = (1, 2, 3)

@@ -11,7 +11,7 @@ from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.config import load_config
 from heliostat.mm2.adopt_plan import peer_of
 from heliostat.operate.acls import ClusterGrants, link_grants
-from heliostat.operate.operations import links_of
+from heliostat.operate.links import links_of
 
 
 @click.command("acls")

@@ -13,7 +13,7 @@ from heliostat.config import load_config
 from heliostat.mm2.adopt import adopt, plan_adoption
 from heliostat.mm2.adopt_plan import AdoptionPlan, HandbackPlan, peer_of
 from heliostat.mm2.hand_back import hand_back, plan_handback
-from heliostat.operate.operations import link_of
+from heliostat.operate.links import link_of
 
 
 @click.command("adopt")

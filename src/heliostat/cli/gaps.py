@@ -19,7 +19,8 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 
 if TYPE_CHECKING:
     from heliostat.gaps.ledger import GapRow
-    from heliostat.operate.gaps import Explained, GapReport, Stopped
+    from heliostat.operate.gaps import GapReport, PendingDecision
+    from heliostat.operate.resolve import DecisionOptions
 
 CHOICES = ("continue", "restart", "wait")
 
@@ -83,12 +84,12 @@ def _row_line(row: GapRow) -> str:
     )
 
 
-def name_of(item: Stopped) -> str:
+def name_of(item: PendingDecision) -> str:
     """Topic or partition."""
     return item.topic if item.partition is None else str(TopicPartition(item.topic, item.partition))
 
 
-def _words(item: Stopped) -> str:
+def _words(item: PendingDecision) -> str:
     return item.topic if item.partition is None else f"{item.topic} {item.partition}"
 
 
@@ -130,8 +131,8 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
       heliostat resolve ESS-0 --choose restart --by ops --yes
     """
     from heliostat.gaps.choices import Choice
-    from heliostat.operate.gaps import decide, explain
-    from heliostat.operate.operations import link_of
+    from heliostat.operate.links import link_of
+    from heliostat.operate.resolve import decide, explain
 
     config = load_config(config_file)
     link = link_of(config, link_name)
@@ -157,7 +158,7 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
     )
 
 
-def _explanation(explained: Sequence[Explained], choose: str | None) -> list[str]:
+def _explanation(explained: Sequence[DecisionOptions], choose: str | None) -> list[str]:
     lines: list[str] = []
     for item in explained:
         facts = item.facts

@@ -17,12 +17,12 @@ from heliostat.names import Offset, PartitionId, TopicName
 from heliostat.offsets.translation import (
     Answer,
     MapSummary,
-    MirrorPartition,
     OffsetTranslator,
     Question,
     Side,
+    TranslatedPartition,
 )
-from heliostat.operate.operations import link_of
+from heliostat.operate.links import link_of
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
 EXTENTS_SHOWN = 50
@@ -286,7 +286,7 @@ def _partition_lines(summaries: list[MapSummary]) -> Iterator[str]:
     return _aligned(rows)
 
 
-def _extent_lines(one: MirrorPartition) -> Iterator[str]:
+def _extent_lines(one: TranslatedPartition) -> Iterator[str]:
     extents = one.extents()
     rows = [("source offset", "target offset", "records")]
     rows += [(f"{each.source}", f"{each.target}", f"{each.length}") for each in extents]

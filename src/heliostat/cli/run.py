@@ -64,7 +64,7 @@ def run_command(
       heliostat run -c heliostat.yaml --link summit-to-usdf --plain
     """
     from heliostat.link.running import Running
-    from heliostat.operate.operations import links_of
+    from heliostat.operate.links import links_of
     from heliostat.ops.events import Events
 
     config = load_config(config_file)
@@ -165,7 +165,7 @@ def status_command(
     from rich.console import Console
 
     from heliostat.cli import view
-    from heliostat.operate.operations import statuses_apart
+    from heliostat.operate.status import statuses_apart
 
     found = statuses_apart(load_config(config_file), link_name)
     statuses = [status for status, _ in found]

@@ -11,7 +11,7 @@ from heliostat.cli.changes import show
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option
 from heliostat.config import load_config
-from heliostat.operate.operations import link_of
+from heliostat.operate.links import link_of
 from heliostat.rebuild.plan import RebuildPlan
 from heliostat.rebuild.state import plan_rebuild, rebuild_state
 

@@ -12,7 +12,9 @@ from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
-from heliostat.operate.operations import TopicPreview, links_of, plan_link, preview_topics
+from heliostat.operate.links import links_of
+from heliostat.operate.plan import plan_link
+from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.topics.topic_plan import TopicPlan
 
 

@@ -15,7 +15,10 @@ from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets.look import read_map_view
-from heliostat.operate.operations import link_statuses, links_of, not_copied, preview_topics
+from heliostat.operate.links import links_of
+from heliostat.operate.plan import not_copied
+from heliostat.operate.status import link_statuses
+from heliostat.operate.topics import preview_topics
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 

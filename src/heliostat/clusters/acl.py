@@ -39,7 +39,6 @@ class Operation(Enum):
     DESCRIBE_CONFIGS = "DescribeConfigs"
     ALTER_CONFIGS = "AlterConfigs"
     CLUSTER_ACTION = "ClusterAction"
-    IDEMPOTENT_WRITE = "IdempotentWrite"
 
 
 @dataclass(frozen=True, slots=True, order=False)

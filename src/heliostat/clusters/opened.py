@@ -18,7 +18,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from heliostat.ops.asked import Asked, NoAnswerYet
+from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 
 T = TypeVar("T")
 SETUP_TIMEOUT_MS = 4_000
@@ -62,7 +62,7 @@ def answered(ask: Callable[[], T], within_s: float) -> T:
     ever at a cluster that was well. The thread that asks ends when its client is closed.
     """
     try:
-        return Asked(ask, "asking a client").answer(within_s)
+        return PendingAnswer(ask, "asking a client").answer(within_s)
     except NoAnswerYet:
         raise KafkaTimeoutError(f"no answer within {within_s:.0f} s") from None
 

@@ -41,14 +41,14 @@ class PlainRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """First readable offset of a log, and its end as the reader sees it."""
 
     start: Offset
     end: Offset
 
 
-class Placed(NamedTuple):
+class RecordToWrite(NamedTuple):
     """A record to write; without a partition the key's hash decides, as Java's producer has it."""
 
     key: bytes
@@ -101,7 +101,7 @@ class PlainReader:
             found = self._consumer.partitions_for_topic(topic) or ()
         return tuple(TopicPartition(topic, PartitionId(number)) for number in sorted(found))
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """Where logs begin and end; with `committed` the end is the last stable offset."""
         asked = {KafkaPartition(each.topic, each.partition): each for each in partitions}
         if not asked:
@@ -109,7 +109,7 @@ class PlainReader:
         with self._errors("ask for offsets"):
             ends = self._consumer.end_offsets(list(asked))
             starts = self._consumer.beginning_offsets(list(asked))
-        return {each: Bounds(starts[one], ends[one]) for one, each in asked.items()}
+        return {each: LogBounds(starts[one], ends[one]) for one, each in asked.items()}
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[PlainRecord]:
         """Records at offsets `[start, end)`, as far as they are there."""
@@ -143,7 +143,7 @@ class PlainReader:
             raise translated(error, self._access, f"cannot {what}") from error
 
 
-def write_records(cluster: Reachable, topic: TopicName, records: Iterable[Placed]) -> None:
+def write_records(cluster: Reachable, topic: TopicName, records: Iterable[RecordToWrite]) -> None:
     """Write in order; durable on all replicas in sync when it returns.
 
     Raises

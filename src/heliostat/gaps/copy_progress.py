@@ -13,7 +13,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.gaps.ledger import Copied, CopiedTopic, GapLedger
 from heliostat.gaps.rows import Memory, lost_row
 from heliostat.gaps.source_truncation import WRITE_EVERY_S, Divergence, EpochBook, truncations
-from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.names import Offset, TopicName, TopicPartition, is_still
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
 from heliostat.topics.values import MirrorRecord
@@ -152,4 +152,4 @@ class CopyProgress:
 def _is_same(memory: Memory, record: MirrorRecord) -> bool:
     """Whether the source still has the very topic that was copied."""
     topic = memory.topics.get(record.source)
-    return topic is not None and topic.topic_id == record.source_id
+    return topic is not None and is_still(record.source_id, topic.topic_id)

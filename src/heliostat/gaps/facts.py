@@ -12,6 +12,7 @@ from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
 from heliostat.gaps.ledger import CopiedTopic, copied_of
 from heliostat.gaps.source_truncation import Divergence, truncations
 from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
@@ -47,7 +48,7 @@ def gather(
     code
         What they stand stopped for.
     maps
-        Reads the link's offset maps; asked after the target's ends, so that it holds all of them.
+        Reads the link's offset maps, see `EndsThenMaps`.
     copied
         How far and from which leader epoch each was copied, for finding where a source diverged.
     fills
@@ -61,12 +62,12 @@ def gather(
     at_source, at_target = _partitions(source, record.source), _partitions(target, record.target)
     if at_source is None or at_target is None:
         return []
-    bounds = _bounds(source, target, asks, at_source, at_target)
-    known, cause, target_id = maps(), CAUSE_OF_CODE[code], id_text(record.target_id)
+    seen = EndsThenMaps(lambda: _bounds(source, target, asks, at_source, at_target), maps)
+    known, cause, target_id = seen.maps, CAUSE_OF_CODE[code], id_text(record.target_id)
     sources = [ask.source for ask in asks if ask.source.partition < at_source]
     diverged = _diverged(source, sources, copied, record) if _asks_epochs(cause) else {}
     found: list[Facts] = []
-    for ask, (start, end, there, target_end) in bounds.items():
+    for ask, (start, end, there, target_end) in seen.ends.items():
         if known.is_lost(ask.target, target_id):
             continue
         offset_map, divergence = known.of(ask.target, target_id), diverged.get(ask.source)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from heliostat.clusters.admin import EARLIEST, ClusterAdmin, ListedOffset
 from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import shortened
 from heliostat.state.link_state import Starts
@@ -34,7 +35,7 @@ def gone_lines(
     Parameters
     ----------
     maps
-        Reads the link's offset maps; called only where they are needed, behind the target's ends.
+        Reads the link's offset maps, see `EndsThenMaps`; called only where they are needed.
 
     Raises
     ------
@@ -51,21 +52,18 @@ def gone_lines(
     if not begun:
         return ()
     firsts = source.list_offsets({partition: EARLIEST for partition, *_ in begun})
-    ends = target.list_log_ends([mirrored for _, mirrored, *_ in begun])
-    read: MapReader | None = None
+    mirrors_of = [mirrored for _, mirrored, *_ in begun]
+    seen = EndsThenMaps(lambda: target.list_log_ends(mirrors_of), maps)
     lines: list[str] = []
     for partition, mirrored, target_id, begin in begun:
-        first, end = firsts.get(partition), ends.get(mirrored)
+        first, end = firsts.get(partition), seen.ends.get(mirrored)
         if not isinstance(first, ListedOffset) or not isinstance(end, int) or end in (0, begin):
             continue
-        # Holes move a position on, never back: a mirror without a look at its map has no less.
-        read = maps() if read is None and first.offset > end else read
-        position = end
-        if read is not None:
-            known = read.position_at(mirrored, id_text(target_id), end)
-            if known is None:
-                continue  # stopped for the loss of its map, and said to be
-            position = known
+        if first.offset <= end:
+            continue  # holes move a position on, never back
+        position = seen.maps.position_at(mirrored, id_text(target_id), end)
+        if position is None:
+            continue  # stopped for the loss of its map, and said to be
         if position < first.offset:
             lines.append(
                 f"{partition}: source offsets {position} to {first.offset - 1} are gone before "

@@ -18,7 +18,7 @@ from heliostat.gaps.rows import Memory
 from heliostat.gaps.warn_once import WarnOnce
 from heliostat.names import Offset, TopicId, TopicName, id_text
 from heliostat.ops.events import Events
-from heliostat.topics.same_topics import recreated
+from heliostat.topics.same_topics import not_shown_same, recreated
 from heliostat.topics.values import MirrorRecord
 
 
@@ -59,8 +59,8 @@ class TargetCleanup:
         """
         ids = {record.target: id_text(record.target_id)}
         was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
-        if not was_theirs and recreated(self._target, ids):
-            why = f"{record.target} was made anew: it is not deleted"
+        if not was_theirs and not_shown_same(self._target, ids):
+            why = f"{record.target} may have been recreated: it is not deleted"
             self._warnings.warn(record.source, why)
             return False
         error = self._target.delete_topics([record.target])[record.target]
@@ -87,7 +87,8 @@ class TargetCleanup:
         ids = {row.target.topic: row.target_id for row in undone.values()}
         before = recreated(self._target, ids)
         done = [row for row in undone.values() if row.target.topic in before]  # gone, with all
-        left = {mirror: row for mirror, row in undone.items() if mirror.topic not in before}
+        kept = before | not_shown_same(self._target, ids)
+        left = {mirror: row for mirror, row in undone.items() if mirror.topic not in kept}
         answers = self._target.delete_records(
             {mirror: Offset(row.jump.target) for mirror, row in left.items() if row.jump}
         )
@@ -98,8 +99,8 @@ class TargetCleanup:
             else:
                 done.append(row)
         self._ledger.record([replace(row, is_done=True) for row in done])
-        for name in sorted(recreated(self._target, ids) - before):
+        for name in sorted(recreated(self._target, ids) - kept):
             self._events.warn(
-                f"{name} was made anew at the target while its mirror was emptied: records that "
+                f"{name} was recreated at the target while its mirror was emptied: records that "
                 "others wrote there may be gone as well"
             )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, GroupListing, TopicInfo
+from heliostat.clusters.admin import ClusterAdmin, GroupListing, TopicInfo
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
-from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.names import TopicName, TopicPartition, id_text, is_another, is_still
+from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
@@ -64,8 +66,7 @@ def observe_partitions(
     asked
         Source partitions.
     maps
-        Reads the offset maps; called after the mirrors' ends were read (I3: rows are durable before
-        the first record behind them, so that the maps are right up to these ends).
+        Reads the offset maps, see `EndsThenMaps`.
     copied_to
         See `MirrorPartition`; from before this call.
     """
@@ -96,24 +97,16 @@ def observe_partitions(
             found[partition] = "the mirror has no such partition yet"
         else:
             pairs[partition] = mirror
-    starts = target.list_offsets(dict.fromkeys(pairs.values(), EARLIEST))
-    ends = target.list_offsets(dict.fromkeys(pairs.values(), LATEST))
-    read = maps() if pairs else MapReader()
+    seen = EndsThenMaps(lambda: bounds_of(target, pairs.values()), maps)
     for partition, mirror in pairs.items():
-        start, end = starts[mirror], ends[mirror]
-        if isinstance(start, BrokerError):
-            found[partition] = start
-        elif isinstance(end, BrokerError):
-            found[partition] = end
+        bounds, topic_id = seen.ends[mirror], id_text(mirrors[partition.topic].target_id)
+        if isinstance(bounds, BrokerError):
+            found[partition] = bounds
+        elif seen.maps.is_lost(mirror, topic_id):
+            found[partition] = MAP_LOST
         else:
-            topic_id, copied = id_text(here[mirror.topic].topic_id), copied_to.get(partition, -1)
-            found[partition] = (
-                MAP_LOST
-                if read.is_lost(mirror, topic_id)
-                else MirrorPartition(
-                    mirror, start.offset, end.offset, read.of(mirror, topic_id), copied
-                )
-            )
+            offset_map, copied = seen.maps.of(mirror, topic_id), copied_to.get(partition, -1)
+            found[partition] = MirrorPartition(mirror, bounds.start, bounds.end, offset_map, copied)
     return found
 
 
@@ -130,6 +123,8 @@ def _unfit(
             return f"the {side} topic is gone"
         if info.error is not None:
             return info.error
-        if None not in (known, info.topic_id) and known != info.topic_id:
+        if is_another(known, info.topic_id):
             return f"the {side} topic was deleted and made anew"
+        if not is_still(known, info.topic_id):  # an offset of another topic would pass records over
+            return f"the {side} topic's id is not told now, by which it would be known again"
     return None

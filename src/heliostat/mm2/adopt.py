@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import TopicInfo
-from heliostat.clusters.plain_records import Bounds, PlainReader
+from heliostat.clusters.plain_records import LogBounds, PlainReader
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.invariants import first_generation
@@ -27,7 +27,6 @@ from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
     LinkClusters,
     let_go,
-    log_ends,
     other_claims_of,
     owned,
     positions,
@@ -38,7 +37,8 @@ from heliostat.mm2.adopt_look import PartitionLogs, look_for_resume_point
 from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, Peer, TopicAdoption
 from heliostat.mm2.connect_offsets import Position
 from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text, is_another
+from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import OffsetMap, Row
 from heliostat.other_links.claims import Claims
@@ -121,13 +121,12 @@ def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
     naming = naming_of(clusters.link)
     named = {name: naming.target_name(name) for name in chosen if infos[name].error is None}
     there = clusters.target.describe_topics(named.values()) if named else {}
-    ours = {
-        record.target_id for record in clusters.known().values() if record.target_id is not None
-    }
+    ours = {record.target: record.target_id for record in clusters.known().values()}
     candidates = {
         name: (infos[name], there[target])
         for name, target in named.items()
-        if there[target].error is None and there[target].topic_id not in ours
+        if there[target].error is None
+        if target not in ours or is_another(ours[target], there[target].topic_id)
     }
     notes = tuple(
         f"{source.topic} is in MirrorMaker 2's positions, but the link has it already, does not "
@@ -145,12 +144,12 @@ def _looked(
     candidates: Mapping[TopicName, tuple[TopicInfo, TopicInfo]],
 ) -> Iterator[TopicAdoption]:
     """Each topic of which something was copied; looked at while nothing is written to it."""
-    ends = log_ends(clusters.target, [info for _, info in candidates.values()])
+    ends = log_ends_of(clusters.target, [info for _, info in candidates.values()])
     configs = clusters.target.describe_configs(
         [info.name for _, info in candidates.values()], [STAMPS_TYPE]
     )
     time.sleep(STILL_S)
-    again = log_ends(clusters.target, [info for _, info in candidates.values()])
+    again = log_ends_of(clusters.target, [info for _, info in candidates.values()])
     theirs = other_claims_of(clusters, (info.name for _, info in candidates.values()))
     with (
         PlainReader(clusters.source_access, committed=False) as source,
@@ -254,8 +253,8 @@ class _Look:
         self,
         source: TopicPartition,
         target: TopicPartition,
-        source_bounds: Bounds,
-        target_bounds: Bounds,
+        source_bounds: LogBounds,
+        target_bounds: LogBounds,
         log_end: Offset,
         *,
         with_timestamps: bool,

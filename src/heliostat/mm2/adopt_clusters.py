@@ -10,14 +10,15 @@ from typing import Self
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock, SystemClock
-from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import GROUP_AUTHORIZATION_FAILED
 from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, LinkTakenOver, Refused
 from heliostat.mm2.adopt_plan import Peer
-from heliostat.mm2.connect_offsets import Position, Stored, flows_of, positions_of
-from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
+from heliostat.mm2.connect_offsets import ConnectOffsetsRecord, Position, flows_of, positions_of
+from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition, is_still
+from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.ops.events import Events
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import Claims
@@ -143,7 +144,7 @@ def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
     return ()
 
 
-def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:
+def _stored(access: ClusterAccess, topic: TopicName) -> list[ConnectOffsetsRecord]:
     """All records of Connect's offsets topic, each partition in order."""
     with PlainReader(access, committed=True) as reader:
         partitions = reader.partitions(topic)
@@ -154,7 +155,7 @@ def _stored(access: ClusterAccess, topic: TopicName) -> list[Stored]:
                 "of the source as it has it",
             )
         return [
-            Stored(record.key or b"", record.value, each.partition)
+            ConnectOffsetsRecord(record.key or b"", record.value, each.partition)
             for each, bounds in reader.bounds(partitions).items()
             for record in reader.read(each, bounds.start, bounds.end)
         ]
@@ -187,13 +188,6 @@ def positions(
     return positions_of(rows, peer.flow)
 
 
-def log_ends(target: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:
-    """Where logs end, whatever is not replicated yet included; those that can be asked."""
-    asked = [TopicPartition(info.name, p.partition) for info in topics for p in info.partitions]
-    answers = target.list_log_ends(asked) if asked else {}
-    return {p: end for p, end in answers.items() if not isinstance(end, BrokerError)}
-
-
 def refuse_moved(
     target: ClusterAdmin,
     records: Iterable[MirrorRecord],
@@ -209,9 +203,9 @@ def refuse_moved(
     chosen = {record.target: record for record in records}
     infos = target.describe_topics(chosen)
     for name, record in chosen.items():
-        if infos[name].topic_id != record.target_id:
+        if not is_still(record.target_id, infos[name].topic_id):
             raise Refused(f"{name} was deleted and made anew meanwhile", hint="try again")
-    ends = log_ends(target, infos.values())
+    ends = log_ends_of(target, infos.values())
     for each, end in looked.items():
         now = ends.get(each)
         if now != end:

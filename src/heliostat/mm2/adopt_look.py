@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heliostat.clusters.plain_records import Bounds, PlainReader
+from heliostat.clusters.plain_records import LogBounds, PlainReader
 from heliostat.clusters.record_digest import digest_of
 from heliostat.mm2.resume_point import Mark, NoResumePoint, ResumePoint, Window, find_resume_point
 from heliostat.names import Offset, TopicPartition
@@ -47,8 +47,8 @@ class PartitionLogs:
 
     source: TopicPartition
     target: TopicPartition
-    source_bounds: Bounds
-    target_bounds: Bounds
+    source_bounds: LogBounds
+    target_bounds: LogBounds
     committed: int | None
     commit_step: int | None
     with_timestamps: bool

@@ -19,7 +19,7 @@ CONNECTOR = "MirrorSourceConnector"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class ConnectOffsetsRecord:
     """One record of the offsets topic.
 
     Parameters
@@ -84,7 +84,9 @@ def decode_key(key: bytes | None) -> tuple[FlowName, TopicPartition] | None:
     return found if fits and isinstance(connector, str) else None
 
 
-def positions_of(rows: Iterable[Stored], flow: FlowName) -> dict[TopicPartition, Position]:
+def positions_of(
+    rows: Iterable[ConnectOffsetsRecord], flow: FlowName
+) -> dict[TopicPartition, Position]:
     """Positions of one flow, from all records of the offsets topic in the order of each partition.
 
     Of two live values for one partition the lower counts: copying would begin there in the worst
@@ -113,7 +115,7 @@ def _following(before: Position | None, copied: Offset | None, partition: int) -
     return Position(copied, partition, max(before.step or 0, abs(copied - before.copied)))
 
 
-def flows_of(rows: Iterable[Stored]) -> frozenset[FlowName]:
+def flows_of(rows: Iterable[ConnectOffsetsRecord]) -> frozenset[FlowName]:
     """All flows whose positions are there, to name them where the wanted one is not."""
     named = (decode_key(row.key) for row in rows)
     return frozenset(each[0] for each in named if each is not None)

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.config import LinkConfig
-from heliostat.errors import HeliostatError, InterchangeFailed, Verdict
+from heliostat.errors import BrokerError, HeliostatError, InterchangeFailed, Verdict
 from heliostat.mm2.checkpoints import Checkpoints, GroupRow
 from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs
-from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.names import TopicName, TopicPartition, id_text, is_still
+from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.naming import naming_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
@@ -32,7 +34,7 @@ CHECKPOINTS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EmitterLoop:
     """One part: a loop's name, seconds between its turns, and a turn."""
 
     name: str
@@ -107,18 +109,24 @@ class Interchange:
             admin = admins[syncs.location]
             self._syncs = OffsetSyncs(written, admin, syncs.replication_factor)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[EmitterLoop]:
         """What is to be done again and again."""
         if self._emitter is not None:
             interval_s = self._link.heartbeats.interval_s
-            yield Part("heartbeats", interval_s, self._part("heartbeats", self._emit))
+            yield EmitterLoop("heartbeats", interval_s, self._part("heartbeats", self._emit))
         if self._watch is not None:
-            yield Part("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
+            yield EmitterLoop(
+                "heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look)
+            )
         if self._checkpoints is not None:
-            yield Part("checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups))
+            yield EmitterLoop(
+                "checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups)
+            )
         if self._syncs is not None:
             interval_s = self._link.offset_syncs.interval_s
-            yield Part("offset syncs", interval_s, self._part("offset syncs", self._tell_offsets))
+            yield EmitterLoop(
+                "offset syncs", interval_s, self._part("offset syncs", self._tell_offsets)
+            )
 
     @property
     def wants_groups(self) -> bool:
@@ -176,30 +184,25 @@ class Interchange:
         self._syncs.publish(self._copied(), self._clock.wall_ms())
 
     def _copied(self) -> Iterator[CopiedRange]:
-        """What the target holds of each partition; ends are read before maps, so that those hold.
-
-        I3: a break is in the map before the first record behind it is at the target.
-        """
+        """What the target holds of each partition."""
         records = dict(self._mirrors())
         infos = self._target.describe_topics({record.target for record in records.values()})
         sources: dict[TopicPartition, tuple[TopicPartition, str]] = {}
         for record in records.values():
             info = infos[record.target]
-            if info.error is not None or info.topic_id != record.target_id:
+            if info.error is not None or not is_still(record.target_id, info.topic_id):
                 continue  # gone, or made anew: the topics' own loop tells of it
             for mirror, number in record.own(info.partitions).items():
                 source = TopicPartition(record.source, number)
                 sources[mirror] = (source, id_text(record.target_id))
-        starts = self._target.list_offsets(dict.fromkeys(sources, EARLIEST))
-        ends = self._target.list_offsets(dict.fromkeys(sources, LATEST))
-        maps = self._maps()
+        seen = EndsThenMaps(lambda: bounds_of(self._target, sources), self._maps)
         for mirror, (source, topic_id) in sources.items():
-            start, end = starts.get(mirror), ends.get(mirror)
-            if maps.is_lost(mirror, topic_id):
+            bounds = seen.ends[mirror]
+            if seen.maps.is_lost(mirror, topic_id):
                 continue  # it stands stopped, and what has landed in it can't be said
-            if isinstance(start, ListedOffset) and isinstance(end, ListedOffset):
-                offset_map = maps.of(mirror, topic_id)
-                yield CopiedRange(source, start.offset, end.offset, offset_map)
+            if not isinstance(bounds, BrokerError):
+                offset_map = seen.maps.of(mirror, topic_id)
+                yield CopiedRange(source, bounds.start, bounds.end, offset_map)
 
 
 def _apart(what: str, act: Callable[[], None]) -> None:

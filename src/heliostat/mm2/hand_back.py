@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from heliostat.clusters.plain_records import Placed, write_records
+from heliostat.clusters.plain_records import RecordToWrite, write_records
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
     LinkClusters,
-    log_ends,
     owned,
     positions,
     refuse_live_workers,
 )
 from heliostat.mm2.adopt_plan import Handback, HandbackPlan, Peer
 from heliostat.mm2.connect_offsets import encode_key, encode_value
-from heliostat.names import TopicPartition, id_text
+from heliostat.names import TopicPartition, id_text, is_still
+from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.store import read_maps
 
 
@@ -65,7 +66,7 @@ def hand_back(
             return plan
         ownership.hold(OWN_LASTS_S)
         rows = [
-            Placed(
+            RecordToWrite(
                 encode_key(peer.flow, TopicPartition(row.source, row.partition)),
                 encode_value(row.next_offset),
                 None if row.was is None else row.was.partition,
@@ -82,20 +83,24 @@ def _plan_back(clusters: LinkClusters, peer: Peer) -> HandbackPlan:
     committed = positions(clusters, peer, must_be=False)
     known = clusters.known()
     infos = clusters.target.describe_topics({record.target for record in known.values()})
-    ends = log_ends(clusters.target, [info for info in infos.values() if info.error is None])
-    maps = read_maps(clusters.target_access, clusters.name)
+    there = [info for info in infos.values() if info.error is None]
+    seen = EndsThenMaps(
+        lambda: log_ends_of(clusters.target, there),
+        lambda: read_maps(clusters.target_access, clusters.name),
+    )
+    ends = seen.ends
     rows: list[Handback] = []
     notes: list[str] = []
     for name, record in sorted(known.items()):
         info = infos[record.target]
-        if info.error is not None or info.topic_id != record.target_id:
+        if info.error is not None or not is_still(record.target_id, info.topic_id):
             notes.append(f"{name}: its mirror {record.target} is gone or was made anew")
             continue
         for part in info.partitions:
             mirror = TopicPartition(record.target, part.partition)
             if mirror not in ends:
                 raise Refused(f"where {mirror} ends can't be read", hint="try again")
-            offsets = maps.of(mirror, id_text(record.target_id))
+            offsets = seen.maps.of(mirror, id_text(record.target_id))
             if not offsets.knows(ends[mirror]):
                 notes.append(f"{mirror}: it was cut short, and no map tells where it ends")
                 continue

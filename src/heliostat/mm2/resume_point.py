@@ -89,10 +89,9 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True)
 class NoResumePoint:
-    """Why there is none; `needs_more` where older records might still show one."""
+    """Why there is none."""
 
     reason: str
-    needs_more: bool = False
 
 
 def find_resume_point(
@@ -189,7 +188,6 @@ def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoRe
     return NoResumePoint(
         f"the target's last record, offset {last}, is none of the source's from "
         f"{source.start} on: it was altered on the way, or somebody else wrote it",
-        needs_more=not source.reaches_start,
     )
 
 
@@ -204,7 +202,6 @@ def _does_not_reach(
         return NoResumePoint(
             "MirrorMaker 2 has committed no position, and not all records at the target are the "
             "source's",
-            needs_more=is_whole or not source.reaches_start,
         )
     anchor = _anchor(source, committed)
     if anchor is None or any(mark.digest == anchor.digest for mark in tail):
@@ -218,7 +215,6 @@ def _does_not_reach(
     return NoResumePoint(
         f"the record before target offset {foreign + 1} is none of the source's, and stands behind "
         f"the one that MirrorMaker 2 has committed, source offset {committed}",
-        needs_more=is_whole or not source.reaches_start,
     )
 
 

@@ -39,7 +39,7 @@ BEHIND_RECORDS = 500
 """Source records looked at behind a mirror's end, for one like its last."""
 
 
-class Known(NamedTuple):
+class RememberedPartition(NamedTuple):
     """One partition of a mirror, as the link remembers it."""
 
     source: TopicPartition
@@ -54,7 +54,7 @@ class Known(NamedTuple):
         return self.mirror, self.target_id
 
 
-CopiedTo = Callable[[TopicPartition], Copied | None]
+CopiedLookup = Callable[[TopicPartition], Copied | None]
 """How far a source partition was copied, as the ledger knows."""
 
 
@@ -83,7 +83,7 @@ class MapKeeper:
         source: ClusterAccess,
         target_access: ClusterAccess,
         target: ClusterAdmin,
-        copied: CopiedTo,
+        copied: CopiedLookup,
         events: Events,
     ) -> None:
         self._maps = maps
@@ -186,7 +186,7 @@ class MapKeeper:
                     found[name] = report.reason.partition(" (hint: ")[0]
         return found
 
-    def _lose(self, known: list[Known], why: str) -> None:
+    def _lose(self, known: list[RememberedPartition], why: str) -> None:
         """Rows are gone: whatever is not shown to be exact is lost.
 
         What is lost is durable before the topic is taken as it is now.
@@ -200,7 +200,7 @@ class MapKeeper:
         )
         self._maps.begin_again(self._marks.lost | self._unsettled)
 
-    def _settle(self, asked: list[Known], why: Mapping[MirrorId, str]) -> None:
+    def _settle(self, asked: list[RememberedPartition], why: Mapping[MirrorId, str]) -> None:
         """Find out which of these are exact."""
         lost: dict[MirrorId, str] = {}
         unsettled: dict[MirrorId, str] = {}
@@ -224,12 +224,14 @@ class MapKeeper:
             f"their map is made anew ({OffsetMapLost.hint}): {_named(new)}"
         )
 
-    def _exact(self, asked: list[Known]) -> Iterator[tuple[Known, bool | None]]:
+    def _exact(
+        self, asked: list[RememberedPartition]
+    ) -> Iterator[tuple[RememberedPartition, bool | None]]:
         """Whether mirrors are exact up to their end; None: it can't be asked now."""
         if not asked:
             return
         ends = self._target.list_log_ends([one.mirror for one in asked])
-        looks: list[tuple[Known, Offset]] = []
+        looks: list[tuple[RememberedPartition, Offset]] = []
         for one in asked:
             end = ends.get(one.mirror)
             if end is None or isinstance(end, BrokerError):
@@ -251,7 +253,7 @@ class MapKeeper:
 
     # -- what is mapped, and what was made anew ------------------------------------------------
 
-    def _note_mapped(self, found: Iterable[Known]) -> None:
+    def _note_mapped(self, found: Iterable[RememberedPartition]) -> None:
         """Remember that these have maps, so that their loss is seen as such."""
         new: dict[TopicName, Mapped] = {}
         for one in found:
@@ -276,7 +278,7 @@ class MapKeeper:
 
 def _partitions(
     mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
-) -> Iterator[Known]:
+) -> Iterator[RememberedPartition]:
     """What may have been copied so far: each partition that has a beginning."""
     for name, record in mirrors.items():
         row = starts.get(name)
@@ -284,7 +286,7 @@ def _partitions(
             for number, start in row.offsets.items():
                 source = TopicPartition(name, PartitionId(number))
                 mirror = record.mirror_of(PartitionId(number))
-                yield Known(source, mirror, id_text(record.target_id), start)
+                yield RememberedPartition(source, mirror, id_text(record.target_id), start)
 
 
 def _is_noted_exact(copied: Copied | None, end: int) -> bool:
@@ -292,7 +294,9 @@ def _is_noted_exact(copied: Copied | None, end: int) -> bool:
     return copied is not None and copied.end == copied.offset == end
 
 
-def ends_alike(source: PlainReader, target: PlainReader, one: Known, end: int) -> bool:
+def ends_alike(
+    source: PlainReader, target: PlainReader, one: RememberedPartition, end: int
+) -> bool:
     """Whether the record before a mirror's end is the source's of the same offset, and no later's.
 
     Where both logs are mapped it stands further on at the source: then the one of its own offset is

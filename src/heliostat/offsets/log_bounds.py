@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
-from heliostat.clusters.plain_records import Bounds
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, TopicInfo
+from heliostat.clusters.plain_records import LogBounds
 from heliostat.errors import BrokerError
-from heliostat.names import TopicPartition
+from heliostat.names import Offset, TopicPartition
 
 
 def bounds_of(
     admin: ClusterAdmin, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, Bounds | BrokerError]:
-    """Of each partition, or why its broker does not tell.
+) -> dict[TopicPartition, LogBounds | BrokerError]:
+    """Log start and high watermark of each partition, or why its broker does not tell.
 
     Raises
     ------
@@ -23,11 +23,26 @@ def bounds_of(
     wanted = list(partitions)
     starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
     ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
-    found: dict[TopicPartition, Bounds | BrokerError] = {}
+    found: dict[TopicPartition, LogBounds | BrokerError] = {}
     for one in wanted:
         start, end = starts[one], ends[one]
         if isinstance(start, BrokerError):
             found[one] = start
         else:
-            found[one] = end if isinstance(end, BrokerError) else Bounds(start.offset, end.offset)
+            found[one] = (
+                end if isinstance(end, BrokerError) else LogBounds(start.offset, end.offset)
+            )
     return found
+
+
+def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:
+    """Log end, what is not replicated yet included, of each partition whose broker tells it.
+
+    Raises
+    ------
+    ConnectionLost
+        The cluster does not answer.
+    """
+    asked = [TopicPartition(info.name, p.partition) for info in topics for p in info.partitions]
+    answers = admin.list_log_ends(asked) if asked else {}
+    return {one: end for one, end in answers.items() if not isinstance(end, BrokerError)}

@@ -14,14 +14,15 @@ from heliostat.names import (
     LinkName,
     Offset,
     PartitionId,
-    TopicId,
     TopicName,
     TopicPartition,
     id_text,
+    is_another,
 )
+from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.store import read_maps
-from heliostat.offsets.values import MirrorPartition, Mirrors, Trouble, Why
+from heliostat.offsets.values import TranslatedMirrors, TranslatedPartition, Untranslatable, Why
 from heliostat.state.link_state import LinkState, Starts, progress_topic
 from heliostat.status.reader import StatusReader
 from heliostat.topics.values import MirrorRecord
@@ -33,7 +34,9 @@ NO_TOPIC_ID = str(UUID(int=0))
 """What brokers older than 2.8 answer."""
 
 
-def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None) -> Mirrors:
+def look(
+    config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None
+) -> TranslatedMirrors:
     """Read the link's mirrors and maps from the target, and ask both sides for their topics.
 
     Parameters
@@ -56,24 +59,26 @@ def look(config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = 
         for name, record in stored.mirrors.items()
         if wanted is None or name in wanted or record.target in wanted
     }
-    mirrors = Mirrors(
+    mirrors = TranslatedMirrors(
         names={name: record.target for name, record in records.items()},
         slots={name: record.slot for name, record in records.items()},
     )
     with ClusterAdmin(cluster.access()) as target:
         pairs, ids = _see_target_topics(mirrors, target, records)
-        bounds = _bounds(mirrors, target, pairs)
-    maps = read_maps(cluster.access(), LinkName(link.name))  # after the ends: covers them (I3)
-    for one, (start, end) in bounds.items():
+        seen = EndsThenMaps(
+            lambda: _bounds(mirrors, target, pairs),
+            lambda: read_maps(cluster.access(), LinkName(link.name)),
+        )
+    for one, (start, end) in seen.ends.items():
         record, source = pairs[one]
-        if maps.is_lost(one, ids[one.topic]):
+        if seen.maps.is_lost(one, ids[one.topic]):
             mirrors.not_known[one] = "rows of its offset map are gone: heliostat offsets rebuild"
             continue
         mirrors.partitions.append(
-            MirrorPartition(
+            TranslatedPartition(
                 source=source,
                 target=one,
-                offsets=maps.of(one, ids[one.topic]),
+                offsets=seen.maps.of(one, ids[one.topic]),
                 start=start,
                 end=end,
                 begin=_begin(stored.starts.get(record.source), record, source.partition),
@@ -102,7 +107,7 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
 
 
 def _see_target_topics(
-    mirrors: Mirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
+    mirrors: TranslatedMirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
 ) -> tuple[dict[TopicPartition, tuple[MirrorRecord, TopicPartition]], dict[TopicName, str]]:
     """Partitions that the target has of each mirror, with the source's, and the topics' ids.
 
@@ -115,12 +120,12 @@ def _see_target_topics(
     for name, record in records.items():
         info = infos.get(record.target)
         if info is None or info.error is not None:
-            trouble = Trouble(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
-        elif _is_other(record.target_id, info.topic_id):
+            trouble = Untranslatable(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
+        elif is_another(record.target_id, info.topic_id):
             text = f"{record.target} was deleted at the target and made anew"
-            trouble = Trouble(Why.REMADE, text)
+            trouble = Untranslatable(Why.REMADE, text)
         else:
-            ids[record.target] = id_text(info.topic_id)
+            ids[record.target] = id_text(record.target_id)
             own = record.own(info.partitions)
             pairs |= {one: (record, TopicPartition(name, source)) for one, source in own.items()}
             continue
@@ -129,7 +134,7 @@ def _see_target_topics(
 
 
 def _bounds(
-    mirrors: Mirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
+    mirrors: TranslatedMirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[Offset, Offset]]:
     """Log start and end (high watermark) of each target partition that tells them."""
     found: dict[TopicPartition, tuple[Offset, Offset]] = {}
@@ -161,7 +166,10 @@ def _begin(starts: Starts | None, record: MirrorRecord, partition: PartitionId) 
 
 
 def _see_source(
-    mirrors: Mirrors, config: Config, link: LinkConfig, records: Mapping[TopicName, MirrorRecord]
+    mirrors: TranslatedMirrors,
+    config: Config,
+    link: LinkConfig,
+    records: Mapping[TopicName, MirrorRecord],
 ) -> None:
     """What the source has; topics made anew there are in trouble."""
     access = config.clusters[link.source].access()
@@ -173,11 +181,6 @@ def _see_source(
     mirrors.source_topics = frozenset(infos)
     for name, record in records.items():
         info = infos.get(name)
-        if info is not None and _is_other(record.source_id, info.topic_id):
+        if info is not None and is_another(record.source_id, info.topic_id):
             text = f"{name} was deleted at the source and made anew"
-            mirrors.source_troubles[name] = Trouble(Why.REMADE, text)
-
-
-def _is_other(remembered: TopicId | None, seen: TopicId | None) -> bool:
-    """Whether both ids are known (Kafka 2.8) and differ."""
-    return remembered is not None and seen is not None and remembered != seen
+            mirrors.source_troubles[name] = Untranslatable(Why.REMADE, text)

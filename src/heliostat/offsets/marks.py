@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from heliostat.access import Reachable
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, is_another
 from heliostat.state_topics import state_topic
 
 TOPIC_KEY = "maps"
@@ -39,7 +39,7 @@ class MapTopic(NamedTuple):
 
         Compaction moves no start: only DeleteRecords, retention or a lost log do.
         """
-        if self.topic_id and now.topic_id and now.topic_id != self.topic_id:
+        if is_another(self.topic_id, now.topic_id):
             return "it was deleted and made anew"
         if now.start > self.start:
             return f"what stood before {now.start} is deleted"

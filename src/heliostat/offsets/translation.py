@@ -21,11 +21,11 @@ from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, encod
 from heliostat.offsets.values import (
     Answer,
     MapSummary,
-    MirrorPartition,
-    Mirrors,
     Question,
     Side,
-    Trouble,
+    TranslatedMirrors,
+    TranslatedPartition,
+    Untranslatable,
     Why,
 )
 from heliostat.slots import WHOLE_TOPIC
@@ -33,12 +33,12 @@ from heliostat.slots import WHOLE_TOPIC
 __all__ = [
     "Answer",
     "MapSummary",
-    "MirrorPartition",
-    "Mirrors",
     "OffsetTranslator",
     "Question",
     "Side",
-    "Trouble",
+    "TranslatedMirrors",
+    "TranslatedPartition",
+    "Untranslatable",
     "Why",
     "map_bytes",
 ]
@@ -53,10 +53,10 @@ class OffsetTranslator:
         What to answer from.
     """
 
-    def __init__(self, mirrors: Mirrors) -> None:
+    def __init__(self, mirrors: TranslatedMirrors) -> None:
         self._mirrors = mirrors
         self._by_source = {one.source: one for one in mirrors.partitions}
-        self._by_target: dict[TopicPartition, MirrorPartition] = {}
+        self._by_target: dict[TopicPartition, TranslatedPartition] = {}
         self._sources_of: dict[TopicName, set[TopicName]] = defaultdict(set)
         for source, target in mirrors.names.items():
             self._sources_of[target].add(source)
@@ -106,7 +106,7 @@ class OffsetTranslator:
         trouble = self._mirrors.target_troubles.get(topic)
         if trouble is None and len(self._sources_of.get(topic, ())) > 1:
             text = "it mirrors " + ", ".join(sorted(self._sources_of[topic]))
-            trouble = Trouble(Why.SEVERAL_SOURCES, text)
+            trouble = Untranslatable(Why.SEVERAL_SOURCES, text)
         if one is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.TARGET, trouble)
         return replace(_to_source(one, offset), to_partition=one.source.partition)
@@ -118,7 +118,7 @@ class OffsetTranslator:
 
     def partitions(
         self, topic: TopicName | None = None, partition: PartitionId | None = None
-    ) -> list[MirrorPartition]:
+    ) -> list[TranslatedPartition]:
         """Mirrored partitions in order; those of a source topic, and of one of its partitions.
 
         Raises
@@ -150,7 +150,7 @@ class OffsetTranslator:
         """
         return [_summary(one) for one in self.partitions(topic, partition)]
 
-    def _no_answer(self, asked: Question, side: Side, trouble: Trouble | None) -> Answer:
+    def _no_answer(self, asked: Question, side: Side, trouble: Untranslatable | None) -> Answer:
         topic, partition, offset = asked
         if side is Side.SOURCE:
             to_topic = self._mirrors.names.get(topic)
@@ -167,19 +167,21 @@ class OffsetTranslator:
                 at = self._mirrors.slots.get(topic, WHOLE_TOPIC).target_partition(partition)
             unknown = self._mirrors.not_known.get(TopicPartition(target, at))
             if unknown is not None:
-                trouble = Trouble(Why.NOT_TOLD, unknown)
+                trouble = Untranslatable(Why.NOT_TOLD, unknown)
         if trouble is None and known:
-            trouble = Trouble(Why.NO_SUCH_PARTITION, f"the mirror has no partition {partition}")
+            trouble = Untranslatable(
+                Why.NO_SUCH_PARTITION, f"the mirror has no partition {partition}"
+            )
         if trouble is None and existing is not None and topic not in existing:
-            trouble = Trouble(Why.NO_SUCH_TOPIC, f"the {side.value} has no topic {topic}")
+            trouble = Untranslatable(Why.NO_SUCH_TOPIC, f"the {side.value} has no topic {topic}")
         if trouble is None:
-            trouble = Trouble(Why.NOT_MIRRORED, f"the link has no mirror of {topic}")
+            trouble = Untranslatable(Why.NOT_MIRRORED, f"the link has no mirror of {topic}")
             if side is Side.TARGET:
-                trouble = Trouble(Why.NOT_MIRRORED, f"{topic} is no mirror of the link")
+                trouble = Untranslatable(Why.NOT_MIRRORED, f"{topic} is no mirror of the link")
         return Answer(topic, partition, offset, to_topic, None, *trouble)
 
 
-def _to_target(one: MirrorPartition, offset: Offset) -> Answer:
+def _to_target(one: TranslatedPartition, offset: Offset) -> Answer:
     name = one.source
     to = one.offsets.target_of(offset)
     if offset < one.begin or to < one.start:
@@ -200,7 +202,7 @@ def _to_target(one: MirrorPartition, offset: Offset) -> Answer:
     return Answer(*name_of(name), offset, one.target.topic, to)
 
 
-def _to_source(one: MirrorPartition, offset: Offset) -> Answer:
+def _to_source(one: TranslatedPartition, offset: Offset) -> Answer:
     name = one.target
     to = one.offsets.source_of(offset)
     if offset < one.start or to < one.begin:
@@ -225,7 +227,7 @@ def map_bytes(offsets: OffsetMap) -> int:
     return sum(len(encode_breaks(breaks[at : at + ROW_BREAKS_MAX])) for at in rows)
 
 
-def _summary(one: MirrorPartition) -> MapSummary:
+def _summary(one: TranslatedPartition) -> MapSummary:
     extents = one.extents()
     is_exact = len(extents) == 1 and extents[0].source == extents[0].target
     return MapSummary(

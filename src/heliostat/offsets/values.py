@@ -97,7 +97,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorPartition:
+class TranslatedPartition:
     """One mirrored partition as it was: offsets of the target, `begin` of the source."""
 
     source: TopicPartition
@@ -151,7 +151,7 @@ class MapSummary:
         return asdict(self)
 
 
-class Trouble(NamedTuple):
+class Untranslatable(NamedTuple):
     """Why nothing of a topic or partition can be translated."""
 
     why: Why
@@ -159,12 +159,12 @@ class Trouble(NamedTuple):
 
 
 @dataclass(slots=True)
-class Mirrors:
+class TranslatedMirrors:
     """What a translator knows; by the topics of each side."""
 
-    partitions: list[MirrorPartition] = field(default_factory=list)
-    source_troubles: dict[TopicName, Trouble] = field(default_factory=dict)
-    target_troubles: dict[TopicName, Trouble] = field(default_factory=dict)
+    partitions: list[TranslatedPartition] = field(default_factory=list)
+    source_troubles: dict[TopicName, Untranslatable] = field(default_factory=dict)
+    target_troubles: dict[TopicName, Untranslatable] = field(default_factory=dict)
     not_known: dict[TopicPartition, str] = field(default_factory=dict)
     """Target partitions that are there, but whose bounds are not known, and why."""
     names: dict[TopicName, TopicName] = field(default_factory=dict)

@@ -1,40 +1,28 @@
-"""What an operator asks and decides about gaps; from any machine, whether the link runs or not."""
+"""`heliostat gaps`: records that were lost, and what waits for a decision; from any machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from heliostat.clock import SystemClock
-from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.choices import (
-    AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
-    OF_WHOLE_TOPICS,
-    Choice,
-    Effect,
-    Facts,
-    effect_of,
-    why_not,
 )
-from heliostat.gaps.facts import Ask, gather
 from heliostat.gaps.ledger import Decision, GapLedger, GapRow
-from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.offsets.store import read_maps
-from heliostat.operate.operations import link_statuses, links_of, plan_link
+from heliostat.names import LinkName, Offset, PartitionId, TopicName
+from heliostat.operate.links import links_of
+from heliostat.operate.plan import plan_link
+from heliostat.operate.status import link_statuses
 from heliostat.records.copier.lane import PartitionState
-from heliostat.state.link_state import LinkState, Starts, Stored
-from heliostat.topics.values import MirrorRecord
 
 REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class PendingDecision:
     """A partition, or a whole topic, that waits for a decision.
 
     Parameters
@@ -73,7 +61,7 @@ class GapReport:
     link: LinkName
     policy: str
     rows: tuple[GapRow, ...]
-    stopped: tuple[Stopped, ...]
+    stopped: tuple[PendingDecision, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -83,42 +71,6 @@ class GapReport:
             "rows": [row.to_json() for row in self.rows],
             "stopped": [item.to_json() for item in self.stopped],
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What one choice would mean for one partition; `why_not` is empty if it is possible."""
-
-    choice: Choice
-    effect: Effect | None
-    why_not: str
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """One partition that waits, what both clusters show of it, and its choices."""
-
-    stopped: Stopped
-    facts: Facts
-    options: tuple[Option, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON."""
-        facts = asdict(self.facts)
-        facts["cause"] = self.facts.cause.value
-        return {
-            "stopped": self.stopped.to_json(),
-            "facts": facts,
-            "choices": {option.choice.value: _option_json(option) for option in self.options},
-        }
-
-
-def _option_json(option: Option) -> dict[str, Any]:
-    if option.effect is None:
-        return {"possible": False, "why_not": option.why_not}
-    found = asdict(option.effect)
-    del found["choice"]
-    return {"possible": True, **found}
 
 
 def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]:
@@ -133,24 +85,33 @@ def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]
 
 
 def _report(config: Config, link: LinkConfig) -> GapReport:
-    with closing(_ledger(config, link)) as ledger:
+    with closing(ledger_of(config, link)) as ledger:
         ledger.read()
         rows = sorted(ledger.rows.values(), key=lambda row: (row.at_ms, row.topic, row.partition))
-        stopped = tuple(_stopped(config, link, ledger))
+        stopped = tuple(pending_decisions(config, link, ledger))
     return GapReport(LinkName(link.name), link.gaps.policy, tuple(rows), stopped)
 
 
-def _ledger(config: Config, link: LinkConfig) -> GapLedger:
+def ledger_of(config: Config, link: LinkConfig) -> GapLedger:
+    """The link's ledger, not read yet."""
     return GapLedger(LinkName(link.name), config.clusters[link.target])
 
 
-def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[Stopped]:
-    """From the lanes' last reports, and from a plan made now."""
+def pending_decisions(
+    config: Config, link: LinkConfig, ledger: GapLedger
+) -> Iterable[PendingDecision]:
+    """What waits, by the lanes' last reports and by a plan made now.
+
+    Raises
+    ------
+    ConnectionLost
+        A cluster does not answer.
+    """
     for problem in link_statuses(config, link.name)[0].problems:
         if PartitionState(problem.state).is_stopped and problem.code in CAUSE_OF_CODE:
             topic, partition = TopicName(problem.source), PartitionId(problem.partition)
             decision = ledger.decision_for(topic, partition, problem.code)
-            yield Stopped(
+            yield PendingDecision(
                 topic,
                 partition,
                 problem.state,
@@ -163,134 +124,6 @@ def _stopped(config: Config, link: LinkConfig, ledger: GapLedger) -> Iterable[St
     for topic, refusal in plan_link(config, link).refuse.items():
         if refusal.code in CAUSE_OF_CODE:
             decision = ledger.decision_for(topic, None, refusal.code)
-            yield Stopped(topic, None, REFUSED, refusal.code, refusal.reason, None, decision)
-
-
-def explain(
-    config: Config, link: LinkConfig, topic: TopicName, partition: PartitionId | None = None
-) -> list[Explained]:
-    """What each choice means for what stands stopped of a topic, in numbers of now.
-
-    Raises
-    ------
-    Refused
-        Nothing of it waits for a decision.
-    ConnectionLost
-        A cluster does not answer.
-    """
-    with closing(_ledger(config, link)) as ledger:
-        ledger.read()
-        stopped = [
-            item
-            for item in _stopped(config, link, ledger)
-            if item.topic == topic and partition in {None, item.partition, _whole(item)}
-        ]
-        if not stopped:
-            which = topic if partition is None else str(TopicPartition(topic, partition))
-            raise Refused(
-                f"nothing of {which} waits for a decision",
-                hint="see `heliostat gaps` and `heliostat status` for what stands stopped",
+            yield PendingDecision(
+                topic, None, REFUSED, refusal.code, refusal.reason, None, decision
             )
-        with closing(LinkState(link, config.clusters[link.target])) as state:
-            stored = state.read()
-        record = stored.mirrors[topic]
-        access = config.clusters[link.target].access()
-        with (
-            ClusterAdmin(config.clusters[link.source].access()) as source,
-            ClusterAdmin(access) as target,
-        ):
-            is_dense = _is_dense(source, topic)
-            return [
-                Explained(item, facts, _options(facts))
-                for item in stopped
-                for facts in _at_position(
-                    item,
-                    gather(
-                        source,
-                        target,
-                        _asks(item, record, stored, is_dense=is_dense),
-                        record=record,
-                        code=item.code,
-                        maps=lambda: read_maps(access, LinkName(link.name)),
-                        copied=ledger.copied.get(topic),
-                        fills=link.topics.offsets == "exact",
-                    ),
-                )
-            ]
-
-
-def _at_position(item: Stopped, found: Iterable[Facts]) -> Iterable[Facts]:
-    """Facts of a partition, as of where its lane stands if that is what counts."""
-    for facts in found:
-        if facts.cause in AT_THE_LANES_POSITION and item.position is not None:
-            yield replace(facts, position=max(facts.position, item.position))
-        else:
-            yield facts
-
-
-def _whole(item: Stopped) -> PartitionId | None:
-    """Where a decision is about the whole topic it concerns whatever partition was named."""
-    return item.partition if CAUSE_OF_CODE[item.code] not in OF_WHOLE_TOPICS else None
-
-
-def _asks(item: Stopped, record: MirrorRecord, stored: Stored, *, is_dense: bool) -> list[Ask]:
-    begins = stored.starts.get(record.source, Starts(None)).offsets
-    is_whole = CAUSE_OF_CODE[item.code] in OF_WHOLE_TOPICS or item.partition is None
-    partitions = sorted(begins) if is_whole or item.partition is None else [item.partition]
-    return [
-        Ask(
-            TopicPartition(record.source, number),
-            record.mirror_of(number),
-            begins.get(number, Offset(0)),
-            is_dense,
-        )
-        for number in partitions
-    ]
-
-
-def _is_dense(source: ClusterAdmin, topic: TopicName) -> bool:
-    """Whether offsets are records as far as the source's settings say."""
-    configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
-    return not isinstance(configs, BrokerError) and "compact" not in (
-        configs["cleanup.policy"].value or ""
-    )
-
-
-def _options(facts: Facts) -> tuple[Option, ...]:
-    return tuple(
-        Option(choice, effect_of(facts, choice), why_not(facts, choice)) for choice in Choice
-    )
-
-
-def decide(
-    config: Config, link: LinkConfig, explained: Iterable[Explained], choice: Choice, user: str
-) -> list[Decision]:
-    """Write what was decided; the running link takes it up within a refresh.
-
-    Raises
-    ------
-    Refused
-        It is not possible for one of them; nothing is written.
-    """
-    decisions: dict[str, Decision] = {}
-    for item in explained:
-        why = why_not(item.facts, choice)
-        if why:
-            raise Refused(f"{item.facts.source}: {choice.value} is not possible: {why}")
-        effect = effect_of(item.facts, choice)
-        recreates = effect is not None and effect.recreates
-        is_whole = CAUSE_OF_CODE[item.stopped.code] in OF_WHOLE_TOPICS or recreates
-        decision = Decision(
-            item.stopped.topic,
-            None if is_whole else item.facts.source.partition,
-            item.stopped.code,
-            choice,
-            user,
-            SystemClock().wall_ms(),
-        )
-        decisions[decision.key] = decision
-    with closing(_ledger(config, link)) as ledger:
-        ledger.ensure(link.state.replication_factor)
-        for decision in decisions.values():
-            ledger.decide(decision)
-    return list(decisions.values())

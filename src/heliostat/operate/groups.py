@@ -21,7 +21,7 @@ from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.names import GroupId, LinkName, TopicPartition
 from heliostat.offsets.store import read_maps
-from heliostat.operate.operations import links_of
+from heliostat.operate.links import links_of
 from heliostat.state.link_state import LinkState, progress_topic
 from heliostat.status.reader import StatusReader
 

@@ -13,7 +13,7 @@ class NoAnswerYet(Exception):
     """It is still being asked."""
 
 
-class Asked(Generic[T]):
+class PendingAnswer(Generic[T]):
     """A question on a thread of its own, put at once; the end of the process waits for none."""
 
     def __init__(self, ask: Callable[[], T], name: str) -> None:

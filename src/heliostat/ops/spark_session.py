@@ -21,7 +21,7 @@ from typing import Any
 
 import heliostat
 from heliostat.errors import SparkUnavailable
-from heliostat.ops.driver_jvm import QUICK_JVM
+from heliostat.ops.quick_jvm import QUICK_JVM
 
 LOOPBACK = "127.0.0.1"
 PYTHON_KEY = "spark.pyspark.python"

@@ -18,12 +18,12 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
-from heliostat.names import ClusterId, TopicId, TopicName
+from heliostat.names import ClusterId, TopicId, TopicName, is_another
 from heliostat.other_links.at_target import states_at
 from heliostat.state.link_state import feeds_in
 from heliostat.state_topics import state_topic
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal
-from heliostat.topics.values import Feed, MirrorRecord, Place, SourceTopics
+from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord, SourceTopics
 
 HOLD_TURNS = 3
 """Turns of ours that a claim waits in which nothing changes about where its records have been."""
@@ -70,7 +70,7 @@ class Upstream:
         self._source = source
         self._target_id = target_id
         self._clock = clock
-        self._held: dict[TopicName, tuple[tuple[Place, ...], float]] = {}
+        self._held: dict[TopicName, tuple[tuple[ClusterTopic, ...], float]] = {}
         self.notes: tuple[str, ...] = ()
         """What was set aside at the last look."""
 
@@ -109,8 +109,8 @@ class Upstream:
         let_go: list[TopicName] = []
         not_yet: dict[TopicName, str] = {}
         for name, record in claims.items():
-            here = Place(source.cluster_id, name)
-            there = Place(self._target_id, record.target)
+            here = ClusterTopic(source.cluster_id, name)
+            there = ClusterTopic(self._target_id, record.target)
             loop = feeds.loop_of(here, there, Stage.CLAIMED, made=_Mirror(record.target_id))
             if loop is not None:
                 not_yet[name] = cycle_refusal(loop, self._link, record.target).text()
@@ -123,7 +123,9 @@ class Upstream:
                 not_yet[name] = "it is a mirror itself, and others may copy on from here"
         return Again(tuple(let_go), not_yet)
 
-    def _is_held(self, name: TopicName, through: tuple[Place, ...], record: MirrorRecord) -> bool:
+    def _is_held(
+        self, name: TopicName, through: tuple[ClusterTopic, ...], record: MirrorRecord
+    ) -> bool:
         """Whether others may not know yet of a claim, and we not of theirs."""
         now_s = self._clock.monotonic_s()
         was, since_s = self._held.setdefault(name, (through, now_s))
@@ -177,7 +179,7 @@ def blind_note(link: LinkConfig, source: ClusterAdmin) -> tuple[str, ...]:
 def _is_its(record: MirrorRecord, source: SourceTopics) -> bool:
     topic = source.topics.get(record.target)
     now = None if topic is None else topic.topic_id
-    return now is None or record.target_id in (None, now)
+    return not is_another(record.target_id, now)
 
 
 def left_out_notes(link: LinkConfig, left_out: Iterable[TopicName]) -> tuple[str, ...]:

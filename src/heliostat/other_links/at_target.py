@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import ClusterConfig, LinkConfig
-from heliostat.names import LinkName, Offset, TopicName
+from heliostat.names import LinkName, Offset, TopicName, is_another
 from heliostat.other_links.claims import Claims, NeighbourClaims, OtherClaims
 from heliostat.state.link_state import MIRROR_PREFIX, Starts, begun_of, feeds_in, mirrors_in
 from heliostat.state_topics import link_of_state_topic
@@ -28,7 +28,7 @@ TOLD_MAX = 3
 """Records of one topic that are named."""
 
 
-class Mirrors(Protocol):
+class RememberedMirrors(Protocol):
     """What a link remembers of its mirrors, by source topic."""
 
     @property
@@ -171,7 +171,7 @@ def plan_beside(
     link: LinkConfig,
     source: SourceTopics,
     target: TargetTopics,
-    memory: Mirrors,
+    memory: RememberedMirrors,
     *,
     claimed: Claims,
     other_links: OtherClaims,
@@ -201,4 +201,4 @@ def _holds(record: MirrorRecord, there: Mapping[TopicName, TopicInfo]) -> bool:
     """Whether it still is that link's: not where somebody made another topic of the name."""
     info = there.get(record.target)
     now = None if info is None else info.topic_id
-    return now is None or record.target_id in (None, now)
+    return not is_another(record.target_id, now)

@@ -35,7 +35,6 @@ class Claims:
         )
 
 
-NO_CLAIMS = Claims()
 OtherClaims = Callable[[Collection[TopicName]], Claims]
 """Asked of target topics that are to be new mirrors."""
 NeighbourClaims = Callable[[Collection[TopicName], Collection[TopicName]], Claims]

@@ -20,7 +20,7 @@ import numpy as np
 
 from heliostat.clusters.record_digest import digest_of
 from heliostat.offsets.offset_map import Break
-from heliostat.verify.stream import Row
+from heliostat.verify.stream import ConsumedRecord
 
 DIGEST_BYTES = 8
 """That of 10**8 records one is taken for its neighbour has a chance of less than 1 in 10**11."""
@@ -38,7 +38,7 @@ class Contents:
     digests: array[int] = field(default_factory=lambda: array("Q"))
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Contents:
+    def of(cls, rows: Iterable[ConsumedRecord]) -> Contents:
         """All of a stream's records: offset, timestamp, key, value, headers."""
         found = cls()
         for offset, timestamp_ms, key, value, headers in rows:

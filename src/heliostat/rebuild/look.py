@@ -12,8 +12,10 @@ from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError
 from heliostat.gaps.ledger import Copied, GapLedger, copied_of
 from heliostat.link.topic_look import Seen, planned, see
-from heliostat.mm2.adopt_clusters import LinkClusters, log_ends
+from heliostat.mm2.adopt_clusters import LinkClusters
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
@@ -25,7 +27,7 @@ from heliostat.verify.both_logs import rows_of
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds, Isolation, LogReader
-from heliostat.verify.stream_values import Row
+from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
     "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once that one is stopped"
@@ -37,12 +39,12 @@ class Look:
 
     Parameters
     ----------
-    sides
+    clusters
         Both clusters.
     """
 
     def __init__(self, clusters: LinkClusters) -> None:
-        self._sides = clusters
+        self._clusters = clusters
         self.maps = MapReader()
         """What rows there are of offset maps."""
 
@@ -59,7 +61,7 @@ class Look:
         ConnectionLost, BrokerError
             A cluster does not answer.
         """
-        clusters = self._sides
+        clusters = self._clusters
         seen = see(clusters.config, clusters.link, clusters.source, clusters.target)
         unknown = [
             name
@@ -87,14 +89,18 @@ class Look:
         )
 
     def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
-        """Each topic, all of its partitions; the target's ends first, then the maps, the source."""
-        clusters = self._sides
+        """Each topic, all of its partitions; the target first, so that the source had all of it."""
+        clusters = self._clusters
         records = [_record(seen, clusters, name) for name in chosen]
         if not records:
             return
         infos = clusters.target.describe_topics({record.target for record in records})
-        ends = log_ends(clusters.target, [info for info in infos.values() if info.error is None])
-        self.maps = read_maps(clusters.target_access, clusters.name)
+        there = [info for info in infos.values() if info.error is None]
+        target_seen = EndsThenMaps(
+            lambda: log_ends_of(clusters.target, there),
+            lambda: read_maps(clusters.target_access, clusters.name),
+        )
+        self.maps = target_seen.maps
         with ExitStack() as stack:
             ledger = stack.enter_context(closing(self._ledger()))
             source = stack.enter_context(
@@ -103,7 +109,7 @@ class Look:
             target = stack.enter_context(
                 LogReader(clusters.target_access, Isolation.READ_UNCOMMITTED)
             )
-            one_by_one = _Partitions(seen, source, target, self.maps, ledger, ends)
+            one_by_one = _Partitions(seen, source, target, self.maps, ledger, target_seen.ends)
             for record in records:
                 if record.source in seen.stored.handed_back:
                     yield TopicRebuild(record, (), HANDED_BACK)
@@ -111,7 +117,7 @@ class Look:
                     yield one_by_one.topic(record)
 
     def _ledger(self) -> GapLedger:
-        clusters = self._sides
+        clusters = self._clusters
         ledger = GapLedger(clusters.name, clusters.config.clusters[clusters.link.target])
         ledger.read()
         return ledger
@@ -228,11 +234,11 @@ class _BothRows:
     at_target: LogReader
     target_partition: TopicPartition
 
-    def source(self, start: int, stop: int) -> Iterator[Row]:
+    def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Of the source."""
         return rows_of(self.at_source, self.source_partition, start, stop)
 
-    def target(self, start: int, stop: int) -> Iterator[Row]:
+    def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Of the mirror."""
         return rows_of(self.at_target, self.target_partition, start, stop)
 

@@ -19,7 +19,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BatchError, BrokerError, Refused
 from heliostat.gaps.ledger import GapLedger, copied_of
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import MirrorId
 from heliostat.offsets.offset_map import Break, OffsetMap, Row
@@ -157,7 +157,7 @@ def _refuse_other_topics(one: _Lost, source: ClusterAdmin, target: ClusterAdmin)
         info = admin.describe_topics([name])[name]
         if info.error is not None:
             raise _Why(f"the {side} topic {name} can't be read: {info.error.text}")
-        if info.topic_id != known:
+        if not is_still(known, info.topic_id):
             raise _Why(f"the {side} topic {name} was deleted and made anew")
 
 

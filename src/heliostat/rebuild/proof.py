@@ -27,7 +27,7 @@ from heliostat.verify.compaction import CleaningRule, judge
 from heliostat.verify.mapped import without
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds
-from heliostat.verify.stream_values import Row
+from heliostat.verify.stream_values import ConsumedRecord
 
 ALIKE_BEHIND = 500
 """Source records looked at behind the mirror's last, for one like it (as `MapKeeper` does)."""
@@ -36,10 +36,10 @@ ALIKE_BEHIND = 500
 class Rows(Protocol):
     """Both sides of one partition, to be read as often as needed; rows in offset order."""
 
-    def source(self, start: int, stop: int) -> Iterator[Row]:
+    def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """What readers of committed records see at offsets `[start, stop)`."""
 
-    def target(self, start: int, stop: int) -> Iterator[Row]:
+    def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """All records at offsets `[start, stop)`."""
 
 
@@ -169,14 +169,14 @@ class _Logs:
         self._rows, self._standing, self._places = rows, standing, places
         self._low, self._high = stretch
         self._target_end = min(places.target_at(self._high), standing.target.end)
-        self.last: Row | None = None
+        self.last: ConsumedRecord | None = None
         """The target's last record in it, once all were read."""
 
-    def source(self) -> Iterator[Row]:
+    def source(self) -> Iterator[ConsumedRecord]:
         """The compared range, without what the ledger has as gaps."""
         return without(self._rows.source(self._low, self._high), self._standing.recorded)
 
-    def target(self) -> Iterator[Row]:
+    def target(self) -> Iterator[ConsumedRecord]:
         """Its counterpart."""
         low = max(self._places.target_at(self._low), self._standing.target.start)
         rows = self._rows.target(low, self._target_end)
@@ -184,27 +184,27 @@ class _Logs:
             self.last = row
             yield row
 
-    def source_later(self) -> Iterator[Row]:
+    def source_later(self) -> Iterator[ConsumedRecord]:
         """What may have superseded a record, where a cleaner took some."""
         if not self._standing.rule.matters:
             return iter(())
         return self._rows.source(self._high, self._standing.source.end)
 
-    def target_later(self) -> Iterator[Row]:
+    def target_later(self) -> Iterator[ConsumedRecord]:
         """What may have superseded a record, where a cleaner took some."""
         if not self._standing.rule.matters:
             return iter(())
         return self._rows.target(self._target_end, self._standing.target.end)
 
-    def source_row(self, offset: int) -> Row | None:
+    def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record."""
         return next(self._rows.source(offset, offset + 1), None)
 
-    def target_row(self, offset: int) -> Row | None:
+    def target_row(self, offset: int) -> ConsumedRecord | None:
         """One record."""
         return next(self._rows.target(offset, offset + 1), None)
 
-    def has_alike_after(self, row: Row, offset: int) -> bool:
+    def has_alike_after(self, row: ConsumedRecord, offset: int) -> bool:
         """Whether a record like this comes behind a source offset, soon."""
         behind = self._rows.source(offset + 1, self._standing.source.end)
         return any(each[1:] == row[1:] for each in islice(behind, ALIKE_BEHIND))

@@ -35,7 +35,7 @@ from heliostat.mm2.adopt_clusters import (
     owned,
     refuse_moved,
 )
-from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.marks import Mapped
 from heliostat.offsets.offset_map import MapReader
 from heliostat.rebuild.look import Look
@@ -179,7 +179,7 @@ def _looked(taken: Iterable[TopicRebuild]) -> dict[TopicPartition, Offset]:
 def _refuse_other_sources(source: ClusterAdmin, records: Iterable[MirrorRecord]) -> None:
     chosen = {record.source: record for record in records}
     for name, info in source.describe_topics(chosen).items():
-        if info.topic_id != chosen[name].source_id:
+        if not is_still(chosen[name].source_id, info.topic_id):
             raise Refused(f"{name} was deleted at the source meanwhile", hint="try again")
 
 

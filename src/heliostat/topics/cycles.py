@@ -18,9 +18,9 @@ from enum import Enum
 from typing import Protocol
 
 from heliostat.config import LinkConfig
-from heliostat.names import TopicId, TopicName
+from heliostat.names import TopicId, TopicName, is_another
 from heliostat.topics.topic_plan import Refusal, RefusalCode
-from heliostat.topics.values import Feed, MirrorRecord, Place
+from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord
 
 
 class Stage(Enum):
@@ -35,7 +35,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class MirrorLoop:
     """Why a topic is not mirrored now.
 
     Parameters
@@ -74,13 +74,13 @@ class Feeds:
 
     def __init__(self, feeds: Iterable[Feed]) -> None:
         self._into: dict[TopicName, list[Feed]] = defaultdict(list)
-        self._been: dict[Place, list[Feed]] = defaultdict(list)
+        self._been: dict[ClusterTopic, list[Feed]] = defaultdict(list)
         for feed in feeds:
             self._into[feed.record.target].append(feed)
             for place in feed.places:
                 self._been[place].append(feed)
 
-    def through(self, topic: TopicName, stage: Stage) -> tuple[Place, ...]:
+    def through(self, topic: TopicName, stage: Stage) -> tuple[ClusterTopic, ...]:
         """Where a source topic's records have been, nearest first; empty if they began there.
 
         A claim that only others have made counts for nothing where copying has begun: it is the one
@@ -92,8 +92,8 @@ class Feeds:
         return tuple(dict.fromkeys(place for feed in feeds for place in feed.places))
 
     def loop_of(
-        self, source: Place, mirror: Place, stage: Stage, *, made: Made | None
-    ) -> Loop | None:
+        self, source: ClusterTopic, mirror: ClusterTopic, stage: Stage, *, made: Made | None
+    ) -> MirrorLoop | None:
         """What keeps `source` from being copied to `mirror`; None when nothing does.
 
         Parameters
@@ -110,34 +110,36 @@ class Feeds:
         for feed in self._been.get(mirror, ()):
             if feed.record.target != source.topic and _is_of(feed, mirror, made.topic_id):
                 waits = stage is Stage.CLAIMED and not feed.has_begun
-                return Loop(feed, comes_back=False, gives_way=not waits)
+                return MirrorLoop(feed, comes_back=False, gives_way=not waits)
         return None
 
 
-def _comes_back(feed: Feed, source: Place, mirror: Place, stage: Stage) -> Loop | None:
+def _comes_back(
+    feed: Feed, source: ClusterTopic, mirror: ClusterTopic, stage: Stage
+) -> MirrorLoop | None:
     clusters = [place.cluster for place in feed.places]
     if mirror.cluster not in clusters or (stage is Stage.BEGUN and not feed.has_begun):
         return None
     is_ring = mirror in feed.places
     if stage is Stage.NEW or not is_ring or (stage is Stage.CLAIMED and feed.has_begun):
-        return Loop(feed, comes_back=True, gives_way=True)
+        return MirrorLoop(feed, comes_back=True, gives_way=True)
     around = {source.cluster, *clusters[: feed.places.index(mirror) + 1]}
-    return Loop(feed, comes_back=True, gives_way=mirror.cluster == min(around))
+    return MirrorLoop(feed, comes_back=True, gives_way=mirror.cluster == min(around))
 
 
-def _is_of(feed: Feed, mirror: Place, now: TopicId | None) -> bool:
+def _is_of(feed: Feed, mirror: ClusterTopic, now: TopicId | None) -> bool:
     """Whether it was copied from that very topic, not from an earlier one of its name."""
-    return feed.places[0] != mirror or now is None or feed.record.source_id in (None, now)
+    return feed.places[0] != mirror or not is_another(feed.record.source_id, now)
 
 
-def left_out_words(loop: Loop, link: LinkConfig) -> str:
+def left_out_words(loop: MirrorLoop, link: LinkConfig) -> str:
     """Why a topic is not mirrored, in half a line."""
     more = len(loop.feed.record.through)
     way = f", by way of {more} more topic(s)" if more else ""
     return f"its records come from {link.target}: link {loop.feed.link} made it{way}"
 
 
-def cycle_refusal(loop: Loop, link: LinkConfig, mirror: TopicName) -> Refusal:
+def cycle_refusal(loop: MirrorLoop, link: LinkConfig, mirror: TopicName) -> Refusal:
     """Why a topic is refused, and the way out."""
     other = loop.feed.link
     what = (

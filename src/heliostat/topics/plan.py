@@ -24,8 +24,8 @@ from heliostat.topics.topic_plan import (
     TopicPlan,
 )
 from heliostat.topics.values import (
+    ClusterTopic,
     MirrorRecord,
-    Place,
     SourceTopic,
     SourceTopics,
     TargetTopic,
@@ -144,7 +144,7 @@ class _Draft:
         self.left_out: dict[TopicName, str] = {}
         self.let_go: list[TopicName] = []
         self.feeds = Feeds(source.feeds)
-        self.through: dict[TopicName, tuple[Place, ...]] = {}
+        self.through: dict[TopicName, tuple[ClusterTopic, ...]] = {}
 
     def plan(self) -> TopicPlan:
         """The finished value."""
@@ -167,7 +167,10 @@ class _Draft:
         name = topic.name
         stage = stage_of(record, has_begun=has_begun)
         through = self.through[name] = self.feeds.through(name, stage)
-        here, there = Place(self.source.cluster_id, name), Place(self.target.cluster_id, target)
+        here, there = (
+            ClusterTopic(self.source.cluster_id, name),
+            ClusterTopic(self.target.cluster_id, target),
+        )
         loop = self.feeds.loop_of(here, there, stage, made=self.target.topics.get(target))
         if loop is None:
             return False
@@ -253,7 +256,8 @@ class _Draft:
             synced = fresh.synced_configs if follows else record.synced_configs
             fresh = replace(
                 record,
-                target_id=there.topic_id,
+                # An id that is not told any more is still the mirror's: maps are named by it.
+                target_id=record.target_id if there.topic_id is None else there.topic_id,
                 synced_configs=synced,
                 through=fresh.through,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heliostat.config import LinkConfig
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, TopicName, is_another
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.configs import (
     MESSAGE_BYTES,
@@ -88,8 +88,7 @@ def record_in_force(
     there = target.topics.get(name)
     if there is None:
         return None
-    replaced = None not in {record.target_id, there.topic_id}
-    replaced = replaced and record.target_id != there.topic_id
+    replaced = is_another(record.target_id, there.topic_id)
     return None if replaced and not there.was_written(slot) else record
 
 
@@ -205,7 +204,7 @@ def _other_slot(case: Case) -> Refusal | None:
 
 def _source_recreated(case: Case) -> Refusal | None:
     was = None if case.record is None else case.record.source_id
-    if was is None or case.topic.topic_id is None or was == case.topic.topic_id:
+    if not is_another(was, case.topic.topic_id):
         return None
     return Refusal(
         RefusalCode.SOURCE_RECREATED,
@@ -226,7 +225,7 @@ def _target_unreadable(case: Case) -> Refusal | None:
 def _target_recreated(case: Case) -> Refusal | None:
     was = None if case.record is None else case.record.target_id
     now = None if case.there is None else case.there.topic_id
-    if was is None or now is None or was == now:
+    if not is_another(was, now):
         return None
     return Refusal(
         RefusalCode.TARGET_RECREATED,

@@ -7,26 +7,44 @@ small as it can be, and tell of what fell into it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.names import TopicName, id_text
+from heliostat.names import TopicName, id_text, is_another, is_still
 
 
 def recreated(admin: ClusterAdmin, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
-    """Those that have another id now; none where a topic is gone, or brokers know no ids.
+    """Those that have another id now; none where a topic is gone, or an id is unknown.
 
     Raises
     ------
     ConnectionLost
         The cluster does not answer.
     """
+    return _those(admin, ids, is_another)
+
+
+def not_shown_same(admin: ClusterAdmin, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
+    """Those that must not be deleted from: made anew, or of an id that is not told any more.
+
+    Raises
+    ------
+    ConnectionLost
+        The cluster does not answer.
+    """
+    return _those(admin, ids, lambda was, now: not is_still(was, now))
+
+
+def _those(
+    admin: ClusterAdmin,
+    ids: Mapping[TopicName, str],
+    is_meant: Callable[[str, str], bool],
+) -> frozenset[TopicName]:
     found = admin.describe_topics(ids)
     return frozenset(
         name
         for name, was in ids.items()
-        if was
-        and name in found
+        if name in found
         and found[name].error is None
-        and id_text(found[name].topic_id) not in {"", was}
+        and is_meant(was, id_text(found[name].topic_id))
     )

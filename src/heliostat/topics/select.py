@@ -12,7 +12,7 @@ from heliostat.topics.replication_policy import SEPARATOR, ReplicationPolicy, po
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SelectionVerdict:
     """Whether a topic is mirrored, and the entry that decided."""
 
     selected: bool
@@ -26,17 +26,19 @@ class HeartbeatsRule:
     policy: ReplicationPolicy
     target: Alias
 
-    def explain(self, name: TopicName) -> Decision | None:
+    def explain(self, name: TopicName) -> SelectionVerdict | None:
         """Decide on a heartbeats topic; None for any other."""
         if not self.policy.is_heartbeats(name):
             return None
         if self.target in self.policy.sources_of(name):
-            return Decision(selected=False, why=f"heartbeats that came from {self.target} itself")
-        return Decision(selected=True, why="heartbeats are mirrored")
+            return SelectionVerdict(
+                selected=False, why=f"heartbeats that came from {self.target} itself"
+            )
+        return SelectionVerdict(selected=True, why="heartbeats are mirrored")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class TopicSelection:
     """The lists of a link, compiled; entries beside their expressions, in the file's order."""
 
     built_in: tuple[tuple[str, re.Pattern[str]], ...]
@@ -44,21 +46,21 @@ class Selection:
     include: tuple[tuple[str, re.Pattern[str]], ...]
     heartbeats: HeartbeatsRule | None = None
 
-    def explain(self, name: str) -> Decision:
+    def explain(self, name: str) -> SelectionVerdict:
         """Decide on one name; the first entry that matches is named."""
         for entry, pattern in self.built_in:
             if pattern.fullmatch(name):
-                return Decision(selected=False, why=f"always excluded: {entry}")
+                return SelectionVerdict(selected=False, why=f"always excluded: {entry}")
         decided = None if self.heartbeats is None else self.heartbeats.explain(TopicName(name))
         if decided is not None:
             return decided
         for entry, pattern in self.exclude:
             if pattern.fullmatch(name):
-                return Decision(selected=False, why=f"excluded by {entry}")
+                return SelectionVerdict(selected=False, why=f"excluded by {entry}")
         for entry, pattern in self.include:
             if pattern.fullmatch(name):
-                return Decision(selected=True, why=f"included by {entry}")
-        return Decision(selected=False, why="no include matches")
+                return SelectionVerdict(selected=True, why=f"included by {entry}")
+        return SelectionVerdict(selected=False, why="no include matches")
 
     def selects(self, name: str) -> bool:
         """Whether the topic is mirrored."""
@@ -77,7 +79,7 @@ class Selection:
         return tuple(sorted(name for name in set(names) if self.selects(name)))
 
 
-def selection_of(link: LinkConfig) -> Selection:
+def selection_of(link: LinkConfig) -> TopicSelection:
     """What a link selects: by its lists, and heartbeats where they are mirrored."""
     listed = compile_selection(link.topics)
     policy = policy_of(link)
@@ -107,9 +109,9 @@ def _own_topics(policy: ReplicationPolicy) -> tuple[str, ...]:
     return (rf"mm2.*{separator}internal", rf".+{separator}checkpoints{separator}internal")
 
 
-def compile_selection(topics: TopicsConfig) -> Selection:
+def compile_selection(topics: TopicsConfig) -> TopicSelection:
     """Compile a link's lists; the configuration has already refused what does not compile."""
-    return Selection(
+    return TopicSelection(
         built_in=_compiled(BUILT_IN_EXCLUDE),
         exclude=_compiled(topics.exclude),
         include=_compiled(topics.include),

@@ -90,7 +90,7 @@ class TargetTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterTopic:
     """A topic of a cluster, as links know it that may have other aliases for the cluster."""
 
     cluster: ClusterId
@@ -129,7 +129,7 @@ class MirrorRecord:
     initial_partitions: int
     synced_configs: tuple[str, ...] = ()
     slot: Slot = WHOLE_TOPIC
-    through: tuple[Place, ...] = ()
+    through: tuple[ClusterTopic, ...] = ()
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
         """Where a partition of the source is kept."""
@@ -169,7 +169,7 @@ class MirrorRecord:
             synced_configs=tuple(value["synced_configs"]),
             slot=Slot(*value.get("slot", ())),
             through=tuple(
-                Place(ClusterId(cluster), TopicName(topic))
+                ClusterTopic(ClusterId(cluster), TopicName(topic))
                 for cluster, topic in value.get("through", ())
             ),
         )
@@ -192,6 +192,6 @@ class Feed:
     has_begun: bool
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[ClusterTopic, ...]:
         """Where its records have been, nearest first."""
-        return (Place(self.record.source_cluster, self.record.source), *self.record.through)
+        return (ClusterTopic(self.record.source_cluster, self.record.source), *self.record.through)

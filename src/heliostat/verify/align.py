@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from heliostat.verify.matching import match
 from heliostat.verify.places import EXACT, Places
-from heliostat.verify.stream import Row
+from heliostat.verify.stream import ConsumedRecord
 
 FIELD_BYTES_MAX = 64  # longer fields are kept as length, digest and beginning
 SHOWN_BYTES = 24  # of a field in a report
@@ -55,7 +55,7 @@ def slim(data: bytes | None) -> Field:
     return Slim(len(data), blake2b(data, digest_size=16).digest(), bytes(data[:SHOWN_BYTES]))
 
 
-def placed(row: Row) -> Placed:
+def placed(row: ConsumedRecord) -> Placed:
     """Shorten a row to what alignment needs."""
     offset, timestamp, key, value, headers = row
     return offset, (
@@ -172,8 +172,8 @@ class Holes:
 class _Window:
     """Rows of one side that are not aligned yet."""
 
-    def __init__(self, rows: Iterable[Row], end: int) -> None:
-        self._rows: Iterator[Row] = iter(rows)
+    def __init__(self, rows: Iterable[ConsumedRecord], end: int) -> None:
+        self._rows: Iterator[ConsumedRecord] = iter(rows)
         self._end = end
         self.count = 0  # rows below the end
         self.waiting: list[Placed] = []
@@ -437,8 +437,8 @@ def _shown_field(data: Field) -> str:
 
 
 def explain(
-    source: Iterable[Row],
-    target: Iterable[Row],
+    source: Iterable[ConsumedRecord],
+    target: Iterable[ConsumedRecord],
     end: int,
     find_in_source: FindContents,
     *,

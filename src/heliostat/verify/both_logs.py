@@ -10,7 +10,7 @@ from heliostat.names import TopicPartition
 from heliostat.verify.mapped import without
 from heliostat.verify.ranges import Stretch
 from heliostat.verify.reader import LogReader
-from heliostat.verify.stream import PartitionStream, Row
+from heliostat.verify.stream import ConsumedRecord, PartitionStream
 
 
 class BothLogs:
@@ -31,45 +31,47 @@ class BothLogs:
         self._stretch, self._start = stretch, start
         self._target_end = min(stretch.places.target_at(stretch.end), stretch.target_stop)
 
-    def source(self) -> Iterator[Row]:
+    def source(self) -> Iterator[ConsumedRecord]:
         """The compared range."""
         return rows_of(self._source, self._stretch.source, self._start, self._stretch.end)
 
-    def target(self) -> Iterator[Row]:
+    def target(self) -> Iterator[ConsumedRecord]:
         """Its counterpart."""
         low = self._stretch.places.target_at(self._start)
         rows = rows_of(self._target, self._stretch.target, low, self._target_end)
         return without(rows, self._stretch.places.lost_source_ranges())
 
-    def source_later(self) -> Iterator[Row]:
+    def source_later(self) -> Iterator[ConsumedRecord]:
         """What the source has behind it by now: what superseded a record may have come since."""
         return _later(self._source, self._stretch.source, self._stretch.end)
 
-    def target_later(self) -> Iterator[Row]:
+    def target_later(self) -> Iterator[ConsumedRecord]:
         """What the target has behind it by now."""
         return _later(self._target, self._stretch.target, self._target_end)
 
-    def source_row(self, offset: int) -> Row | None:
+    def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
         return _one(self._source, self._stretch.source, offset)
 
-    def target_row(self, offset: int) -> Row | None:
+    def target_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
         return _one(self._target, self._stretch.target, offset)
 
 
-def rows_of(reader: LogReader, partition: TopicPartition, start: int, stop: int) -> Iterator[Row]:
+def rows_of(
+    reader: LogReader, partition: TopicPartition, start: int, stop: int
+) -> Iterator[ConsumedRecord]:
     """Records with offsets in `[start, stop)`."""
     for batch in PartitionStream(reader, partition, start, stop):
         yield from batch.rows(start, stop)
 
 
-def _later(reader: LogReader, partition: TopicPartition, start: int) -> Iterator[Row]:
+def _later(reader: LogReader, partition: TopicPartition, start: int) -> Iterator[ConsumedRecord]:
     bounds = reader.bounds([partition])[partition]
     return rows_of(reader, partition, max(start, bounds.start), bounds.end)
 
 
-def _one(reader: LogReader, partition: TopicPartition, offset: int) -> Row | None:
+def _one(reader: LogReader, partition: TopicPartition, offset: int) -> ConsumedRecord | None:
     try:
         return next(rows_of(reader, partition, offset, offset + 1), None)
     except BrokerError as error:

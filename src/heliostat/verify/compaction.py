@@ -29,7 +29,7 @@ from zlib import crc32
 from heliostat.clusters.admin import ConfigEntry
 from heliostat.verify.align import Findings, content_field, finding, placed
 from heliostat.verify.places import Places
-from heliostat.verify.stream import Row
+from heliostat.verify.stream import ConsumedRecord
 
 KEYS_MAX = 1_000_000
 """Keys that wait at once: about 250 MB."""
@@ -101,22 +101,22 @@ class Compacted:
 class Logs(Protocol):
     """Both sides of one partition, to be read as often as needed; rows in offset order."""
 
-    def source(self) -> Iterator[Row]:
+    def source(self) -> Iterator[ConsumedRecord]:
         """The compared range."""
 
-    def target(self) -> Iterator[Row]:
+    def target(self) -> Iterator[ConsumedRecord]:
         """Its counterpart."""
 
-    def source_later(self) -> Iterator[Row]:
+    def source_later(self) -> Iterator[ConsumedRecord]:
         """What the source has behind it by now."""
 
-    def target_later(self) -> Iterator[Row]:
+    def target_later(self) -> Iterator[ConsumedRecord]:
         """What the target has behind it by now."""
 
-    def source_row(self, offset: int) -> Row | None:
+    def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown."""
 
-    def target_row(self, offset: int) -> Row | None:
+    def target_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown."""
 
 
@@ -156,7 +156,7 @@ class _Lacks:
         """Offsets, on the side that has them, of records that nothing explains."""
         self.found_count = 0
 
-    def lack(self, row: Row) -> None:
+    def lack(self, row: ConsumedRecord) -> None:
         """The other side has this record, this one does not."""
         key = row[2]
         if not self.compacts:
@@ -171,7 +171,7 @@ class _Lacks:
             if before is None and len(self.waiting) > KEYS_MAX:
                 raise _TooManyKeysError
 
-    def meet(self, row: Row) -> None:
+    def meet(self, row: ConsumedRecord) -> None:
         """The side has this record: it supersedes what came before of its key."""
         if self.waiting and row[2] is not None:
             gone = self.waiting.pop(_short(row[2]), None)
@@ -275,7 +275,7 @@ def _pass(  # noqa: PLR0917  # both sides and what is between them
     )
 
 
-def _compare(findings: Findings, one: Row, two: Row, places: Places) -> None:
+def _compare(findings: Findings, one: ConsumedRecord, two: ConsumedRecord, places: Places) -> None:
     if one[1] == two[1] and one[2] == two[2] and one[3] == two[3] and one[4] == two[4]:
         findings.matched += 1
         return
@@ -285,8 +285,8 @@ def _compare(findings: Findings, one: Row, two: Row, places: Places) -> None:
 
 
 def _in_step(
-    source: Iterable[Row], target: Iterable[Row], places: Places
-) -> Iterator[tuple[int | None, Row | None, Row | None]]:
+    source: Iterable[ConsumedRecord], target: Iterable[ConsumedRecord], places: Places
+) -> Iterator[tuple[int | None, ConsumedRecord | None, ConsumedRecord | None]]:
     """Rows of both sides by place; a source row without one comes alone."""
     left, right = iter(source), iter(target)
     one, two = next(left, None), next(right, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from heliostat.verify.stream import Batch, Row
+from heliostat.verify.stream import Batch, ConsumedRecord
 
 ROWS_MAX = 8_192  # decoded and waiting for the other side; batches of joined records hold thousands
 WAITING_BYTES_MAX = 16 * 1024 * 1024  # as stored; the EFD's batches go up to 10 MiB
@@ -31,7 +31,7 @@ class _Side:
     def __init__(self, batches: Iterable[Batch], start: int, end: int) -> None:
         self._batches: Iterator[Batch] = iter(batches)
         self._start, self._end = start, end
-        self.rows: list[Row] = []
+        self.rows: list[ConsumedRecord] = []
         self.waiting_bytes = 0
         self.border = start
         self.finished = False
@@ -133,7 +133,7 @@ def _meet(one: _Side, two: _Side) -> None:
         side.decode(side.next())
 
 
-def _first_difference(one: list[Row], two: list[Row]) -> tuple[int, int]:
+def _first_difference(one: list[ConsumedRecord], two: list[ConsumedRecord]) -> tuple[int, int]:
     """How many rows are equal, and the lower offset of the first two that are not."""
     for index, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from heliostat.verify.places import Places
-from heliostat.verify.stream import Batch, PartitionStream, Row
+from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class MovedBatch(Batch):
     """A batch of the source with target offsets; `moved` where its records moved differently."""
 
     shift: int = 0
-    moved: tuple[Row, ...] | None = None
+    moved: tuple[ConsumedRecord, ...] | None = None
 
     @override
-    def rows(self, start: int, end: int) -> list[Row]:
+    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
         """Decode; only rows with a target offset in `[start, end)`."""
         if self.moved is not None:
             return [row for row in self.moved if start <= row[0] < end]
@@ -64,7 +64,9 @@ class KeptTarget:
                 yield batch
 
 
-def without(rows: Iterable[Row], ranges: Sequence[tuple[int, int]]) -> Iterator[Row]:
+def without(
+    rows: Iterable[ConsumedRecord], ranges: Sequence[tuple[int, int]]
+) -> Iterator[ConsumedRecord]:
     """Rows outside of ranges of offsets."""
     return (row for row in rows if not any(start <= row[0] < end for start, end in ranges))
 
@@ -104,7 +106,7 @@ class MovedSource:
             return MovedBatch(
                 base + shift, following + shift, batch.records, batch.meaning, batch.data, shift
             )
-        rows: list[Row] = []
+        rows: list[ConsumedRecord] = []
         for row in batch.rows(self._start, self._end):
             place = self._places.place_of(row[0])
             if place is None:

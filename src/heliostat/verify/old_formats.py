@@ -17,7 +17,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatch
 from typing_extensions import override
 
 from heliostat.errors import BatchError
-from heliostat.verify.stream_values import Batch, Row
+from heliostat.verify.stream_values import Batch, ConsumedRecord
 
 NO_TIMESTAMP_MS = -1
 """What readers see of v0, which has none (`RecordBatch.NO_TIMESTAMP`)."""
@@ -35,10 +35,10 @@ _STORED_BIT = 1 << 31
 class OldBatch(Batch):
     """One message, or what it wraps, decoded at once."""
 
-    decoded: tuple[Row, ...] = ()
+    decoded: tuple[ConsumedRecord, ...] = ()
 
     @override
-    def rows(self, start: int, end: int) -> list[Row]:
+    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
         """Rows with an offset in `[start, end)`."""
         return [row for row in self.decoded if start <= row[0] < end]
 
@@ -60,7 +60,7 @@ def old_batch(data: bytes, magic: int) -> OldBatch:
     if crc32(data[_CRC_FROM:]) != crc:  # before decoding: the codec trusts the lengths within
         raise BatchError("CRC does not hold", magic=magic)
     try:
-        rows: tuple[Row, ...] = tuple(
+        rows: tuple[ConsumedRecord, ...] = tuple(
             (
                 record.offset,
                 NO_TIMESTAMP_MS if record.timestamp is None else record.timestamp,

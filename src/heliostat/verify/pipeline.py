@@ -21,9 +21,9 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
-from heliostat.names import TopicName, TopicPartition
+from heliostat.names import TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
 from heliostat.verify.ranges import (
@@ -45,9 +45,9 @@ from heliostat.verify.report import PartitionResult, VerifyReport
 from heliostat.verify.tails import offsets_without_record
 from heliostat.verify.work import (
     ChunkResult,
+    ComparedClusters,
     Differing,
-    Explained,
-    Sides,
+    ExplainedStretch,
     compare_chunks,
     explain_stretches,
 )
@@ -104,7 +104,7 @@ def verify_pair(
         A cluster does not answer; there is no Java, or Spark's JVM has died.
     """
     began_s = time.monotonic()
-    sides = Sides(access_of(source), access_of(target), decode_all)
+    sides = ComparedClusters(access_of(source), access_of(target), decode_all)
     asked = ranges or RangeSpec()
     planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
     with _session(spark, conf or {}) as session:
@@ -127,7 +127,7 @@ def verify_pair(
 
 
 def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
-    sides: Sides,
+    sides: ComparedClusters,
     pairs: Sequence[TopicPair],
     ranges: RangeSpec,
     blocked: Mapping[TopicPartition, str] | None,
@@ -186,7 +186,7 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
 
 
 def _compare(
-    spark: SparkSession, sides: Sides, results: list[PartitionResult], tasks: int
+    spark: SparkSession, sides: ComparedClusters, results: list[PartitionResult], tasks: int
 ) -> dict[int, NotCompared]:
     """Fill in the results; give those that could not be compared, by index."""
     context = spark.sparkContext
@@ -230,7 +230,7 @@ def _compare(
     return failed
 
 
-def _find_expired(sides: Sides, planned: ComparePlan) -> None:
+def _find_expired(sides: ComparedClusters, planned: ComparePlan) -> None:
     """A mirror that lacks a beginning because it keeps less than its source is not complete."""
     later = [one for one in planned.not_compared if one.reason == STARTS_LATER]
     if not later:
@@ -259,7 +259,7 @@ def _retention(
 
 
 def _rules(
-    sides: Sides, results: Iterable[PartitionResult]
+    sides: ComparedClusters, results: Iterable[PartitionResult]
 ) -> dict[TopicName, CleaningRule | None]:
     """How both sides clean topics, by source topic; None where neither compacts."""
     topics: dict[TopicName, TopicName] = {}
@@ -316,7 +316,9 @@ def _gather(
         result.notes += one.notes
 
 
-def _apply(result: PartitionResult, answer: Explained, failed: dict[int, NotCompared]) -> None:
+def _apply(
+    result: PartitionResult, answer: ExplainedStretch, failed: dict[int, NotCompared]
+) -> None:
     if answer.error is not None:
         failed[answer.stretch] = _failed(result.stretch, answer.error)
         return
@@ -345,7 +347,7 @@ def _failed(stretch: Stretch, error: HeliostatError) -> NotCompared:
 
 
 def _look_again(
-    sides: Sides, planned: ComparePlan, source_before: SideView, target_before: SideView
+    sides: ComparedClusters, planned: ComparePlan, source_before: SideView, target_before: SideView
 ) -> None:
     """A topic made anew, or an end that went back, makes what was compared worth nothing."""
     checks = (
@@ -374,7 +376,7 @@ def _moved(partition: TopicPartition, before: SideView, now: SideView) -> str | 
     topic = now.topics.get(partition.topic)
     if topic is None:
         return "the topic was deleted while it was read"
-    if topic.topic_id != before.topics[partition.topic].topic_id:
+    if not is_still(before.topics[partition.topic].topic_id, topic.topic_id):
         return "the topic was deleted and made anew while it was read"
     old, new = before.bounds[partition], now.bounds.get(partition, Bounds(0, 0))
     if new.end < old.end:

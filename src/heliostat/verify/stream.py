@@ -17,9 +17,9 @@ from heliostat.errors import BatchError, BrokerError
 from heliostat.names import TopicPartition
 from heliostat.verify.old_formats import OldBatch, old_batch
 from heliostat.verify.reader import Fetched, LogReader
-from heliostat.verify.stream_values import Batch, Row
+from heliostat.verify.stream_values import Batch, ConsumedRecord
 
-__all__ = ["Batch", "PartitionStream", "Row"]
+__all__ = ["Batch", "ConsumedRecord", "PartitionStream"]
 
 EMPTY_ANSWERS_MAX = 3  # in a row below the end: the log has no record from here to there
 HOLES_KEPT_MAX = 20  # intervals named per partition; all are counted

@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from heliostat.errors import BatchError
 
-Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+ConsumedRecord = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """One record as consumers see it: offset, timestamp (ms), key, value, headers."""
 
 HEADER_BYTES = 61  # of a v2 batch (KIP-98)
@@ -26,7 +26,7 @@ class Batch:
     """Codec and timestamp type, first and last timestamp: with the body, all a reader sees."""
     data: bytes
 
-    def rows(self, start: int, end: int) -> list[Row]:
+    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
         """Decode; only rows with an offset in `[start, end)`.
 
         Raises

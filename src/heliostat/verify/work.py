@@ -31,7 +31,7 @@ RESTARTS_MAX = 5  # a log start that overtakes the reader this often will do so 
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class ComparedClusters:
     """Both clusters of a link; travels to Spark's workers."""
 
     source: ClusterAccess
@@ -58,7 +58,7 @@ class ChunkResult:
 
 
 @dataclass(slots=True)
-class Explained:
+class ExplainedStretch:
     """Findings of one stretch from its first difference on; and what compaction explains of it."""
 
     stretch: int
@@ -82,7 +82,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def compare_chunks(sides: Sides, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+def compare_chunks(sides: ComparedClusters, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
     """Compare chunk by chunk; small ones are fetched many at a time.
 
     An error that concerns one chunk is in its result; ConnectionLost ends the rest as well.
@@ -120,7 +120,7 @@ def _prefetch(
 
 
 def _compare_chunk(
-    sides: Sides,
+    sides: ComparedClusters,
     source: LogReader,
     target: LogReader,
     chunk: Chunk,
@@ -198,7 +198,9 @@ class Differing:
     """How both sides clean the topic, where one of them compacts."""
 
 
-def explain_stretches(sides: Sides, stretches: Iterable[Differing]) -> Iterator[Explained]:
+def explain_stretches(
+    sides: ComparedClusters, stretches: Iterable[Differing]
+) -> Iterator[ExplainedStretch]:
     """Say of each stretch what happened to its records."""
     pending = iter(stretches)
     with ExitStack() as stack:
@@ -206,28 +208,28 @@ def explain_stretches(sides: Sides, stretches: Iterable[Differing]) -> Iterator[
             source = stack.enter_context(LogReader(sides.source, Isolation.READ_COMMITTED))
             target = stack.enter_context(LogReader(sides.target, Isolation.READ_UNCOMMITTED))
         except HeliostatError as error:
-            yield from (Explained(one.index, Findings(), error) for one in pending)
+            yield from (ExplainedStretch(one.index, Findings(), error) for one in pending)
             return
         for one in pending:
             try:
                 yield _explained(source, target, one)
             except HeliostatError as error:
-                yield Explained(one.index, Findings(), error)
+                yield ExplainedStretch(one.index, Findings(), error)
 
 
-def _explained(source: LogReader, target: LogReader, one: Differing) -> Explained:
+def _explained(source: LogReader, target: LogReader, one: Differing) -> ExplainedStretch:
     """Where a side compacts, that may be all; what it does not explain is then named."""
     stretch, rule = one.stretch, one.rule
     if rule is None:
-        return Explained(one.index, _explain(source, target, one))
+        return ExplainedStretch(one.index, _explain(source, target, one))
     logs = BothLogs(source, target, stretch, one.start)
     with _no_collector():
         judged = judge(logs, stretch.places, rule, stretch.target_stop)
     if judged.findings.is_clean and not stretch.target_has_more:
-        return Explained(one.index, judged.findings, compacted=judged.compacted)
+        return ExplainedStretch(one.index, judged.findings, compacted=judged.compacted)
     named = _explain(source, target, one)
     findings = judged.findings if named.is_clean else named
-    return Explained(one.index, findings, compacted=judged.compacted)
+    return ExplainedStretch(one.index, findings, compacted=judged.compacted)
 
 
 def _explain(source: LogReader, target: LogReader, one: Differing) -> Findings:

@@ -7,7 +7,7 @@ from heliostat.cli.view import gaps_words
 from heliostat.gaps.choices import Cause, Choice
 from heliostat.gaps.ledger import Decision, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
-from heliostat.operate.gaps import GapReport, Stopped
+from heliostat.operate.gaps import GapReport, PendingDecision
 
 T = TopicName("ESS")
 
@@ -38,9 +38,9 @@ def test_the_ledger_says_what_is_lost_and_what_is_not_known() -> None:
 
 
 def test_what_waits_names_the_verb_or_the_decision() -> None:
-    waits = Stopped(T, PartitionId(3), "gap", "SOURCE_OVERTOOK", "gone", 5, None)
+    waits = PendingDecision(T, PartitionId(3), "gap", "SOURCE_OVERTOOK", "gone", 5, None)
     said = Decision(T, None, "source_recreated", Choice.WAIT, "ops", 0)
-    refused = Stopped(T, None, "refused", "source_recreated", "another", None, said)
+    refused = PendingDecision(T, None, "refused", "source_recreated", "another", None, said)
     lines = _lines(GapReport(LinkName("l"), "stop", (), (waits, refused)))
     assert "heliostat resolve ESS 3 --link l" in lines[2]
     assert "decided: wait, by ops" in lines[4]

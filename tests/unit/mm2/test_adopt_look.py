@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from heliostat.clusters.plain_records import Bounds, PlainRecord
+from heliostat.clusters.plain_records import LogBounds, PlainRecord
 from heliostat.mm2 import adopt_look as adoption_look
 from heliostat.mm2.adopt_look import PartitionLogs, look_for_resume_point
 from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
@@ -25,8 +25,8 @@ class Log:
         self.asked: list[tuple[int, int]] = []
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds(self.start, self.start + len(self.contents))
+    def bounds(self) -> LogBounds:
+        return LogBounds(self.start, self.start + len(self.contents))
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[PlainRecord]:
         self.asked.append((start, end))

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from heliostat.mm2.connect_offsets import (
+    ConnectOffsetsRecord,
     FlowName,
     Position,
-    Stored,
     decode_key,
     encode_key,
     encode_value,
@@ -24,9 +24,9 @@ KEY = b'["MirrorSourceConnector",{"cluster":"A","partition":3,"topic":"orders"}]
 ORDERS = TopicPartition(TopicName("orders"), PartitionId(3))
 
 
-def stored(offset: int | None, *, key: bytes = KEY, partition: int = 7) -> Stored:
+def stored(offset: int | None, *, key: bytes = KEY, partition: int = 7) -> ConnectOffsetsRecord:
     value = None if offset is None else json.dumps({"offset": offset}).encode()
-    return Stored(key, value, partition)
+    return ConnectOffsetsRecord(key, value, partition)
 
 
 def test_keys_and_values_are_connects_own_bytes() -> None:
@@ -76,7 +76,7 @@ def test_keys_of_other_connectors_and_flows_are_passed_over(key: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"7", b'{"offset":"7"}', b'{"offset":-1}', b"null"])
 def test_values_without_an_offset_count_as_none(value: bytes) -> None:
-    assert positions_of([Stored(KEY, value, 0)], FLOW) == {}
+    assert positions_of([ConnectOffsetsRecord(KEY, value, 0)], FLOW) == {}
 
 
 def test_flows_are_named() -> None:

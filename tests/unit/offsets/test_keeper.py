@@ -10,7 +10,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.access import access_of
-from heliostat.clusters.plain_records import Bounds, PlainRecord
+from heliostat.clusters.plain_records import LogBounds, PlainRecord
 from heliostat.errors import BrokerError, OffsetMapLost
 from heliostat.gaps.ledger import Copied
 from heliostat.names import (
@@ -23,7 +23,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.offsets import keeper as map_keeper
-from heliostat.offsets.keeper import Known, MapKeeper, ends_alike
+from heliostat.offsets.keeper import MapKeeper, RememberedPartition, ends_alike
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import MapMarks, Mapped, MapTopic, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, Row
@@ -142,7 +142,7 @@ class World:
         monkeypatch.setattr(map_keeper, "ends_alike", self._ends_alike)
         self.keeper = self.driver()
 
-    def _ends_alike(self, _source: Any, _target: Any, one: Known, _end: int) -> bool:
+    def _ends_alike(self, _source: Any, _target: Any, one: RememberedPartition, _end: int) -> bool:
         found = self.exact.get(one.mirror, True)
         if isinstance(found, BrokerError):
             raise found
@@ -333,9 +333,9 @@ class Log:
     """Stands for a `PlainReader` of one log."""
 
     def __init__(self, values: dict[int, str], start: int, end: int) -> None:
-        self.values, self.range = values, Bounds(start, end)
+        self.values, self.range = values, LogBounds(start, end)
 
-    def bounds(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def bounds(self, partitions: list[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         return dict.fromkeys(partitions, self.range)
 
     def read(self, _partition: TopicPartition, start: int, end: int) -> list[PlainRecord]:
@@ -358,7 +358,7 @@ class Log:
 def test_the_record_before_the_end_shows_whether_offsets_are_equal(
     source: dict[int, str], target: dict[int, str], *, is_exact: bool
 ) -> None:
-    one = Known(partition("t"), partition("t"), "", Offset(0))
+    one = RememberedPartition(partition("t"), partition("t"), "", Offset(0))
     logs: list[Any] = [Log(source, 0, 12), Log(target, 0, 10)]
     assert ends_alike(logs[0], logs[1], one, 10) is is_exact
 
@@ -374,7 +374,7 @@ def test_where_records_are_gone_nothing_shows_it_but_what_was_only_lifted_is_exa
         (20, whole, emptied, True),
         (20, whole, whole, True),
     ):
-        one = Known(partition("t"), partition("t"), "", Offset(start))
+        one = RememberedPartition(partition("t"), partition("t"), "", Offset(start))
         assert ends_alike(source, target, one, 10) is expected
 
 

@@ -18,12 +18,12 @@ from heliostat.errors import Refused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.offsets.translation import (
-    MirrorPartition,
-    Mirrors,
     OffsetTranslator,
     Question,
     Side,
-    Trouble,
+    TranslatedMirrors,
+    TranslatedPartition,
+    Untranslatable,
     Why,
 )
 
@@ -39,8 +39,8 @@ def partition(
     begin: int = 0,
     passed: int = 0,
     number: PartitionId = P0,
-) -> MirrorPartition:
-    return MirrorPartition(
+) -> TranslatedPartition:
+    return TranslatedPartition(
         source=TopicPartition(ORDERS, number),
         target=TopicPartition(COPY, number),
         offsets=OffsetMap.of(breaks),
@@ -51,10 +51,10 @@ def partition(
     )
 
 
-def translator(*partitions: MirrorPartition, **known: Any) -> OffsetTranslator:
+def translator(*partitions: TranslatedPartition, **known: Any) -> OffsetTranslator:
     names = {one.source.topic: one.target.topic for one in partitions}
     names.update(known.pop("names", {}))
-    return OffsetTranslator(Mirrors(list(partitions), names=names, **known))
+    return OffsetTranslator(TranslatedMirrors(list(partitions), names=names, **known))
 
 
 HOLED = partition([Break(10, 12), Break(20, 25)], 3, 30)
@@ -151,7 +151,7 @@ def test_holes_behind_the_last_record_are_passed_as_the_link_reports() -> None:
         ({"source_topics": frozenset({ORDERS})}, "elsewhere", 0, Why.NO_SUCH_TOPIC),
         ({"source_topics": frozenset({"elsewhere"})}, "elsewhere", 0, Why.NOT_MIRRORED),
         ({"not_known": {TopicPartition(COPY, P1): "no leader"}}, ORDERS, 1, Why.NOT_TOLD),
-        ({"source_troubles": {ORDERS: Trouble(Why.REMADE, "anew")}}, ORDERS, 0, Why.REMADE),
+        ({"source_troubles": {ORDERS: Untranslatable(Why.REMADE, "anew")}}, ORDERS, 0, Why.REMADE),
     ],
 )
 def test_what_is_not_known_is_said(known: Any, topic: str, number: int, why: Why) -> None:

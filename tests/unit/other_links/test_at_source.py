@@ -32,7 +32,7 @@ from heliostat.state.link_state import (
     starts_in,
 )
 from heliostat.topics.plan import plan_topics
-from heliostat.topics.values import Feed, MirrorRecord, Place, SourceTopics
+from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord, SourceTopics
 
 REFRESH_S = 10.0
 Rows = dict[str, dict[str, Any]]
@@ -245,7 +245,7 @@ def test_a_mirror_of_a_mirror_waits_where_its_topic_was_there_before(world: Worl
     list(first.turn())
     list(second.turn())
     assert second.copies == {"t": "t", "new": "new"}
-    assert second.known()[TopicName("t")].through == (Place(ClusterId("a"), TopicName("t")),)
+    assert second.known()[TopicName("t")].through == (ClusterTopic(ClusterId("a"), TopicName("t")),)
 
 
 def feeds_of(world: World, site: str) -> tuple[Feed, ...]:

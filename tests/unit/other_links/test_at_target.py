@@ -20,7 +20,7 @@ from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
 from heliostat.other_links import at_target as other_links
 from heliostat.other_links.at_target import OtherLinks, new_mirrors
-from heliostat.other_links.claims import NO_CLAIMS, Claims
+from heliostat.other_links.claims import Claims
 from heliostat.slots import Slot
 from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.apply import ApplyReport
@@ -143,7 +143,7 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     state = Mock()
     memory = replace(
         _memory(state),
-        other_links=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else NO_CLAIMS,
+        other_links=lambda wanted: Claims({lost: THEIRS}) if lost in wanted else Claims(),
     )
     known = Known({kept: record(kept), lost: record(lost)}, {})
     applied = ApplyReport((), (), (), {}, mirrors, ())  # type: ignore[arg-type]  # stand-ins
@@ -189,7 +189,7 @@ def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
 
 
 def _memory(state: Mock) -> MirrorMemory:
-    return MirrorMemory(state, other_links=lambda _: NO_CLAIMS, upstream=Mock())
+    return MirrorMemory(state, other_links=lambda _: Claims(), upstream=Mock())
 
 
 def test_no_mirror_is_copied_that_is_not_remembered() -> None:

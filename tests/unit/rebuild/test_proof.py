@@ -14,7 +14,7 @@ from heliostat.rebuild.proof import Kind, NotProved, Proof, Standing, prove
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds
-from heliostat.verify.stream_values import Row
+from heliostat.verify.stream_values import ConsumedRecord
 
 Log = dict[int, str]
 KEEPS = CleaningRule(Cleaning(), Cleaning(), 0)
@@ -32,16 +32,16 @@ class Both:
     def __init__(self, source: Log, target: Log) -> None:
         self.logs = {"source": source, "target": target}
 
-    def _rows(self, side: str, start: int, stop: int) -> Iterator[Row]:
+    def _rows(self, side: str, start: int, stop: int) -> Iterator[ConsumedRecord]:
         for offset, value in self.logs[side].items():
             if start <= offset < stop:
                 data = None if value.endswith("-") else value.encode()
                 yield offset, 5, value[:1].lower().encode(), data, []
 
-    def source(self, start: int, stop: int) -> Iterator[Row]:
+    def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         return self._rows("source", start, stop)
 
-    def target(self, start: int, stop: int) -> Iterator[Row]:
+    def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         return self._rows("target", start, stop)
 
 

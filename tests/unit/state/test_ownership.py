@@ -12,7 +12,7 @@ from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.invariants import first_generation, is_from_current_owner
 from heliostat.names import LinkName
-from heliostat.ops.asked import Asked, NoAnswerYet
+from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.ops.events import Events
 from heliostat.state.ownership import CLAIM_LASTS_MS, TELL_EVERY_S, Owner, Ownership
 
@@ -393,12 +393,16 @@ def test_what_is_announced_waits_for_no_write_of_another_thread() -> None:
         assert is_asked.wait(WAIT_S)
         writes = topic.writes
         asked = [
-            Asked(lambda: first.ownership.announce(first.hands.wall_ms() + 19_000), "announce"),
-            Asked(lambda: first.ownership.hold(6.0), "hold"),
+            PendingAnswer(
+                lambda: first.ownership.announce(first.hands.wall_ms() + 19_000), "announce"
+            ),
+            PendingAnswer(lambda: first.ownership.hold(6.0), "hold"),
         ]
         for each in asked:
             each.answer(WAIT_S)
-        more = Asked(lambda: first.ownership.announce(first.hands.wall_ms() + 25_000), "more")
+        more = PendingAnswer(
+            lambda: first.ownership.announce(first.hands.wall_ms() + 25_000), "more"
+        )
         with pytest.raises(NoAnswerYet):
             more.answer(0.05)
         assert topic.writes == writes

@@ -13,7 +13,7 @@ from heliostat.names import ClusterId, LinkName, TopicName
 from heliostat.topics.cycles import Feeds, Stage
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
-from heliostat.topics.values import Feed, MirrorRecord, Place
+from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord
 
 T, Q = TopicName("t"), TopicName("q")
 A, B, C, D = (ClusterId(name) for name in "ABCD")
@@ -22,7 +22,7 @@ COUNTS, WAITS = True, False
 
 
 def feed(
-    cluster: ClusterId, *through: Place, has_begun: bool = True, name: str = "t", **more: Any
+    cluster: ClusterId, *through: ClusterTopic, has_begun: bool = True, name: str = "t", **more: Any
 ) -> Feed:
     """Another link's mirror `t` at our source A; of a topic of that cluster."""
     made = MirrorRecord(TopicName(name), T, None, None, cluster, "earliest", 1, through=through)
@@ -45,7 +45,7 @@ def test_of_two_links_whoever_has_begun_stays(
 ) -> None:
     """Given the same name at both sides / then by how far each is, then by cluster id."""
     feeds = Feeds([feed(B, has_begun=has_begun)])
-    loop = feeds.loop_of(Place(A, T), Place(B, T), stage, made=mirror())
+    loop = feeds.loop_of(ClusterTopic(A, T), ClusterTopic(B, T), stage, made=mirror())
     assert (None if loop is None else loop.gives_way) == gives_way
     assert loop is None or loop.comes_back
 
@@ -56,32 +56,34 @@ def test_of_two_claims_exactly_one_lets_go() -> None:
         let_go = 0
         for at, here in enumerate(ring):
             there = ring[(at + 1) % len(ring)]
-            before = [Place(ring[at - back], T) for back in range(1, len(ring))]
+            before = [ClusterTopic(ring[at - back], T) for back in range(1, len(ring))]
             made = feed(before[0].cluster, *before[1:], has_begun=False)
-            loop = Feeds([made]).loop_of(Place(here, T), Place(there, T), CLAIMED, made=mirror())
+            loop = Feeds([made]).loop_of(
+                ClusterTopic(here, T), ClusterTopic(there, T), CLAIMED, made=mirror()
+            )
             assert loop is not None
             let_go += loop.gives_way
         assert let_go == 1, ring
 
 
 def test_a_chain_that_closes_no_circle_is_free_and_tells_its_way() -> None:
-    way = (Place(C, T), Place(D, Q))
-    feeds = Feeds([feed(C, Place(D, Q)), feed(D, name="else", target=Q)])
+    way = (ClusterTopic(C, T), ClusterTopic(D, Q))
+    feeds = Feeds([feed(C, ClusterTopic(D, Q)), feed(D, name="else", target=Q)])
     for stage in Stage:
-        assert feeds.loop_of(Place(A, T), Place(B, T), stage, made=None) is None
+        assert feeds.loop_of(ClusterTopic(A, T), ClusterTopic(B, T), stage, made=None) is None
         assert feeds.through(T, stage) == way
         assert feeds.through(TopicName("own"), stage) == ()
-    closing = Feeds([feed(C, Place(B, Q))])
-    loop = closing.loop_of(Place(A, T), Place(B, T), BEGUN, made=mirror())
+    closing = Feeds([feed(C, ClusterTopic(B, Q))])
+    loop = closing.loop_of(ClusterTopic(A, T), ClusterTopic(B, T), BEGUN, made=mirror())
     assert loop is not None
     assert (loop.comes_back, loop.gives_way) == (True, True)
 
 
 def test_a_claim_of_others_leads_nowhere_once_copying_has_begun() -> None:
     """Given a mirror that is copied / when a link claims its source / then that one must let go."""
-    feeds = Feeds([feed(C, Place(D, T), has_begun=False)])
+    feeds = Feeds([feed(C, ClusterTopic(D, T), has_begun=False)])
     assert feeds.through(T, BEGUN) == ()
-    assert feeds.through(T, CLAIMED) == (Place(C, T), Place(D, T))
+    assert feeds.through(T, CLAIMED) == (ClusterTopic(C, T), ClusterTopic(D, T))
 
 
 @pytest.mark.parametrize(
@@ -94,12 +96,18 @@ def test_a_mirror_that_would_be_copied_back_under_another_name(
     """Given `t` of the target is copied to `back` here / then `q` is not copied into that `t`."""
     back = feed(B, has_begun=has_begun, target=TopicName("back"), source_id=UUID(int=7))
     feeds = Feeds([back])
-    loop = feeds.loop_of(Place(A, Q), Place(B, T), stage, made=mirror(number=7))
+    loop = feeds.loop_of(ClusterTopic(A, Q), ClusterTopic(B, T), stage, made=mirror(number=7))
     assert loop is not None
     assert (loop.comes_back, loop.gives_way) == (False, gives_way)
-    assert feeds.loop_of(Place(A, Q), Place(B, T), BEGUN, made=mirror(number=7)) is None
-    assert feeds.loop_of(Place(A, Q), Place(B, T), stage, made=mirror(number=8)) is None, "anew"
-    assert feeds.loop_of(Place(A, Q), Place(B, T), stage, made=None) is None, "not there"
+    assert (
+        feeds.loop_of(ClusterTopic(A, Q), ClusterTopic(B, T), BEGUN, made=mirror(number=7)) is None
+    )
+    assert (
+        feeds.loop_of(ClusterTopic(A, Q), ClusterTopic(B, T), stage, made=mirror(number=8)) is None
+    ), "anew"
+    assert feeds.loop_of(ClusterTopic(A, Q), ClusterTopic(B, T), stage, made=None) is None, (
+        "not there"
+    )
 
 
 def planned(
@@ -121,7 +129,7 @@ def test_what_an_expression_selects_is_left_out_what_is_named_is_refused() -> No
     assert plan.is_empty
     assert plan.describe() == ["leave out t: its records come from b: link other made it"]
     assert plan.to_json()["left_out"] == plan.left_out
-    named = planned(feed(B, Place(C, Q)), include=["t", ".*"])
+    named = planned(feed(B, ClusterTopic(C, Q)), include=["t", ".*"])
     assert not named.left_out
     assert not named.mirrors
     assert named.refuse[T].code == "cycle"
@@ -137,7 +145,7 @@ def test_a_claim_is_let_go_or_waits_and_tells_where_its_records_would_come_from(
     waits = planned(feed(B, has_begun=False), record())
     assert (waits.let_go, waits.left_out) == ((), {})
     assert "waits until that one" in waits.refuse[T].reason
-    assert [each.through for each in waits.remember] == [(Place(B, T),)]
+    assert [each.through for each in waits.remember] == [(ClusterTopic(B, T),)]
 
 
 def test_a_mirror_that_was_copied_back_until_now_is_refused_not_just_left_out() -> None:
@@ -147,16 +155,16 @@ def test_a_mirror_that_was_copied_back_until_now_is_refused_not_just_left_out() 
     assert not back.let_go
     ring = planned(feed(B), record(), (T,))
     assert "waits" in ring.refuse[T].reason
-    other = planned(feed(B, Place(A, Q)), record(source_cluster=C), (T,))
+    other = planned(feed(B, ClusterTopic(A, Q)), record(source_cluster=C), (T,))
     assert other.refuse[T].code == "cycle"
 
 
 def test_a_chain_is_remembered_with_its_way_also_when_it_changes() -> None:
-    plan = planned(feed(C, Place(D, Q)))
+    plan = planned(feed(C, ClusterTopic(D, Q)))
     [kept] = plan.remember
-    assert kept.through == (Place(C, T), Place(D, Q))
+    assert kept.through == (ClusterTopic(C, T), ClusterTopic(D, Q))
     assert MirrorRecord.from_json(kept.to_json()) == kept
     later = planned(feed(C), {T: replace(kept, target_id=UUID(int=7))}, (T,))
-    assert [each.through for each in later.remember] == [(Place(C, T),)]
+    assert [each.through for each in later.remember] == [(ClusterTopic(C, T),)]
     assert later.mirrors
     assert planned(feed(C), {later.remember[0].source: later.remember[0]}, (T,)).is_empty

@@ -44,6 +44,17 @@ def test_a_synced_pair_has_an_empty_plan():
     assert len(plan.mirrors) == 1
 
 
+def test_a_mirror_keeps_its_id_where_none_is_told_and_learns_one_where_none_was_known():
+    """Its map is found by it."""
+    unknown = replace(mirror(end=99), topic_id=None)
+    plan = plan_topics(link(), source(topic()), target(unknown), record())
+    assert [made.target_id for made in plan.mirrors] == [UUID(int=7)]
+    assert not plan.remember
+    nameless = {name: replace(row, target_id=None) for name, row in record().items()}
+    plan = plan_topics(link(), source(topic()), target(mirror(end=99)), nameless)
+    assert [row.target_id for row in plan.remember] == [UUID(int=7)]
+
+
 def test_an_empty_topic_that_is_there_already_becomes_the_mirror():
     plan = plan_topics(link(), source(topic()), target(mirror(partitions=1)), {})
     assert [(g.has, g.wants) for g in plan.grow] == [(1, 2)]

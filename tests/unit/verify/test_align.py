@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from heliostat.verify import align
 from heliostat.verify.align import Content, Findings, explain, placed
 from heliostat.verify.matching import match
-from heliostat.verify.stream import Row
+from heliostat.verify.stream import ConsumedRecord
 
 COUNT = 3_000  # several windows
 PLACES = [0, 1, 200, 255, 256, 257, 1_500, COUNT - 2, COUNT - 1]
 
 
-def rows(count: int = COUNT, seed: int = 1) -> list[Row]:
+def rows(count: int = COUNT, seed: int = 1) -> list[ConsumedRecord]:
     chance = random.Random(seed)
     return [
         (
@@ -31,11 +31,13 @@ def rows(count: int = COUNT, seed: int = 1) -> list[Row]:
     ]
 
 
-def renumbered(contents: Iterable[Row]) -> list[Row]:
+def renumbered(contents: Iterable[ConsumedRecord]) -> list[ConsumedRecord]:
     return [(n, *row[1:]) for n, row in enumerate(contents)]
 
 
-def check(source: list[Row], target: list[Row], end: int | None = None) -> Findings:
+def check(
+    source: list[ConsumedRecord], target: list[ConsumedRecord], end: int | None = None
+) -> Findings:
     known = {}
     for row in source:
         offset, content = placed(row)
@@ -182,7 +184,7 @@ def test_empty_for_null_is_seen_as_well() -> None:
 
 def test_a_record_that_the_source_never_had_counts_as_different() -> None:
     source = rows()
-    foreign: Row = (0, 5, b"who", b"wrote this", [])
+    foreign: ConsumedRecord = (0, 5, b"who", b"wrote this", [])
     found = check(source, renumbered([*source[:900], foreign, *source[900:]]))
     assert counts(found) == {"different": 1}
     assert found.differences[0].kind == "foreign"
@@ -249,8 +251,8 @@ EDITS = st.lists(
 def test_random_edits_are_counted_exactly(edits: list[Edit]) -> None:
     """Unique contents: each edit must be found as what it is."""
     source = rows(400)
-    target: list[Row] = list(source)
-    inserted: list[tuple[int, Row]] = []
+    target: list[ConsumedRecord] = list(source)
+    inserted: list[tuple[int, ConsumedRecord]] = []
     planned = {place: kind for kind, place, _ in edits}
     for kind, place, other in edits:
         # A copy of a record that is lost or altered itself would be that record, moved.
@@ -258,7 +260,7 @@ def test_random_edits_are_counted_exactly(edits: list[Edit]) -> None:
             inserted.append((place, source[other]))
     lost = {place for kind, place, _ in edits if kind == "lost"}
     changed = {place for kind, place, _ in edits if kind == "different"}
-    after: dict[int, list[Row]] = {}
+    after: dict[int, list[ConsumedRecord]] = {}
     for place, row in inserted:
         after.setdefault(place, []).append(row)
     target = []
@@ -282,7 +284,7 @@ LETTERS = st.lists(st.integers(0, 3), max_size=60)
 @settings(max_examples=300, deadline=None)
 @given(LETTERS, LETTERS)
 def test_repeating_contents_never_hide_a_difference(one: list[int], two: list[int]) -> None:
-    def as_rows(letters: list[int]) -> list[Row]:
+    def as_rows(letters: list[int]) -> list[ConsumedRecord]:
         return [(n, 7, None, b"%d" % letter, []) for n, letter in enumerate(letters)]
 
     found = check(as_rows(one), as_rows(two))

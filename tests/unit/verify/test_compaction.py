@@ -15,7 +15,7 @@ from heliostat.verify import compaction
 from heliostat.verify.align import Findings, Holes, explain
 from heliostat.verify.compaction import Cleaning, CleaningRule, Compacted, Judged, judge
 from heliostat.verify.places import EXACT, Places
-from heliostat.verify.stream import Row
+from heliostat.verify.stream import ConsumedRecord
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -23,7 +23,7 @@ BOTH = CleaningRule(Cleaning(True, DAY_MS), Cleaning(True, DAY_MS), NOW_MS)
 OLD_MS = NOW_MS - 5 * DAY_MS
 
 
-def row(offset: int, key: bytes | None, value: bytes | None, at_ms: int = OLD_MS) -> Row:
+def row(offset: int, key: bytes | None, value: bytes | None, at_ms: int = OLD_MS) -> ConsumedRecord:
     return (offset, at_ms + offset, key, value, [])
 
 
@@ -31,27 +31,27 @@ def row(offset: int, key: bytes | None, value: bytes | None, at_ms: int = OLD_MS
 class Lists:
     """Two logs; what lies behind the compared range apart."""
 
-    one: list[Row]
-    two: list[Row]
-    one_later: list[Row] = field(default_factory=list)
-    two_later: list[Row] = field(default_factory=list)
+    one: list[ConsumedRecord]
+    two: list[ConsumedRecord]
+    one_later: list[ConsumedRecord] = field(default_factory=list)
+    two_later: list[ConsumedRecord] = field(default_factory=list)
 
-    def source(self) -> Iterator[Row]:
+    def source(self) -> Iterator[ConsumedRecord]:
         return iter(self.one)
 
-    def target(self) -> Iterator[Row]:
+    def target(self) -> Iterator[ConsumedRecord]:
         return iter(self.two)
 
-    def source_later(self) -> Iterator[Row]:
+    def source_later(self) -> Iterator[ConsumedRecord]:
         return iter(self.one_later)
 
-    def target_later(self) -> Iterator[Row]:
+    def target_later(self) -> Iterator[ConsumedRecord]:
         return iter(self.two_later)
 
-    def source_row(self, offset: int) -> Row | None:
+    def source_row(self, offset: int) -> ConsumedRecord | None:
         return next((each for each in self.one if each[0] == offset), None)
 
-    def target_row(self, offset: int) -> Row | None:
+    def target_row(self, offset: int) -> ConsumedRecord | None:
         return next((each for each in self.two if each[0] == offset), None)
 
 
@@ -87,7 +87,9 @@ A1, A2, B1, GONE_A = row(0, b"a", b"1"), row(2, b"a", b"2"), row(1, b"b", b"1"),
         ([row(0, None, b"x"), B1], [B1], Compacted(expired_target=1)),
     ],
 )
-def test_what_compaction_explains(one: list[Row], two: list[Row], explained: Compacted) -> None:
+def test_what_compaction_explains(
+    one: list[ConsumedRecord], two: list[ConsumedRecord], explained: Compacted
+) -> None:
     found = judged(Lists(one, two))
     assert found.findings.is_clean
     assert found.compacted == explained
@@ -110,7 +112,9 @@ def test_what_compaction_explains(one: list[Row], two: list[Row], explained: Com
         ([A1, B1], [A1, (*B1[:4], [("h", b"")])], {"different": 1}),
     ],
 )
-def test_what_it_does_not_explain(one: list[Row], two: list[Row], finding: dict[str, int]) -> None:
+def test_what_it_does_not_explain(
+    one: list[ConsumedRecord], two: list[ConsumedRecord], finding: dict[str, int]
+) -> None:
     assert counts(judged(Lists(one, two)).findings) == finding
 
 
@@ -155,7 +159,9 @@ def test_findings_are_named_and_the_rest_counted() -> None:
 # -- logs that are really compacted ----------------------------------------------------------------
 
 
-def compacted(rows: list[Row], upto: int, *, drop_tombstones: bool) -> list[Row]:
+def compacted(
+    rows: list[ConsumedRecord], upto: int, *, drop_tombstones: bool
+) -> list[ConsumedRecord]:
     """What a cleaner leaves of the records before an offset."""
     newest = {each[2]: each[0] for each in rows if each[0] < upto}
     return [
@@ -166,14 +172,14 @@ def compacted(rows: list[Row], upto: int, *, drop_tombstones: bool) -> list[Row]
     ]
 
 
-def history(count: int, chance: random.Random, keys: int) -> list[Row]:
+def history(count: int, chance: random.Random, keys: int) -> list[ConsumedRecord]:
     return [
         row(n, b"key-%d" % chance.randrange(keys), chance.choice([b"%d" % n, b"%d" % n, None]))
         for n in range(count)
     ]
 
 
-def mirror_of(rows: list[Row]) -> tuple[list[Row], Places]:
+def mirror_of(rows: list[ConsumedRecord]) -> tuple[list[ConsumedRecord], Places]:
     """The copy of a log with holes, and its map."""
     built = OffsetMap()
     for target, each in enumerate(rows):
@@ -187,8 +193,8 @@ CUT = st.integers(0, LENGTH)
 
 @dataclass
 class Mirrored:
-    source: list[Row]
-    target: list[Row]
+    source: list[ConsumedRecord]
+    target: list[ConsumedRecord]
     places: Places
 
     def judged(self) -> Judged:

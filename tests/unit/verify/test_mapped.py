@@ -18,7 +18,7 @@ from heliostat.verify.align import Content, Findings, explain, placed
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.ranges import Chunk
 from heliostat.verify.reader import Fetched
-from heliostat.verify.stream import PartitionStream, Row
+from heliostat.verify.stream import ConsumedRecord, PartitionStream
 from heliostat.verify.work import _compared
 
 PARTITION = TopicPartition(TopicName("t"), PartitionId(0))
@@ -202,11 +202,11 @@ SPARSE = [n for n in range(4_000) if n % 101 not in {0, 1} and n % 7 != 3]
 """A transaction of 99 offsets, then a marker and a hole; and holes of compaction."""
 
 
-def rows_of(offsets: list[int], *, renumber: bool = False) -> list[Row]:
+def rows_of(offsets: list[int], *, renumber: bool = False) -> list[ConsumedRecord]:
     return [(at if renumber else n, *record(n)) for at, n in enumerate(offsets)]
 
 
-def check(source: list[Row], target: list[Row], places: Places) -> Findings:
+def check(source: list[ConsumedRecord], target: list[ConsumedRecord], places: Places) -> Findings:
     known: dict[Content, int] = {}
     for row in source:
         offset, content = placed(row)
@@ -223,7 +223,7 @@ def counts(found: Findings) -> dict[str, int]:
     return {name: getattr(found, name) for name in names if getattr(found, name)}
 
 
-def renumbered(rows: list[Row]) -> list[Row]:
+def renumbered(rows: list[ConsumedRecord]) -> list[ConsumedRecord]:
     return [(n, *row[1:]) for n, row in enumerate(rows)]
 
 

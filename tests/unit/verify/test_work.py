@@ -17,7 +17,7 @@ from heliostat.verify.compare import Compared
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import Bounds
-from heliostat.verify.work import ChunkResult, Differing, Sides
+from heliostat.verify.work import ChunkResult, ComparedClusters, Differing
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 SIDES: Any = SimpleNamespace(decode_all=False)
@@ -42,7 +42,7 @@ def compared_after(
 
     monkeypatch.setattr(work, "_compared", compared)
     chunk = Chunk(0, P, P, 10, 100, 100, places)
-    sides: Sides = SIDES
+    sides: ComparedClusters = SIDES
     return work._compare_chunk(sides, side(start), side(0), chunk, (None, None)), tried
 
 

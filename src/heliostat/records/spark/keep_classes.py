@@ -1,10 +1,10 @@
-"""Keeps the classes of Spark's driver ready, see `heliostat.ops.driver_jvm`; a part of set-up."""
+"""Keeps the classes of Spark's driver ready, see `heliostat.ops.quick_jvm`; a part of set-up."""
 
 from __future__ import annotations
 
 import os
 
-from heliostat.ops.driver_jvm import ARCHIVE, archiving_java_options
+from heliostat.ops.quick_jvm import ARCHIVE, archiving_java_options
 from heliostat.records.spark.pipeline import SparkRounds
 
 END_WITHIN_S = 120.0

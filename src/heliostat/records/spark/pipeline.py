@@ -23,7 +23,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
-from heliostat.ops.driver_jvm import driver_java_options
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
     ShippedPackage,

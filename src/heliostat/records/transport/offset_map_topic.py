@@ -23,7 +23,7 @@ from heliostat.errors import (
     OffsetMapLost,
     ProtocolError,
 )
-from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.names import TopicName, TopicPartition, id_text, is_another
 from heliostat.offsets.offset_map import MapReader, Odd, OffsetMap
 from heliostat.records.batches.batch import Codec, read_header
 from heliostat.records.batches.encode import decode_batches, encode_batch
@@ -152,7 +152,7 @@ class MapChannel:
 
     def _look_at_id(self, leaders: TopicLeaders) -> None:
         found = id_text(leaders.topic_id)
-        if self._topic_id and found and found != self._topic_id:
+        if is_another(self._topic_id, found):
             raise self._lost("it was deleted and made anew")
 
     def _lost(self, why: str) -> OffsetMapLost:

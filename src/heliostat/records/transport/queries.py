@@ -15,7 +15,7 @@ from heliostat.clusters.kafka_codes import (
 )
 from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
 from heliostat.errors import BrokerError, ConnectionLost
-from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
+from heliostat.names import BrokerId, Offset, TopicId, TopicPartition, is_another
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import (
     LastBatch,
@@ -206,7 +206,7 @@ def _leader(
     if topic is None or topic.error:
         code = topic.error if topic is not None else 3
         return BrokerError("no metadata of a topic", kafka_code=code, topic=partition.topic)
-    if topic_id is not None and topic.topic_id is not None and topic.topic_id != topic_id:
+    if is_another(topic_id, topic.topic_id):
         return BrokerError(
             "the topic was deleted and made anew",
             kafka_code=UNKNOWN_TOPIC_ID,

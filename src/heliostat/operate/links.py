@@ -1,0 +1,38 @@
+"""Which links of a configuration a verb is for."""
+
+from __future__ import annotations
+
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import ConfigError
+
+
+def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
+    """The named link, or all.
+
+    Raises
+    ------
+    ConfigError
+        There is no such link.
+    """
+    if link_name is None:
+        return config.links
+    try:
+        return (config.link(link_name),)
+    except KeyError:
+        known = ", ".join(link.name for link in config.links)
+        raise ConfigError(f"no link is named {link_name}", hint=f"there are {known}") from None
+
+
+def link_of(config: Config, link_name: str | None) -> LinkConfig:
+    """The named link, or the only one there is.
+
+    Raises
+    ------
+    ConfigError
+        There is no such link, or there are several and none was named.
+    """
+    links = links_of(config, link_name)
+    if len(links) > 1:
+        names = ", ".join(link.name for link in links)
+        raise ConfigError("there are several links", hint=f"name one with --link: {names}")
+    return links[0]

@@ -1,0 +1,97 @@
+"""`heliostat plan`: what a link would do to the target's topics, and what it does not copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.gaps.gone_records import gone_lines
+from heliostat.link.exact import filling_notes, why_not_exact
+from heliostat.link.topic_look import see
+from heliostat.names import LinkName, TopicName, id_text
+from heliostat.offsets.store import read_maps
+from heliostat.other_links.at_source import blind_note
+from heliostat.topics.producer_age import old_backlog_note
+from heliostat.topics.topic_plan import TopicPlan
+
+
+@dataclass(frozen=True, slots=True)
+class NotCopied:
+    """Selected source topics that a link does not copy, and why."""
+
+    refused: Mapping[TopicName, str] = field(default_factory=dict)
+    left_out: Mapping[TopicName, str] = field(default_factory=dict)
+    """Their records come from the target."""
+
+
+def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
+    """What `run` would do to the target's topics; changes nothing.
+
+    Raises
+    ------
+    ConfigError
+        Both aliases lead to the same cluster.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    with _admins(config, link) as (source_admin, target_admin):
+        seen = see(config, link, source_admin, target_admin)
+        stored, plan = seen.stored, seen.plan
+        maps = cache(lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)))
+        note = old_backlog_note(
+            plan.mirrors,
+            source_admin,
+            target_admin,
+            SystemClock().wall_ms(),
+            lambda mirror, number, end: maps().position_at(
+                mirror.mirror_of(number), id_text(mirror.target_id), end
+            ),
+        )
+        unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
+        odd = (*blind_note(link, source_admin), *seen.odd)
+        gone = gone_lines(
+            plan.mirrors,
+            stored.starts,
+            source_admin,
+            target_admin,
+            maps,
+        )
+    notes = (*unfilled, *odd) if note is None else (*unfilled, *odd, note)
+    return replace(plan, notes=(*plan.notes, *notes), gone=gone)
+
+
+def not_copied(config: Config, link: LinkConfig) -> NotCopied:
+    """Which selected topics the link does not copy, and why; changes nothing.
+
+    A link that has never run, or whose state is gone, refuses nothing: whose a mirror is may be
+    just what is asked then.
+
+    Raises
+    ------
+    ConfigError
+        Both aliases lead to the same cluster.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    with _admins(config, link) as (source_admin, target_admin):
+        seen = see(config, link, source_admin, target_admin)
+    left_out = seen.plan.left_out
+    if seen.stored.at_beginning is None:
+        return NotCopied(left_out=left_out)
+    return NotCopied({name: item.text() for name, item in seen.plan.refuse.items()}, left_out)
+
+
+@contextmanager
+def _admins(config: Config, link: LinkConfig) -> Iterator[tuple[ClusterAdmin, ClusterAdmin]]:
+    """Clients of the link's source and target, which must be two."""
+    with (
+        ClusterAdmin(config.clusters[link.source].access()) as source,
+        ClusterAdmin(config.clusters[link.target].access()) as target,
+    ):
+        check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
+        yield source, target

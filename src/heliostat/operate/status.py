@@ -1,0 +1,103 @@
+"""`heliostat status`: how links fare; their targets may hang."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+from functools import partial
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.names import LinkName
+from heliostat.operate.links import links_of
+from heliostat.ops.asked import NoAnswerYet, PendingAnswer
+from heliostat.state.link_state import LinkState, progress_topic
+from heliostat.status.board import unreachable
+from heliostat.status.reader import StatusReader
+from heliostat.status.values import LinkStatus
+
+STATUS_WITHIN_S = 10.0
+"""Time enough for many thousand mirrors; who leads the state topics may hang."""
+PROBE_S = 1.5
+
+
+def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:
+    """How links fare, read from the targets' state topics; from any machine.
+
+    Raises
+    ------
+    ConnectionLost
+        A target does not answer.
+    """
+    found = statuses_apart(config, link_name)
+    for _, error in found:
+        if error is not None:
+            raise error
+    return [status for status, _ in found]
+
+
+def statuses_apart(
+    config: Config, link_name: str | None = None
+) -> list[tuple[LinkStatus, HeliostatError | None]]:
+    """As `link_statuses`, each link by itself: beside it why its target does not tell.
+
+    Links are looked at side by side, and none for longer than `STATUS_WITHIN_S` and a probe.
+    """
+    looks = [StatusLook(config, link) for link in links_of(config, link_name)]
+    until_s = time.monotonic() + STATUS_WITHIN_S
+    return [look.status(max(0.0, until_s - time.monotonic())) for look in looks]
+
+
+class StatusLook:
+    """A look at one link's state topics, on a thread of its own: their leader may hang."""
+
+    def __init__(self, config: Config, link: LinkConfig) -> None:
+        self._config = config
+        self._link = link
+        self._asked = PendingAnswer(partial(_status, config, link), f"{link.name} look")
+
+    def status(self, within_s: float) -> tuple[LinkStatus, HeliostatError | None]:
+        """What it has found within that time, or why there is nothing, naming who hangs."""
+        error: HeliostatError | None = None
+        try:
+            return self._asked.answer(within_s), None
+        except NoAnswerYet:
+            pass
+        except HeliostatError as found:
+            error = found
+        if error is None or isinstance(error, (ConnectionLost, BrokerError)):
+            error = self._hung() or error or ConnectionLost("the target's answers take too long")
+        now_ms = SystemClock().wall_ms()
+        return unreachable(LinkName(self._link.name), now_ms, error), error
+
+    def _hung(self) -> ConnectionLost | None:
+        access = self._config.clusters[self._link.target].access()
+        settings = DialSettings("heliostat-status", request_timeout_s=PROBE_S)
+        with closing(WireCluster(access, settings)) as target:
+            with suppress(ConnectionLost):
+                target.metadata([])
+            hung = ", ".join(str(each) for each in target.silent(PROBE_S))
+        if not hung:
+            return None
+        return ConnectionLost(
+            f"how link {self._link.name} fares can't be read: {hung} of {access.described} takes "
+            "connections and does not answer",
+            hint="the broker hangs: see its machine and disk; other brokers lead its topics once "
+            "the cluster's controllers have missed it",
+        )
+
+
+def _status(config: Config, link: LinkConfig) -> LinkStatus:
+    name = LinkName(link.name)
+    progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
+    with closing(progress):
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+            with closing(LinkState(link, config.clusters[link.target])) as state:
+                reader.board.know_stops(state.read_stops())
+        return reader.board.status(SystemClock().wall_ms())
