@@ -206,7 +206,7 @@ def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: f
     for _ in range(turns):
         copier = world.random.choice(copiers)
         now_s = world.clock.monotonic_s()
-        if now_s >= min(copier._deadline_s, until_s) or stillness.is_reached():
+        if now_s >= min(copier._time.deadline_s, until_s) or stillness.is_reached():
             break
         copier.turn(now_s)
     for network in networks:
@@ -220,7 +220,7 @@ def prepared(world: World, number: int, starts: list[int]) -> Copier:
     spec = replace(spec, waits_for=("before",), begin_at_ms=begin_at_ms)
     copier = Copier(spec, SimNetwork(world, world.random.choice([1, 5])), world.clock)
     copier._find_leaders(world.clock.monotonic_s())
-    copier._provisional.ask(copier._network, copier._plan_of, world.clock.wall_ms())
+    copier._provisional.ask(copier._network, copier._fetches.plan_of, world.clock.wall_ms())
     return copier
 
 
@@ -266,7 +266,7 @@ def test_rounds_prepared_while_others_copy_go_on_exactly(
 def turn_some(world: World, copier: Copier, turns: int) -> None:
     for _ in range(turns):
         now_s = world.clock.monotonic_s()
-        if now_s >= copier._deadline_s:
+        if now_s >= copier._time.deadline_s:
             break
         copier.turn(now_s)
 

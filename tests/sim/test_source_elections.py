@@ -113,12 +113,12 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
             elections -= 1
             for log in world.source:
                 elect(ground, log, log.end)
-        if copier._deadline_s <= world.clock.monotonic_s():
+        if copier._time.deadline_s <= world.clock.monotonic_s():
             copier, rounds = next_round(ground, rounds, notes), rounds + 1
     while len(notes) < len(world.source):  # killed earlier, nothing would be known at all
         turn_some(world, copier, 1)
         notes = noted(copier) | notes
-        if copier._deadline_s <= world.clock.monotonic_s():
+        if copier._time.deadline_s <= world.clock.monotonic_s():
             copier, rounds = next_round(ground, rounds, notes), rounds + 1
             for log in world.source:
                 ground.write(log)

@@ -27,8 +27,6 @@ from heliostat.records.copier.partition_standing import Phase
 LATE_MARKERS_S = 1.0
 """Markers whose answer was lost may land yet, and nothing tells them from those that are sent
 again: so long is waited before the end is read. A broker serves what it has taken in far less."""
-SEEK_S_PER_PARTITION = 100e-6
-"""A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
 
 
 def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCopy]:
@@ -81,32 +79,6 @@ def begin(
 def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
     """Whether any has next what must go with nothing before it on its connection (I4)."""
     return any(item.is_next_old(now_ms) for item in items.values())
-
-
-class NeedsAttention:
-    """The few of thousands of partitions that are not just being copied.
-
-    Parameters
-    ----------
-    items
-        All of a lane.
-    """
-
-    def __init__(self, items: Sequence[PartitionCopy]) -> None:
-        self._items = items
-        self._found: list[PartitionCopy] = []
-        self._seek_at_s = 0.0
-
-    def now(self, now_s: float, *, at_once: bool) -> list[PartitionCopy]:
-        """Them; all are looked through at times, or `at_once` when there was trouble."""
-        if at_once or now_s >= self._seek_at_s:
-            self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._items)
-            self._found = [
-                item
-                for item in self._items
-                if item.phase is not Phase.COPY or item.needs_source_range
-            ]
-        return self._found
 
 
 def last_batches_of(
