@@ -20,7 +20,7 @@ from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.copier.late_sends import LATE_S
-from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.round_time import PREPARED_S_MAX
 
 WAIT_S = 10.0

@@ -71,10 +71,10 @@ class AppendSchedule:
         """
         index = item.index
         broker = self._leader.get(index)
-        if broker is None or not (item.queue or item.phase is Phase.ALIGN_START):
+        if broker is None or not (item.appends.queue or item.phase is Phase.ALIGN_START):
             return
         channel_key = self._channel.get(index)
-        if channel_key is None or item.in_flight == 0 or channel_key[0] != broker:
+        if channel_key is None or item.appends.in_flight == 0 or channel_key[0] != broker:
             channel = self._fetches.channel_of(index)
             wanted = (broker, channel if channel.traffic is Traffic.BACKLOG else LIVE)
             if channel_key is not None and channel_key != wanted:
@@ -107,7 +107,7 @@ class AppendSchedule:
         for item in list(items.values()):
             send = item.next_send(now_s, now_ms)
             if send is None:
-                if now_s >= item.may_land_until_s:
+                if now_s >= item.appends.may_land_until_s:
                     del items[item.index]  # comes back when an answer or a fetch changes it
                 continue
             # To the end of the line, so that a full request does not starve the others.

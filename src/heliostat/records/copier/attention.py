@@ -13,7 +13,6 @@ from heliostat.records.copier.doubts import settle_doubts
 from heliostat.records.copier.fetch_schedule import FetchSchedule
 from heliostat.records.copier.lane_copies import (
     ask_high_watermarks,
-    begin,
     delete_throw_away,
     last_batches_of,
     look_after_markers,
@@ -101,7 +100,7 @@ class Attention:
             item.index
             for item in in_need
             if item.must_find_end
-            and now_s >= item.not_before_s
+            and now_s >= item.standing.not_before_s
             and item.index in self._leaders.target
         ]
         if self._looks_first:
@@ -127,9 +126,9 @@ class Attention:
                 item.find_end_failed(problem, now_s, now_ms)
                 self._leaders.may_be_others()
             elif index in unread:
-                item.last_batch_unread(now_s, now_ms)
+                item.standing.last_batch_unread(now_s, now_ms)
             elif isinstance(target, LogRange):
-                begin(item, target, tails.get(index), problem[index], now_ms, now_s=now_s)
+                item.begin(target, tails.get(index), problem[index], now_ms, now_s=now_s)
                 self._appends.mark(item)
 
     def _look_after_markers(self, now_s: float) -> None:

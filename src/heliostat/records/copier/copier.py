@@ -143,7 +143,7 @@ class Copier:
             return
         self._holds_old = False
         for item in self.partitions:
-            item.holds_old = False
+            item.appends.holds_old = False
             self._appends.mark(item)
         self._map_writer.release(self._clock.wall_ms())
 
@@ -200,7 +200,7 @@ class Copier:
         if event.diverging_epoch is not None:
             source_diverged(item, event.diverging_epoch, now_ms)
             return
-        if event.end > event.start and item.position >= item.high_watermark:
+        if event.end > event.start and item.progress.position >= item.progress.high_watermark:
             self._fetches.was_level(item)
         item.fetched(
             event.buffer,
@@ -214,7 +214,7 @@ class Copier:
         )
         self._map_writer.note(item)
         self._fetches.judge(item, event)
-        if item.queue:
+        if item.appends.queue:
             self._memory.note(item)
             self._appends.mark(item)
 
@@ -222,7 +222,7 @@ class Copier:
         send = event.send
         item = self.partitions[send.index]
         self._fetches.answered(send.index)
-        level_ms = item.caught_up_ms
+        level_ms = item.progress.caught_up_ms
         if event.error:
             item.append_failed(
                 send.batch, event.error, event.message, now_s, now_ms, refused=event.refused

@@ -105,7 +105,7 @@ def settle_doubts(
             continue
         # The target has nothing from there on: what was read is dropped, and what was a hole for
         # us may be records now. Or it was decided where to go on.
-        item.copied_to = min(item.copied_to, item.doubted_from)
+        item.progress.copied_to = min(item.progress.copied_to, item.doubted_from)
         if end.source <= item.doubted_from:
             item.map.read_again(target.end, item.doubted_from)
         item.epochs.distrust()
@@ -131,7 +131,7 @@ def _what_may_be_of_another(
     """
     if not item.spec.is_compacted or fills_holes(item.spec, known):
         return None
-    noted, end = max(0, item.copied_end), target.end
+    noted, end = max(0, item.progress.copied_end), target.end
     if item.repeated_to is not None:
         end = item.repeated_to
     elif not (item.doubted_from is None or item.is_unnoted) or not known.has_break_in(noted, end):

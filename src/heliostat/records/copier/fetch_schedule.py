@@ -150,11 +150,11 @@ class FetchSchedule:
         plan = self.plan_of.get(item.index)
         if plan is not None:
             asked_ms = plan.pace.asked_ms.get(plan.channel_of(item.index), -1)
-            item.caught_up_ms = max(item.caught_up_ms, asked_ms)
+            item.progress.caught_up_ms = max(item.progress.caught_up_ms, asked_ms)
 
     def judge(self, item: PartitionCopy, event: Fetched) -> None:
         """Take note of an answer: how busy a partition is, and whether it is far behind."""
         plan = self.plan_of.get(item.index)
         if plan is not None:
-            lag = item.high_watermark - item.fetch_offset
+            lag = item.progress.high_watermark - item.fetch_offset
             plan.judge(item.index, lag, event.end - event.start, event.want.bytes_max)

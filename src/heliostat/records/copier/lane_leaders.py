@@ -53,7 +53,7 @@ class LaneLeaders:
             leaders = self._network.leaders()
         except ConnectionLost as error:
             for item in (each for each in self._partitions if each.phase is not Phase.STOPPED):
-                item.no_leader(error, now_s, now_ms)
+                item.standing.no_leader(error, now_s, now_ms)
             return False
         self.took_s = self._clock.monotonic_s() - began_s
         self.source, self.target = dict(leaders.source), dict(leaders.target)
@@ -61,6 +61,6 @@ class LaneLeaders:
         for index, problem in leaders.problems.items():
             item = self._partitions[index]
             if item.phase is not Phase.STOPPED:
-                item.no_leader(problem, now_s, now_ms)
+                item.standing.no_leader(problem, now_s, now_ms)
                 self._are_stale = True
         return True

@@ -43,15 +43,17 @@ from heliostat.records.copier.lane import (
 )
 from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
-from heliostat.records.copier.network import LastBatch, LogRange, Send, Want
-from heliostat.records.copier.partition_standing import PartitionStanding, Phase, Trouble, counted
+from heliostat.records.copier.network import LastBatch, LogRange, Problem, Send, Want
+from heliostat.records.copier.partition_appends import PartitionAppends
+from heliostat.records.copier.partition_progress import Progress
+from heliostat.records.copier.partition_standing import Phase, Standing, Trouble, counted
 
 REFUSALS_MAX = 2  # at one and the same log end: it is not ours
 CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 NO_STAMP, EXACT = Stamp(0, 0), OffsetMap()
 
 
-class PartitionCopy(PartitionStanding):
+class PartitionCopy:
     """The state of one partition within one round.
 
     Parameters
@@ -73,7 +75,10 @@ class PartitionCopy(PartitionStanding):
         stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
     ) -> None:
-        super().__init__(now_ms, settings.producer_expiration_s, holds_old=holds_old)
+        self.phase = Phase.FIND_END
+        self.standing = Standing(now_ms)
+        self.progress = Progress()
+        self.appends = PartitionAppends(settings.producer_expiration_s, holds_old=holds_old)
         self.index = index
         self.spec = spec
         self.settings = settings
@@ -85,7 +90,13 @@ class PartitionCopy(PartitionStanding):
         self.needs_source_range = False
         self.doubted_from: Offset | None = None
         """From this source offset on the target may hold what the source has lost (`doubts`)."""
-        self._established = False
+        self.repeated_to: Offset | None = None
+        """Up to there an append was answered as one that the target had already, though it may be
+        of a round that knew another map (`doubts`)."""
+        self.is_unnoted = False
+        """The link has no note yet of what it copied of it."""
+        self.has_row_under_way = False
+        """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
         self._resetting = False
         self._alignment: StartAlignment | None = None
         self._stop: Stop | None = None
@@ -93,15 +104,13 @@ class PartitionCopy(PartitionStanding):
         self._refused = self._corrupt = (-1, 0)
         self.epochs = CopiedEpochs()
         self._claimed = ClaimedOffsets()
-        self.lost: tuple[int, int] | None = None
-        """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
         self._producer_id = producer_id
         self._convert = conversion_of(spec, settings, producer_id)
 
     @property
     def must_find_end(self) -> bool:
         """Whether the target's end must be read before anything else; never with one in flight."""
-        is_idle = self.in_flight == 0 and not self.has_row_under_way
+        is_idle = self.appends.in_flight == 0 and not self.has_row_under_way
         return self.phase is Phase.FIND_END and is_idle
 
     def begin_at(
@@ -111,52 +120,69 @@ class PartitionCopy(PartitionStanding):
 
         `last_batch` as `target_last_batches` answers it; None also where it was not asked.
         """
-        end, self.missing_ms, self.looked_early = target.end, -1, self.holds_old
+        end, progress, appends = target.end, self.progress, self.appends
+        progress.missing_ms, appends.looked_early = -1, appends.holds_old
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
         self._convert = replace(self._convert, ends_at_holes=fills)
-        self.position = self.map.source_offset
+        progress.position = self.map.source_offset
         if (stopped := self.why_not_from(target, last_batch, offset_map)) is not None:
             if self.spec.map_lost:
-                self.position = -1  # what the map would say of it is not true
+                progress.position = -1  # what the map would say of it is not true
             self.stop(*stopped, now_ms)
             return
         if (jump := jump_at(self.spec, end)) is not None:
-            self.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
+            progress.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
         elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_align:
-            self.position = end
+            progress.position = end
             self._begin_align(end, now_ms)
             return
-        elif not fills and self.copied_end == end:
+        elif not fills and progress.copied_end == end:
             # Behind the mirror's last record the source had no records: no map says so, and what
             # stood there may be gone.
-            self.position = max(self.position, self.copied_to)
-        self.fetch_offset = self.position
+            progress.position = max(progress.position, progress.copied_to)
+        self.fetch_offset = progress.position
         self.phase = Phase.COPY
-        if self._trouble is Trouble.NONE:
-            self._become(PartitionState.COPYING, now_ms)
+        if self.standing.trouble is Trouble.NONE:
+            self.standing.become(PartitionState.COPYING, now_ms)
+
+    def begin(
+        self,
+        target: LogRange,
+        last_batch: LastBatch | None,
+        known: OffsetMap,
+        now_ms: int,
+        *,
+        now_s: float,
+    ) -> None:
+        """Go on where the target ends; `now_s` is from before the target was asked."""
+        self.begin_at(target, last_batch, known, now_ms)
+        self.appends.looked_early |= now_s < self.appends.may_land_until_s
+        self.progress.found_end(target.end, copies=self.phase is Phase.COPY)
 
     def why_not_from(
         self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
         """Why a mirror can't be copied on behind what its log holds; None where it can."""
         is_refused = self._refused == (target.end, REFUSALS_MAX)
-        noted, fills = (self.copied_to, self.copied_end), fills_holes(self.spec, known)
+        fills, at = fills_holes(self.spec, known), self.progress
+        noted = (at.copied_to, at.copied_end)
         begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
         return why_stopped(self.spec, self._producer_id, begins)
 
     def _begin_align(self, end: int, now_ms: int) -> None:
         self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
         self.phase = Phase.ALIGN_START
-        self._become(PartitionState.ALIGNING, now_ms)
+        self.standing.become(PartitionState.ALIGNING, now_ms)
 
     @property
     def delete_before(self) -> Offset | None:
         """Target offset below which throw-away records should go now, if any."""
         if self._alignment is None or self.phase is not Phase.ALIGN_START or self._resetting:
             return None
-        return self._alignment.delete_before(self.position, is_idle=self.in_flight == 0)
+        is_idle = self.appends.in_flight == 0
+        return self._alignment.delete_before(self.progress.position, is_idle=is_idle)
 
     def deleted(self, before: Offset, now_ms: int) -> None:
         """Throw-away records below `before` are gone; at the start offset copying begins."""
@@ -164,11 +190,12 @@ class PartitionCopy(PartitionStanding):
             self._alignment.aligned_to = before
         if before >= self.spec.start:
             self._alignment = None
-            self.map.begin(OffsetMap(), self.position, fills=self.map.fills)
-            self.filling.begin(self.position, now_ms)
-            self.fetch_offset = self.position
+            position = self.progress.position
+            self.map.begin(OffsetMap(), position, fills=self.map.fills)
+            self.filling.begin(position, now_ms)
+            self.fetch_offset = position
             self.phase = Phase.COPY
-            self._become(PartitionState.COPYING, now_ms)
+            self.standing.become(PartitionState.COPYING, now_ms)
 
     # -- fetching ------------------------------------------------------------------------------
 
@@ -180,8 +207,8 @@ class PartitionCopy(PartitionStanding):
             or self._resetting
             or self._stop is not None
             or self.needs_source_range
-            or now_s < self.not_before_s
-            or self.queued_bytes >= self.settings.queued_bytes_max
+            or now_s < self.standing.not_before_s
+            or self.appends.queued_bytes >= self.settings.queued_bytes_max
         ):
             return None
         epoch = self.epochs.before(self.fetch_offset)
@@ -204,17 +231,17 @@ class PartitionCopy(PartitionStanding):
         aborted: Sequence[Aborted] = (),
     ) -> None:
         """Take the batches of an answer without error."""
-        self.high_watermark = high_watermark
-        self.last_stable_offset = high_watermark if last_stable_offset < 0 else last_stable_offset
-        if self._trouble is Trouble.FETCH or self.position == high_watermark:
+        progress = self.progress
+        progress.high_watermark = high_watermark
+        stable = high_watermark if last_stable_offset < 0 else last_stable_offset
+        progress.last_stable_offset = stable
+        if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is read while resetting would stay in the queue
-            self._note_level(now_ms)
+            progress.note_level(now_ms)
             return
         place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
-        answer = self._claimed.believed(
-            memoryview(buffer)[start:end], self.fetch_offset, self.last_stable_offset
-        )
+        answer = self._claimed.believed(memoryview(buffer)[start:end], self.fetch_offset, stable)
         upto = start + answer.end
         outcome = convert(buffer, start, upto, place, self._convert, aborted, self._refusal)
         outcome.stop = outcome.stop or answer.stop
@@ -242,7 +269,7 @@ class PartitionCopy(PartitionStanding):
         self._settle(now_ms)
 
     def _queue(self, batch: ConvertedBatch) -> None:
-        self._put(batch)
+        self.appends.put(batch)
         self.map.queued(batch)
 
     def _fill_before(self, batch: ConvertedBatch, now_ms: int) -> bool:
@@ -255,15 +282,16 @@ class PartitionCopy(PartitionStanding):
 
     def _pass_hole(self, now_ms: int) -> None:
         """With nothing under way all before the next fetch is at the target or is a hole."""
-        if self.in_flight or self.queue or self._resetting or self.phase is not Phase.COPY:
+        is_busy = self.appends.in_flight or self.appends.queue
+        if is_busy or self._resetting or self.phase is not Phase.COPY:
             return
         if self.map.fills and self.fetch_offset > self.filling.queued_to:
             self._stop = self._stop or self.filling.too_large(self.fetch_offset)
             for markers in self.filling.behind(self.fetch_offset, now_ms) if not self._stop else ():
                 self._queue(markers)
             return
-        self.position = self.fetch_offset
-        self._note_level(now_ms)
+        self.progress.position = self.fetch_offset
+        self.progress.note_level(now_ms)
 
     def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
         """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
@@ -272,7 +300,7 @@ class PartitionCopy(PartitionStanding):
         self._corrupt = counted(self._corrupt, stop.offset)
         if self._corrupt[1] >= CORRUPT_TRIES_MAX:
             return False
-        self._retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
+        self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         return True
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
@@ -285,7 +313,32 @@ class PartitionCopy(PartitionStanding):
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
-        self._retry(Trouble.FETCH, kind.name, f"fetch: {kind.message(reason)}", now_s, now_ms)
+        text = f"fetch: {kind.message(reason)}"
+        self.standing.retry(Trouble.FETCH, kind.name, text, now_s, now_ms)
+
+    def source_stands(self, source: LogRange, now_ms: int) -> None:
+        """What the source holds; decides where it called our offset out of range."""
+        self.progress.high_watermark = source.end
+        if not self.needs_source_range:
+            return
+        self.needs_source_range = False
+        wanted = self.fetch_offset
+        if wanted < source.start:
+            self.stop(
+                PartitionState.GAP,
+                PartitionCode.SOURCE_OVERTOOK,
+                f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
+                f"(retention or DeleteRecords; the source now begins at {source.start})",
+                now_ms,
+            )
+        elif wanted > source.end:
+            self.stop(
+                PartitionState.GAP,
+                PartitionCode.SOURCE_TRUNCATED,
+                f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
+                "the source was truncated or made anew",
+                now_ms,
+            )
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -293,45 +346,37 @@ class PartitionCopy(PartitionStanding):
         """The next batch to append now, if any; it then counts as in flight."""
         if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
             return None
-        if not self.queue:
+        appends = self.appends
+        if not appends.queue:
             batch = self._alignment.next_batch() if self._alignment is not None else None
             if batch is None:
                 return None
-            self._put(batch)
-        batch = self.queue[0]
+            appends.put(batch)
+        batch = appends.queue[0]
         if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
-        is_old = self.is_old(batch, now_ms)
-        must_wait = self.looked_early and bool(is_old or batch.fills)
-        if must_wait and not self.holds_old and now_s >= self.may_land_until_s:
+        is_old = appends.is_old(batch, now_ms)
+        must_wait = appends.looked_early and bool(is_old or batch.fills)
+        if must_wait and not appends.holds_old and now_s >= appends.may_land_until_s:
             self.look_again(now_ms)
-        if must_wait or (not batch.fills and self.in_flight >= self._depth(is_old=is_old)):
+        in_flight_max = self.settings.requests_in_flight_max
+        if must_wait or not (batch.fills or appends.have_room(in_flight_max, is_old=is_old)):
             return None
         if batch.fills:
             return self._next_markers(batch)
-        self.queue.popleft()
-        self.in_flight += 1
+        appends.queue.popleft()
+        appends.in_flight += 1
         return Send(self.index, self.attempt, batch)
 
     def _next_markers(self, batch: ConvertedBatch) -> Send | None:
         """Markers go with nothing beside them (I4)."""
-        if self.in_flight:
+        if self.appends.in_flight:
             return None
         markers, is_all = self.filling.next_of(batch)
         if is_all:
-            self.queue.popleft()
-        self.in_flight += 1
+            self.appends.queue.popleft()
+        self.appends.in_flight += 1
         return Send(self.index, self.attempt, markers, self.filling.coordinator_epoch)
-
-    def _depth(self, *, is_old: bool) -> int:
-        """Batches that may be in flight together, at least one.
-
-        The broker's sequence check keeps a pipeline in order only while it remembers the producer:
-        not before the first append, and not for records whose timestamps let it forget (I4).
-        """
-        if not self._established or is_old:
-            return 1
-        return self.settings.requests_in_flight_max
 
     def appended(
         self, batch: ConvertedBatch, base_offset: int, now_ms: int, *, is_repeated: bool = False
@@ -356,25 +401,26 @@ class PartitionCopy(PartitionStanding):
             self.look_again(now_ms)
         if not was_current:
             return False
-        self._established = True
+        self.appends.is_established = True
         self._refused = (-1, 0)
-        self.position = self.copied_to = batch.next_source_offset
-        self.copied_end = base_offset + batch.records
+        progress = self.progress
+        progress.position = progress.copied_to = batch.next_source_offset
+        progress.copied_end = base_offset + batch.records
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
-            self.records += batch.records
-            self.bytes += batch.size
-            self.last_timestamp_ms = max(self.last_timestamp_ms, batch.max_timestamp)
-            self._note_level(now_ms)
+            progress.records += batch.records
+            progress.bytes += batch.size
+            progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
+            progress.note_level(now_ms)
             self._pass_hole(now_ms)
         self._settle(now_ms)
         return True
 
     def _filled(self, now_ms: int) -> None:
         self._recovered(now_ms)
-        if not self.queue:
-            self.position = Offset(self.filling.queued_to)
-            self._note_level(now_ms)
+        if not self.appends.queue:
+            self.progress.position = Offset(self.filling.queued_to)
+            self.progress.note_level(now_ms)
         self._pass_hole(now_ms)
         self._settle(now_ms)
 
@@ -442,8 +488,7 @@ class PartitionCopy(PartitionStanding):
 
     def append_lost(self, batch: ConvertedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""
-        self._may_land(now_s)
-        self.has_lost_old |= self.is_old(batch, now_ms)
+        self.appends.lost(batch, now_s, now_ms)
         if self._answered(batch):
             self._reset(PartitionCode.CONNECTION_LOST, f"append: {reason}", now_s, now_ms)
 
@@ -451,8 +496,8 @@ class PartitionCopy(PartitionStanding):
         """Forget what was read; go on from the target's end as it is then."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START) and not self._resetting:
             self._resetting = True
-            self.epochs.drop(self.position)
-            self._drop_queue()
+            self.epochs.drop(self.progress.position)
+            self.appends.drop_queue()
             self._settle(now_ms)
 
     def doubt(self, end: Offset, now_ms: int) -> None:
@@ -467,34 +512,63 @@ class PartitionCopy(PartitionStanding):
 
     # -- trouble -------------------------------------------------------------------------------
 
+    def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
+        """Copy no more of this partition; a person decides (I7)."""
+        self.phase = Phase.STOPPED
+        self.appends.drop_queue()
+        self.standing.stop(state, code, reason, now_ms)
+
+    def _diverge(self, code: str, reason: str, now_ms: int) -> None:
+        """The target holds what we did not put where it is (I1)."""
+        self.stop(PartitionState.DIVERGED, code, reason, now_ms)
+
+    def unanswered(self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool) -> None:
+        """A broker is silent; what is under way may be answered yet, and ends the trouble."""
+        self.standing.is_unanswered = True
+        self.appends.may_land(now_s if is_target else -1e9)
+        if self.standing.trouble is Trouble.NONE and self.phase is not Phase.STOPPED:
+            trouble = Trouble.APPEND if is_target else Trouble.FETCH
+            self.standing.retry(trouble, problem.code, str(problem), now_s, now_ms)
+
+    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
+        """The target's end could not be read, or the offset maps: those of all of a lane's."""
+        self.appends.may_land(now_s)
+        self.standing.find_end_failed(problem, now_s, now_ms)
+
+    def is_awaited(self, now_s: float) -> bool:
+        """Whether a round should wait at its end: what was sent may be answered yet, or land."""
+        return not self.standing.is_unanswered and self.appends.are_awaited(now_s)
+
+    def _recovered(self, now_ms: int) -> None:
+        self.standing.recovered(now_ms, aligns=self.phase is Phase.ALIGN_START)
+
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
         self._resetting = True
-        self.epochs.drop(self.position)
-        self._drop_queue()
-        self._retry(Trouble.APPEND, code, reason, now_s, now_ms)
+        self.epochs.drop(self.progress.position)
+        self.appends.drop_queue()
+        self.standing.retry(Trouble.APPEND, code, reason, now_s, now_ms)
         self._settle(now_ms)
 
     def _settle(self, now_ms: int) -> None:
         """Finish what had to wait until nothing of this partition is under way."""
-        if self.in_flight or self.phase is Phase.STOPPED:
+        if self.appends.in_flight or self.phase is Phase.STOPPED:
             return
         if self._resetting:
             self._resetting = False
-            self._established = False
+            self.appends.is_established = False
             self.attempt += 1
             self.fetching = None
             self._stop = None
             self._alignment = None
             self.phase = Phase.FIND_END
-        elif self._stop is not None and not self.queue:
+        elif self._stop is not None and not self.appends.queue:
             self.stop(PartitionState.BLOCKED, self._stop.reason.name, self._stop.text, now_ms)
 
     def _answered(self, batch: ConvertedBatch) -> bool:
         """Count an answer; whether it belongs to a partition that is still going on."""
         is_current = not self._resetting and self.phase is not Phase.STOPPED
-        self.in_flight -= 1
-        self._take_off(batch)
+        self.appends.answered(batch)
         if self._resetting:
-            self._settle(self.since_ms)
+            self._settle(self.standing.since_ms)
         return is_current

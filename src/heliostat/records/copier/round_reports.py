@@ -34,7 +34,7 @@ class RoundReports:
     def report(self, ended_by: str) -> RoundReport:
         """Where the lane stands; between the first report and the last only what has news."""
         lane = self._lane
-        news = [item for item in self._partitions if item.has_news()]
+        news = [item for item in self._partitions if item.progress.has_news(item.standing)]
         # A round that ends in its time is followed by one that names all, and needs the processor.
         is_news = self._reported_all and ended_by != "plan"
         reported, self._reported_all = (news if is_news else self._partitions), True
@@ -42,8 +42,8 @@ class RoundReports:
             lane.lane,
             lane.generation,
             lane.round_number,
-            sum(item.records for item in self._partitions),
-            sum(item.bytes for item in self._partitions),
+            sum(item.progress.records for item in self._partitions),
+            sum(item.progress.bytes for item in self._partitions),
             ended_by,
             [report_of(item) for item in reported],
             self.latency.compact(),

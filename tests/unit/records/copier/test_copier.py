@@ -43,7 +43,7 @@ class Round:
         self.copier._find_leaders(clock.now_s)
         self.copier._attention._find_positions(self.copier.partitions, clock.now_s)
         self.copier._fetches.send(clock.now_s)
-        while not any(item.queue for item in self.copier.partitions):
+        while not any(item.appends.queue for item in self.copier.partitions):
             self.copier._take(self.network.wait(0.05, ROOM))
 
 
@@ -55,7 +55,7 @@ def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
     one.world.clock.now_s = one.copier._time.deadline_s
     assert not one.copier._appends.send(began_s)
     assert not one.network._appends
-    assert all(item.in_flight == 0 for item in one.copier.partitions)
+    assert all(item.appends.in_flight == 0 for item in one.copier.partitions)
 
 
 def test_in_time_it_is_sent() -> None:
@@ -84,7 +84,7 @@ def test_old_records_are_held_until_all_before_have_ended(
     one = Round(BEFORE)
     assert one.copier._lane.round_id == OWN
     one.copier._look_for_predecessors(running)
-    assert all(item.holds_old is is_held for item in one.copier.partitions)
+    assert all(item.appends.holds_old is is_held for item in one.copier.partitions)
 
 
 @pytest.mark.parametrize("off", ["offset", "attempt"])
@@ -92,12 +92,15 @@ def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
     """Given a fetch that another one overtook / when it is answered / then nothing is queued."""
     one = Round()
     one.until_queued()
-    item = next(item for item in one.copier.partitions if item.queue)
-    at, before = item.fetch_offset, (len(item.queue), item.fetch_offset, item.high_watermark)
+    item = next(item for item in one.copier.partitions if item.appends.queue)
+    at, before = (
+        item.fetch_offset,
+        (len(item.appends.queue), item.fetch_offset, item.progress.high_watermark),
+    )
     data = bytearray(one.world.source[item.index].read(0, 10**6))
     want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
     one.copier._take([Fetched(want, 0, at, data, 0, len(data), at)])
-    assert (len(item.queue), item.fetch_offset, item.high_watermark) == before
+    assert (len(item.appends.queue), item.fetch_offset, item.progress.high_watermark) == before
 
 
 def test_a_request_ends_with_the_batch_that_fills_it() -> None:
@@ -141,7 +144,7 @@ def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
     one.copier._find_leaders(now_s)
     one.copier._attention._find_positions(one.copier.partitions, now_s)
     first, second = one.copier.partitions
-    assert (first.phase, first.code) == (Phase.FIND_END, "TAIL_UNREAD")
+    assert (first.phase, first.standing.code) == (Phase.FIND_END, "TAIL_UNREAD")
     assert second.phase is Phase.COPY  # its log is empty: nobody has written there
 
 

@@ -27,7 +27,7 @@ def doubted(end: int, **spec: Any) -> PartitionCopy:
     """Copied to 150, of which 100 are noted; epoch 4 ended at `end`."""
     item = copy_with(**spec)
     item.epochs.learn(NOTED)
-    item.phase, item.position = Phase.COPY, Offset(150)
+    item.phase, item.progress.position = Phase.COPY, Offset(150)
     source_diverged(item, (4, end), NOW_MS)
     return item
 
@@ -56,7 +56,7 @@ def settled(
 
 def test_what_ends_before_the_noted_was_lost_and_nothing_is_compared() -> None:
     item = doubted(end=99)
-    assert (item.state, item.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
+    assert (item.standing.state, item.standing.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
     assert item.doubted_from is None
 
 
@@ -118,9 +118,9 @@ def test_a_mirror_with_filled_holes_has_the_source_s_offsets() -> None:
 def test_a_target_that_ends_before_has_nothing_that_was_lost(end: int) -> None:
     """Given a hole behind the target's last record / then it is read again: it may be none now."""
     item = doubted(end=120)
-    item.copied_to, item.copied_end = 150, end
+    item.progress.copied_to, item.progress.copied_end = 150, end
     assert settled(item, SourceSays(False, 6), end=end) == (set(), [])
-    assert (item.doubted_from, item.copied_to, item.spec.truncated) == (None, 120, "")
+    assert (item.doubted_from, item.progress.copied_to, item.spec.truncated) == (None, 120, "")
     assert item.epochs.before(120) == -1  # named again, it would be answered the same
     ahead = OffsetMap.of([Break(end, 150)])
     item.map.begin(ahead, end)
@@ -204,7 +204,7 @@ MAPPED = OffsetMap.of([Break(10, 60), Break(149, 300)])
 def compacted(copied_end: int = -1) -> PartitionCopy:
     """Of a source that is compacted; the link has seen it acknowledged up to there."""
     item = copy_with(is_compacted=True)
-    item.copied_end = copied_end
+    item.progress.copied_end = copied_end
     return item
 
 

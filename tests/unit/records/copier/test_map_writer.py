@@ -127,7 +127,7 @@ def test_behind_a_lost_row_no_longer_one_of_its_stamp_is_written() -> None:
     the partition can't look anew at once.
     """
     one = Behind()
-    one.item.in_flight = 1
+    one.item.appends.in_flight = 1
     one.write()
     one.item._queue(ConvertedBatch(1, 1, (), 9, 0, source_ahead=6, breaks=(Break(1, 7),)))
     one.writer.note(one.item)
@@ -135,7 +135,7 @@ def test_behind_a_lost_row_no_longer_one_of_its_stamp_is_written() -> None:
     assert one.write() == 2
     one.writer.take(MapWritten(one.line.sent[-1:]), 0.0, 0)
     assert one.write() == 2
-    one.item.in_flight = 0
+    one.item.appends.in_flight = 0
     one.begin()
     assert one.write() == 3
     first, again, later = (each.row for each in one.line.sent)
