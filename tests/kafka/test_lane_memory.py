@@ -63,7 +63,7 @@ class Steps:
         slow, *others = self.copier.partitions
         if self.done == STEPS:
             return slow.progress.position == STEPS
-        if slow.fetch_offset < self.done or any(
+        if slow.fetches.offset < self.done or any(
             item.progress.position < self.done for item in others
         ):
             return False

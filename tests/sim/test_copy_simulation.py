@@ -150,9 +150,8 @@ def copy_until_level(
             return copiers
         for copier in copiers:
             for item in copier.partitions:
-                assert not item.standing.state.is_stopped, (
-                    f"seed {seed}: {item.standing.code} {item.standing.reason}"
-                )
+                at = item.standing
+                assert not at.state.is_stopped, f"seed {seed}: {at.code} {at.reason}"
         if rng.random() < 0.3:
             for log in world.source:
                 fill(log, rng, log.end + rng.randrange(3), world.clock.wall_ms())
@@ -356,9 +355,8 @@ def test_a_foreign_write_is_seen_and_stops_only_its_partition() -> None:
         copier = Copier(lane(world, 1, 20.0, [0, 0]), SimNetwork(world, 5), world.clock)
         run_to_the_end(world, copier)
         first, second = copier.partitions
-        assert first.standing.state is PartitionState.DIVERGED, (
-            f"seed {seed}: {first.standing.state} {first.standing.reason}"
-        )
+        at = first.standing
+        assert at.state is PartitionState.DIVERGED, f"seed {seed}: {at.state} {at.reason}"
         assert second.standing.state is PartitionState.COPYING, (
             f"seed {seed}: {second.standing.reason}"
         )

@@ -79,7 +79,7 @@ def noted(copier: Copier) -> dict[int, Note]:
     """What a driver would hear now of the partitions that were copied from."""
     rows: dict[int, Note] = {}
     for item in copier.partitions:
-        offset, epoch = item.epochs.copied(item.progress.position)
+        offset, epoch = item.fetches.epochs.copied(item.progress.position)
         if epoch >= 0:
             rows[item.index] = (offset, epoch, -1)
     return rows

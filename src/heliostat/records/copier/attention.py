@@ -91,7 +91,7 @@ class Attention:
             self._in_need = [
                 item
                 for item in self._partitions
-                if item.phase is not Phase.COPY or item.needs_source_range
+                if item.phase is not Phase.COPY or item.fetches.needs_source_range
             ]
 
     def _find_positions(self, in_need: list[PartitionCopy], now_s: float) -> None:
@@ -141,7 +141,7 @@ class Attention:
         self, in_need: list[PartitionCopy], now_s: float, now_ms: int
     ) -> None:
         """Ask where the source stands: for a refused offset at once, for broken ones at times."""
-        ranged = [item for item in in_need if item.needs_source_range]
+        ranged = [item for item in in_need if item.fetches.needs_source_range]
         if now_s >= self._high_watermarks_at_s + HIGH_WATERMARKS_EVERY_S:
             self._high_watermarks_at_s = now_s
             ranged = [item for item in in_need if item.phase is not Phase.COPY]

@@ -179,13 +179,13 @@ class Copier:
         want = event.want
         item = self.partitions[want.index]
         self._fetches.answered(want.index)
-        if item.fetching is want:
-            item.fetching = None
+        if item.fetches.under_way is want:
+            item.fetches.under_way = None
         if (
             want.attempt != item.attempt
             or not want.bytes_max
             or item.phase is not Phase.COPY
-            or want.offset != item.fetch_offset  # another channel was quicker
+            or want.offset != item.fetches.offset  # another channel was quicker
         ):
             return
         if self._provisional.must_look(event):

@@ -105,7 +105,7 @@ class FetchSchedule:
         else:
             wants = self._wants((broker, channel), items, now_s)
             for want in wants:
-                self._partitions[want.index].fetching = want
+                self._partitions[want.index].fetches.under_way = want
             self._not_before_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
         if wants:
             self._network.fetch(broker, channel, wants)
@@ -156,5 +156,5 @@ class FetchSchedule:
         """Take note of an answer: how busy a partition is, and whether it is far behind."""
         plan = self.plan_of.get(item.index)
         if plan is not None:
-            lag = item.progress.high_watermark - item.fetch_offset
+            lag = item.progress.high_watermark - item.fetches.offset
             plan.judge(item.index, lag, event.end - event.start, event.want.bytes_max)

@@ -45,7 +45,7 @@ def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCop
     for item in found if lane.may_land_s else ():
         item.appends.may_land_until_s = begins_s + lane.may_land_s
     for index, offset, epoch, end in lane.copied:
-        found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
+        found[index].fetches.epochs = CopiedEpochs(CopiedTo(offset, epoch))
         found[index].progress.copied_to, found[index].progress.copied_end = offset, end
     doubt_unnoted(found, {index for index, *_ in lane.copied})
     return found
@@ -84,8 +84,8 @@ def ask_high_watermarks(
             item.source_stands(source, now_ms)
             if item.phase is not Phase.COPY and 0 <= item.progress.position < source.end:
                 missing[index] = max(Offset(item.progress.position), source.start)
-        elif item.needs_source_range:
-            item.needs_source_range = False
+        elif item.fetches.needs_source_range:
+            item.fetches.needs_source_range = False
             item.standing.no_leader(source, now_s, now_ms)
             is_stale = True
     unknown = {
@@ -139,7 +139,7 @@ def _fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, n
     for want in lost.wants:
         item = items[want.index]
         if want.attempt == item.attempt and want.bytes_max:
-            item.fetching = None
+            item.fetches.under_way = None
             if item.phase is not Phase.STOPPED:
                 item.fetch_failed(NETWORK_EXCEPTION, lost.reason, now_s, now_ms)
 

@@ -13,7 +13,6 @@ Pure state: no clock of its own, no network. `copier` drives it, the simulation 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from heliostat.clusters import kafka_codes
 from heliostat.errors import Append, Verdict, kafka_error
@@ -22,10 +21,7 @@ from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.claimed_offsets import ClaimedOffsets
-from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertedBatch, Place, Refusal, Stop, StopReason
-from heliostat.records.batches.copied_epochs import CopiedEpochs
+from heliostat.records.batches.converted import ConvertedBatch, Refusal, Stop, StopReason
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
@@ -45,6 +41,8 @@ from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
 from heliostat.records.copier.network import LastBatch, LogRange, Problem, Send, Want
 from heliostat.records.copier.partition_appends import PartitionAppends
+from heliostat.records.copier.partition_doubts import PartitionDoubts
+from heliostat.records.copier.partition_fetches import PartitionFetches
 from heliostat.records.copier.partition_progress import Progress
 from heliostat.records.copier.partition_standing import Phase, Standing, Trouble, counted
 
@@ -82,30 +80,23 @@ class PartitionCopy:
         self.index = index
         self.spec = spec
         self.settings = settings
-        self.attempt, self.fetch_offset = 0, -1
+        self.attempt = 0
         self.map = MirrorMap(spec, stamp)
         self.filling = Filling(self.map)
-        self.fetching: Want | None = None
-        self.fetch_bytes = settings.partition_fetch_bytes_max
-        self.needs_source_range = False
-        self.doubted_from: Offset | None = None
-        """From this source offset on the target may hold what the source has lost (`doubts`)."""
-        self.repeated_to: Offset | None = None
-        """Up to there an append was answered as one that the target had already, though it may be
-        of a round that knew another map (`doubts`)."""
-        self.is_unnoted = False
-        """The link has no note yet of what it copied of it."""
+        self.fetches = PartitionFetches(
+            settings,
+            conversion_of(spec, settings, producer_id),
+            offset_map=self.map,
+            filling=self.filling,
+            appends=self.appends,
+        )
+        self.doubts = PartitionDoubts()
         self.has_row_under_way = False
         """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
         self._resetting = False
         self._alignment: StartAlignment | None = None
-        self._stop: Stop | None = None
-        self._refusal: Refusal | None = None
         self._refused = self._corrupt = (-1, 0)
-        self.epochs = CopiedEpochs()
-        self._claimed = ClaimedOffsets()
         self._producer_id = producer_id
-        self._convert = conversion_of(spec, settings, producer_id)
 
     @property
     def must_find_end(self) -> bool:
@@ -125,7 +116,7 @@ class PartitionCopy:
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
-        self._convert = replace(self._convert, ends_at_holes=fills)
+        self.fetches.begin(fills=fills)
         progress.position = self.map.source_offset
         if (stopped := self.why_not_from(target, last_batch, offset_map)) is not None:
             if self.spec.map_lost:
@@ -136,13 +127,15 @@ class PartitionCopy:
             progress.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
         elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_align:
             progress.position = end
-            self._begin_align(end, now_ms)
+            self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
+            self.phase = Phase.ALIGN_START
+            self.standing.become(PartitionState.ALIGNING, now_ms)
             return
         elif not fills and progress.copied_end == end:
             # Behind the mirror's last record the source had no records: no map says so, and what
             # stood there may be gone.
             progress.position = max(progress.position, progress.copied_to)
-        self.fetch_offset = progress.position
+        self.fetches.offset = progress.position
         self.phase = Phase.COPY
         if self.standing.trouble is Trouble.NONE:
             self.standing.become(PartitionState.COPYING, now_ms)
@@ -171,11 +164,6 @@ class PartitionCopy:
         begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
         return why_stopped(self.spec, self._producer_id, begins)
 
-    def _begin_align(self, end: int, now_ms: int) -> None:
-        self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
-        self.phase = Phase.ALIGN_START
-        self.standing.become(PartitionState.ALIGNING, now_ms)
-
     @property
     def delete_before(self) -> Offset | None:
         """Target offset below which throw-away records should go now, if any."""
@@ -190,10 +178,9 @@ class PartitionCopy:
             self._alignment.aligned_to = before
         if before >= self.spec.start:
             self._alignment = None
-            position = self.progress.position
+            self.fetches.offset = position = self.progress.position
             self.map.begin(OffsetMap(), position, fills=self.map.fills)
             self.filling.begin(position, now_ms)
-            self.fetch_offset = position
             self.phase = Phase.COPY
             self.standing.become(PartitionState.COPYING, now_ms)
 
@@ -203,20 +190,19 @@ class PartitionCopy:
         """What to fetch now, if anything."""
         if (
             self.phase is not Phase.COPY
-            or self.fetching is not None
             or self._resetting
-            or self._stop is not None
-            or self.needs_source_range
+            or self.fetches.are_held
             or now_s < self.standing.not_before_s
             or self.appends.queued_bytes >= self.settings.queued_bytes_max
         ):
             return None
-        epoch = self.epochs.before(self.fetch_offset)
-        return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes, epoch)
+        fetches = self.fetches
+        epoch = fetches.epochs.before(fetches.offset)
+        return Want(self.index, self.attempt, fetches.offset, fetches.wanted_bytes, epoch)
 
     def want_nothing(self) -> Want:
         """Its place in a group's fetch while it wants nothing."""
-        return Want(self.index, self.attempt, max(0, self.fetch_offset), 0)
+        return Want(self.index, self.attempt, max(0, self.fetches.offset), 0)
 
     def fetched(
         self,
@@ -232,65 +218,27 @@ class PartitionCopy:
     ) -> None:
         """Take the batches of an answer without error."""
         progress = self.progress
-        progress.high_watermark = high_watermark
         stable = high_watermark if last_stable_offset < 0 else last_stable_offset
-        progress.last_stable_offset = stable
+        progress.high_watermark, progress.last_stable_offset = high_watermark, stable
         if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is read while resetting would stay in the queue
             progress.note_level(now_ms)
             return
-        place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
-        answer = self._claimed.believed(memoryview(buffer)[start:end], self.fetch_offset, stable)
-        upto = start + answer.end
-        outcome = convert(buffer, start, upto, place, self._convert, aborted, self._refusal)
-        outcome.stop = outcome.stop or answer.stop
-        for batch in outcome.batches:
-            if self.map.fills and not self._fill_before(batch, now_ms):
-                outcome.next_offset = batch.source_offset
-                break
-            self._queue(batch)
-        is_all, is_full = upto == end, end - start >= self.fetch_bytes
-        if outcome.next_offset == self.fetch_offset and not outcome.stop and (is_all or is_full):
-            # Bytes came, but no whole batch: it is larger than we asked for, or its length is
-            # wrong: brokers give the first batch whole, whatever its size (KIP-74).
-            if is_all and self.fetch_bytes >= self.settings.fetch_bytes_max:
-                text = f"source offset {self.fetch_offset} can't be read: its batch never ends"
-                outcome.stop = Stop(StopReason.CORRUPT, self.fetch_offset, text)
-            self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
-        self.fetch_offset = outcome.next_offset
-        if self._refusal is not None and self._refusal.offset < outcome.next_offset:
-            self._refusal = None
-        if outcome.stop is None:
-            self.epochs.fetched(answer.epoch, outcome.next_offset)
-        elif not self._is_passing(outcome.stop, now_s, now_ms):
-            self._stop = outcome.stop
+        stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
+        if stop is not None and not self._is_passing(stop, now_s, now_ms):
+            self.fetches.stop = stop
         self._pass_hole(now_ms)
         self._settle(now_ms)
-
-    def _queue(self, batch: ConvertedBatch) -> None:
-        self.appends.put(batch)
-        self.map.queued(batch)
-
-    def _fill_before(self, batch: ConvertedBatch, now_ms: int) -> bool:
-        """Put markers for a hole before a batch; False if there would be too many."""
-        self._stop = self._stop or self.filling.too_large(batch.source_offset)
-        if self._stop is None:
-            for markers in self.filling.before(batch, now_ms):
-                self._queue(markers)
-        return self._stop is None
 
     def _pass_hole(self, now_ms: int) -> None:
         """With nothing under way all before the next fetch is at the target or is a hole."""
         is_busy = self.appends.in_flight or self.appends.queue
         if is_busy or self._resetting or self.phase is not Phase.COPY:
             return
-        if self.map.fills and self.fetch_offset > self.filling.queued_to:
-            self._stop = self._stop or self.filling.too_large(self.fetch_offset)
-            for markers in self.filling.behind(self.fetch_offset, now_ms) if not self._stop else ():
-                self._queue(markers)
+        if self.fetches.fill_behind(now_ms):
             return
-        self.progress.position = self.fetch_offset
+        self.progress.position = self.fetches.offset
         self.progress.note_level(now_ms)
 
     def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
@@ -306,8 +254,7 @@ class PartitionCopy:
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
         if error == kafka_codes.OFFSET_OUT_OF_RANGE:
-            self.epochs.distrust()  # also answered where the leader knows no such epoch
-            self.needs_source_range = True
+            self.fetches.out_of_range()
             return
         kind = kafka_error(error)
         if kind.verdict is Verdict.HALT:
@@ -319,26 +266,8 @@ class PartitionCopy:
     def source_stands(self, source: LogRange, now_ms: int) -> None:
         """What the source holds; decides where it called our offset out of range."""
         self.progress.high_watermark = source.end
-        if not self.needs_source_range:
-            return
-        self.needs_source_range = False
-        wanted = self.fetch_offset
-        if wanted < source.start:
-            self.stop(
-                PartitionState.GAP,
-                PartitionCode.SOURCE_OVERTOOK,
-                f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
-                f"(retention or DeleteRecords; the source now begins at {source.start})",
-                now_ms,
-            )
-        elif wanted > source.end:
-            self.stop(
-                PartitionState.GAP,
-                PartitionCode.SOURCE_TRUNCATED,
-                f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
-                "the source was truncated or made anew",
-                now_ms,
-            )
+        if (stopped := self.fetches.why_gone(source)) is not None:
+            self.stop(*stopped, now_ms)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -389,7 +318,8 @@ class PartitionCopy:
             return was_current
         expected = self.map.lands_at(batch)
         if not append_landed_where_named(expected, base_offset):
-            self._diverge(
+            self.stop(
+                PartitionState.DIVERGED,
                 PartitionCode.APPENDED_ELSEWHERE,
                 f"a batch for target offset {expected} landed at {base_offset}: another "
                 "writer has appended to this mirror",
@@ -397,7 +327,7 @@ class PartitionCopy:
             )
             return False
         if is_repeated and self.spec.is_compacted and not self.map.fills:
-            self.repeated_to, was_current = Offset(base_offset + batch.records), False
+            self.doubts.repeated_to, was_current = Offset(base_offset + batch.records), False
             self.look_again(now_ms)
         if not was_current:
             return False
@@ -459,7 +389,8 @@ class PartitionCopy:
         elif error == kafka_codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._refused = counted(self._refused, self.map.lands_at(batch))
         elif error == kafka_codes.INVALID_PRODUCER_EPOCH:
-            self._diverge(
+            self.stop(
+                PartitionState.DIVERGED,
                 kind.name,
                 "the link's producer id was used with a newer epoch by somebody else",
                 now_ms,
@@ -480,10 +411,11 @@ class PartitionCopy:
             at = batch.source_of(max(0, refused))
             text = f"the target refuses what stands at source offset {at}: {message or kind.name}"
             text = f"{text}. {kind.hint}".strip()
-            if refused < 0 or self._refusal is not None or self.phase is not Phase.COPY:
+            if refused < 0 or self.fetches.refusal is not None or self.phase is not Phase.COPY:
                 self.stop(PartitionState.BLOCKED, kind.name, text, now_ms)
                 return
-            self._refusal = Refusal(at, text)  # what stands before it is copied, then it stops
+            # What stands before it is copied, then it stops.
+            self.fetches.refusal = Refusal(at, text)
         self._reset(kind.name, f"append: {kind.message(message)}", now_s, now_ms)
 
     def append_lost(self, batch: ConvertedBatch, reason: str, now_s: float, now_ms: int) -> None:
@@ -496,13 +428,13 @@ class PartitionCopy:
         """Forget what was read; go on from the target's end as it is then."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START) and not self._resetting:
             self._resetting = True
-            self.epochs.drop(self.progress.position)
+            self.fetches.epochs.drop(self.progress.position)
             self.appends.drop_queue()
             self._settle(now_ms)
 
     def doubt(self, end: Offset, now_ms: int) -> None:
         """The source's epoch of what was copied has ended at `end`: compare what lies behind."""
-        self.doubted_from = end
+        self.doubts.doubted_from = end
         self.look_again(now_ms)
 
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
@@ -518,17 +450,11 @@ class PartitionCopy:
         self.appends.drop_queue()
         self.standing.stop(state, code, reason, now_ms)
 
-    def _diverge(self, code: str, reason: str, now_ms: int) -> None:
-        """The target holds what we did not put where it is (I1)."""
-        self.stop(PartitionState.DIVERGED, code, reason, now_ms)
-
     def unanswered(self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool) -> None:
         """A broker is silent; what is under way may be answered yet, and ends the trouble."""
-        self.standing.is_unanswered = True
         self.appends.may_land(now_s if is_target else -1e9)
-        if self.standing.trouble is Trouble.NONE and self.phase is not Phase.STOPPED:
-            trouble = Trouble.APPEND if is_target else Trouble.FETCH
-            self.standing.retry(trouble, problem.code, str(problem), now_s, now_ms)
+        goes_on = self.phase is not Phase.STOPPED
+        self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
 
     def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
         """The target's end could not be read, or the offset maps: those of all of a lane's."""
@@ -545,7 +471,7 @@ class PartitionCopy:
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
         self._resetting = True
-        self.epochs.drop(self.progress.position)
+        self.fetches.epochs.drop(self.progress.position)
         self.appends.drop_queue()
         self.standing.retry(Trouble.APPEND, code, reason, now_s, now_ms)
         self._settle(now_ms)
@@ -558,12 +484,11 @@ class PartitionCopy:
             self._resetting = False
             self.appends.is_established = False
             self.attempt += 1
-            self.fetching = None
-            self._stop = None
+            self.fetches.reset()
             self._alignment = None
             self.phase = Phase.FIND_END
-        elif self._stop is not None and not self.appends.queue:
-            self.stop(PartitionState.BLOCKED, self._stop.reason.name, self._stop.text, now_ms)
+        elif (stop := self.fetches.stop) is not None and not self.appends.queue:
+            self.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)
 
     def _answered(self, batch: ConvertedBatch) -> bool:
         """Count an answer; whether it belongs to a partition that is still going on."""

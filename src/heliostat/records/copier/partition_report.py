@@ -28,7 +28,7 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         if item.progress.last_stable_offset >= 0
         else 0,
         0 if item.map.fills else item.map.breaks,
-        *item.epochs.copied(item.progress.position),
+        *item.fetches.epochs.copied(item.progress.position),
         item.progress.missing_ms if item.phase is not Phase.COPY else -1,
         item.progress.target_end,
     )
@@ -52,7 +52,7 @@ def _copied_in(items: Iterable[PartitionCopy]) -> Copied:
     found: Copied = []
     for item in items:
         if item.progress.records:
-            offset, epoch = item.epochs.copied(item.progress.position)
+            offset, epoch = item.fetches.epochs.copied(item.progress.position)
             end = item.progress.copied_end if offset == item.progress.position else -1
             found.append((item.index, offset, epoch, end))
     return found

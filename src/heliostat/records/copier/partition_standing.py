@@ -91,6 +91,18 @@ class Standing:
         """A side has no leader for it at the moment, or can't be asked."""
         self.retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
 
+    def unanswered(
+        self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool, goes_on: bool
+    ) -> None:
+        """A broker is silent; what is under way may be answered yet, and ends the trouble.
+
+        `goes_on`: it is not stopped.
+        """
+        self.is_unanswered = True
+        if self.trouble is Trouble.NONE and goes_on:
+            trouble = Trouble.APPEND if is_target else Trouble.FETCH
+            self.retry(trouble, problem.code, str(problem), now_s, now_ms)
+
     def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
         """The target's end could not be read, or the offset maps: those of all of a lane's."""
         self.retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)

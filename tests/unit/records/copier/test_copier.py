@@ -94,13 +94,13 @@ def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
     one.until_queued()
     item = next(item for item in one.copier.partitions if item.appends.queue)
     at, before = (
-        item.fetch_offset,
-        (len(item.appends.queue), item.fetch_offset, item.progress.high_watermark),
+        item.fetches.offset,
+        (len(item.appends.queue), item.fetches.offset, item.progress.high_watermark),
     )
     data = bytearray(one.world.source[item.index].read(0, 10**6))
     want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
     one.copier._take([Fetched(want, 0, at, data, 0, len(data), at)])
-    assert (len(item.appends.queue), item.fetch_offset, item.progress.high_watermark) == before
+    assert (len(item.appends.queue), item.fetches.offset, item.progress.high_watermark) == before
 
 
 def test_a_request_ends_with_the_batch_that_fills_it() -> None:

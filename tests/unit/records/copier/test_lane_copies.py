@@ -55,8 +55,8 @@ def test_each_round_doubts_what_is_not_noted_and_has_not_begun(waits_for: tuple[
     )
     lane = replace(lane_spec(access_of("s:1"), access_of("t:1"), *specs), waits_for=waits_for)
     copies = copies_of(replace(lane, copied=((0, 40, 3, 40), (1, -1, -1, -1))), 0.0, 0)
-    assert [each.is_unnoted for each in copies] == [False, False, True]
-    assert [each.epochs.named for each in copies] == [3, -1, -1]
+    assert [each.doubts.is_unnoted for each in copies] == [False, False, True]
+    assert [each.fetches.epochs.named for each in copies] == [3, -1, -1]
     assert (copies[1].progress.copied_to, copies[1].progress.copied_end) == (
         copies[2].progress.copied_to,
         copies[2].progress.copied_end,

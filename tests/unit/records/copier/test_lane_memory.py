@@ -66,12 +66,12 @@ class Lane:
         for number, (item, size) in enumerate(zip(self.items, sizes, strict=True)):
             sample = Sample(b"k", bytes(size), NOW_MS if number else OLD_MS)
             batch = bytearray(encode([sample]))
-            batch[:8] = item.fetch_offset.to_bytes(8, "big")
+            batch[:8] = item.fetches.offset.to_bytes(8, "big")
             batches.append(batch)
         buffer = self.network.held.view(bytearray(b"".join(batches)))
         at = 0
         for item, batch in zip(self.items, batches, strict=True):
-            end = item.fetch_offset + 1
+            end = item.fetches.offset + 1
             item.fetched(buffer, at, at + len(batch), high_watermark=end, now_s=0.0, now_ms=NOW_MS)
             self.memory.note(item)
             at += len(batch)

@@ -116,7 +116,7 @@ def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
     [batch] = one.send()
     counts = one.copy.appended(batch, batch.base_offset, NOW_MS, is_repeated=True)
     assert counts is not is_compacted
-    assert (one.copy.must_find_end, one.copy.repeated_to) == (
+    assert (one.copy.must_find_end, one.copy.doubts.repeated_to) == (
         (True, 11) if is_compacted else (False, None)
     )
     assert one.copy.progress.copied_end == (-1 if is_compacted else 11)
