@@ -53,10 +53,10 @@ def test_a_batch_that_lands_behind_anothers_records(
     steps = iter([lambda: one.write_target(3), lambda: one.write_source(5)])
 
     def is_found(item: PartitionCopy) -> bool:
-        if item.position >= 10 and not item.in_flight:
+        if item.progress.position >= 10 and not item.appends.in_flight:
             for step in steps:
                 step()
-        return item.code == "APPENDED_ELSEWHERE"
+        return item.standing.code == "APPENDED_ELSEWHERE"
 
     told = one.copy(is_found)
     assert (told.state, told.position) == (PartitionState.DIVERGED, 10)
@@ -135,7 +135,7 @@ def test_a_mirror_that_does_not_end_behind_its_markers(
         if item.filling.is_sending:
             for step in steps:
                 step()
-        return item.code == "MARKERS_MISSING"
+        return item.standing.code == "MARKERS_MISSING"
 
     told = one.copy(is_found)
     assert told.state is PartitionState.RETRYING
@@ -151,7 +151,7 @@ def test_a_batch_that_is_stored_damaged(cluster_pair: ClusterPair, provoked: Pro
     one.write_source(10)
     one.write_source(10)
     damage(segment_of(cluster_pair.source, one.partition))
-    told = one.copy(lambda item: item.state is PartitionState.BLOCKED)
+    told = one.copy(lambda item: item.standing.state is PartitionState.BLOCKED)
     assert told.position == 10
     provoked("CORRUPT", told)
     with LogReader(

@@ -62,8 +62,10 @@ class Steps:
         """Called on each turn."""
         slow, *others = self.copier.partitions
         if self.done == STEPS:
-            return slow.position == STEPS
-        if slow.fetch_offset < self.done or any(item.position < self.done for item in others):
+            return slow.progress.position == STEPS
+        if slow.fetches.offset < self.done or any(
+            item.progress.position < self.done for item in others
+        ):
             return False
         if self.done:
             self.alive.append(tracemalloc.get_traced_memory()[0])
@@ -136,8 +138,8 @@ def test_a_partition_that_waits_keeps_no_more_than_the_lanes_bound(
             )
     finally:
         tracemalloc.stop()
-    assert [item.position for item in copier.partitions] == [STEPS] * PARTITIONS, [
-        (item.code, item.reason) for item in copier.partitions
+    assert [item.progress.position for item in copier.partitions] == [STEPS] * PARTITIONS, [
+        (item.standing.code, item.standing.reason) for item in copier.partitions
     ]
     assert max(steps.alive) - before <= ALLOWED, [each - before for each in steps.alive]
     arrived = read_committed(cluster_pair.target.bootstrap, topic)

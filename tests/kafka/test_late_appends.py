@@ -93,7 +93,7 @@ class Late:
                 landed.append(request)
                 self.land(request)
                 self._proxy.heal()
-            return bool(landed) and item.code == "OFFSET_MAP_LOST"
+            return bool(landed) and item.standing.code == "OFFSET_MAP_LOST"
 
         return look
 

@@ -30,7 +30,7 @@ from heliostat.records.copier.lane import (
     PartitionState,
     RoundReport,
 )
-from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "600"))
 """Seeds a scenario, or a part of it; `scripts/test` sets it, HELIOSTAT_SIM_SEEDS=100000 by hand."""
@@ -150,7 +150,8 @@ def copy_until_level(
             return copiers
         for copier in copiers:
             for item in copier.partitions:
-                assert not item.state.is_stopped, f"seed {seed}: {item.code} {item.reason}"
+                at = item.standing
+                assert not at.state.is_stopped, f"seed {seed}: {at.code} {at.reason}"
         if rng.random() < 0.3:
             for log in world.source:
                 fill(log, rng, log.end + rng.randrange(3), world.clock.wall_ms())
@@ -179,12 +180,19 @@ class Stillness:
             [(log.changes, log.identity) for log in (*self._world.source, *self._world.target)],
             len(self._world.late) + len(self._world.late_rows) + len(self._world.map_rows),
             [
-                (item.state, item.code, item.phase, item.position, item.in_flight, len(item.queue))
+                (
+                    item.standing.state,
+                    item.standing.code,
+                    item.phase,
+                    item.progress.position,
+                    item.appends.in_flight,
+                    len(item.appends.queue),
+                )
                 for item in self._items
             ],
         )
         retries = any(
-            item.state is PartitionState.RETRYING or now_s < item.may_land_until_s
+            item.standing.state is PartitionState.RETRYING or now_s < item.appends.may_land_until_s
             for item in self._items
         )
         if retries or seen != self._seen:
@@ -206,7 +214,7 @@ def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: f
     for _ in range(turns):
         copier = world.random.choice(copiers)
         now_s = world.clock.monotonic_s()
-        if now_s >= min(copier._deadline_s, until_s) or stillness.is_reached():
+        if now_s >= min(copier._time.deadline_s, until_s) or stillness.is_reached():
             break
         copier.turn(now_s)
     for network in networks:
@@ -220,7 +228,7 @@ def prepared(world: World, number: int, starts: list[int]) -> Copier:
     spec = replace(spec, waits_for=("before",), begin_at_ms=begin_at_ms)
     copier = Copier(spec, SimNetwork(world, world.random.choice([1, 5])), world.clock)
     copier._find_leaders(world.clock.monotonic_s())
-    copier._provisional.ask(copier._network, copier._plan_of, world.clock.wall_ms())
+    copier._provisional.ask(copier._network, copier._fetches.plan_of, world.clock.wall_ms())
     return copier
 
 
@@ -248,7 +256,9 @@ def test_rounds_prepared_while_others_copy_go_on_exactly(
             moved += [log.end for log in world.target] != before
             turn_some(world, copier, rng.randrange(40))
             check_is_beginning(world, starts, seed)
-            assert not any(item.state.is_stopped for item in copier.partitions), f"seed {seed}"
+            assert not any(item.standing.state.is_stopped for item in copier.partitions), (
+                f"seed {seed}"
+            )
             if number > 20 and all(
                 a.end == b.end for a, b in zip(world.source, world.target, strict=True)
             ):
@@ -266,7 +276,7 @@ def test_rounds_prepared_while_others_copy_go_on_exactly(
 def turn_some(world: World, copier: Copier, turns: int) -> None:
     for _ in range(turns):
         now_s = world.clock.monotonic_s()
-        if now_s >= copier._deadline_s:
+        if now_s >= copier._time.deadline_s:
             break
         copier.turn(now_s)
 
@@ -345,9 +355,12 @@ def test_a_foreign_write_is_seen_and_stops_only_its_partition() -> None:
         copier = Copier(lane(world, 1, 20.0, [0, 0]), SimNetwork(world, 5), world.clock)
         run_to_the_end(world, copier)
         first, second = copier.partitions
-        assert first.state is PartitionState.DIVERGED, f"seed {seed}: {first.state} {first.reason}"
-        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
-        assert position_is_target_end(second.position, world.source[1].end), f"seed {seed}"
+        at = first.standing
+        assert at.state is PartitionState.DIVERGED, f"seed {seed}: {at.state} {at.reason}"
+        assert second.standing.state is PartitionState.COPYING, (
+            f"seed {seed}: {second.standing.reason}"
+        )
+        assert position_is_target_end(second.progress.position, world.source[1].end), f"seed {seed}"
 
 
 def test_a_foreign_write_is_seen_though_the_target_has_forgotten_us() -> None:
@@ -366,11 +379,14 @@ def test_a_foreign_write_is_seen_though_the_target_has_forgotten_us() -> None:
         copier = Copier(lane(world, 1, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
         run_to_the_end(world, copier)
         first, second = copier.partitions
-        assert (first.state, first.code) == (PartitionState.DIVERGED, "FOREIGN_TAIL"), (
-            f"seed {seed}"
-        )
+        assert (first.standing.state, first.standing.code) == (
+            PartitionState.DIVERGED,
+            "FOREIGN_TAIL",
+        ), f"seed {seed}"
         assert world.target[0].end == end
-        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+        assert second.standing.state is PartitionState.COPYING, (
+            f"seed {seed}: {second.standing.reason}"
+        )
 
 
 def test_records_that_are_gone_before_they_were_copied_are_a_gap() -> None:
@@ -417,7 +433,9 @@ def test_what_a_round_before_had_under_way_lands_late_and_is_copied_once() -> No
             copier._look_for_predecessors(frozenset({copier._lane.round_id}))
             turn_some(world, copier, rng.randrange(40))
             check_is_beginning(world, starts, seed)
-            assert not any(item.state.is_stopped for item in copier.partitions), f"seed {seed}"
+            assert not any(item.standing.state.is_stopped for item in copier.partitions), (
+                f"seed {seed}"
+            )
             if all(a.end == b.end for a, b in zip(world.source, world.target, strict=True)):
                 break
         else:

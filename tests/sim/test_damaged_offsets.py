@@ -36,8 +36,8 @@ def test_no_record_is_lost_doubled_or_moved_by_them(first: int) -> None:
             run_together(world, [copier], rng.randrange(1, 200))
             check_is_beginning(world, starts, seed)
             for item in copier.partitions:
-                is_going = not item.state.is_stopped or item.code == "CORRUPT"
-                assert is_going, f"seed {seed}: {item.code} {item.reason}"
+                is_going = not item.standing.state.is_stopped or item.standing.code == "CORRUPT"
+                assert is_going, f"seed {seed}: {item.standing.code} {item.standing.reason}"
             if all(a.end == b.end for a, b in zip(world.source, world.target, strict=True)):
                 break
             if rng.random() < 0.3:

@@ -180,8 +180,8 @@ class Scene:
         [copier] = self.begun(number, 1)
         run_together(self.world, [copier], turns)
         for item in copier.partitions:
-            if item.code == PartitionCode.OFFSET_MAP_LOST:
-                self.lost[item.index] = item.reason
+            if item.standing.code == PartitionCode.OFFSET_MAP_LOST:
+                self.lost[item.index] = item.standing.reason
         return copier
 
     def is_over(self) -> bool:
@@ -208,7 +208,9 @@ class Scene:
     def check_states(self, copiers: list[Copier]) -> None:
         for copier in copiers:
             for item in copier.partitions:
-                assert not item.state.is_stopped, f"seed {self.seed}: {item.code} {item.reason}"
+                assert not item.standing.state.is_stopped, (
+                    f"seed {self.seed}: {item.standing.code} {item.standing.reason}"
+                )
 
 
 @pytest.mark.parametrize("is_filled", [False, True])
@@ -273,7 +275,11 @@ def test_what_lands_behind_a_compaction_is_found() -> None:
         scene.world.fault_rate = 0.0
         scene.world.clock.sleep(LATE_S * 100)
         last = scene.copy(LATE_ROUNDS, turns=10**9)
-        codes = {item.index: item.code for item in last.partitions if item.state.is_stopped}
+        codes = {
+            item.index: item.standing.code
+            for item in last.partitions
+            if item.standing.state.is_stopped
+        }
         assert set(codes.values()) <= {PartitionCode.OFFSET_MAP_LOST}, f"seed {seed}: {codes}"
         scene.witness.check_what_is_left(seed, but=codes.keys())
         stopped += len(codes)
@@ -294,8 +300,10 @@ def test_a_source_made_anew_gives_no_record() -> None:
         run_to_the_end(scene.world, copier)
         assert [log.end for log in scene.world.target] == ends, f"seed {seed}"
         first, second = copier.partitions
-        assert first.state in {PartitionState.RETRYING, PartitionState.GAP}, f"seed {seed}"
-        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+        assert first.standing.state in {PartitionState.RETRYING, PartitionState.GAP}, f"seed {seed}"
+        assert second.standing.state is PartitionState.COPYING, (
+            f"seed {seed}: {second.standing.reason}"
+        )
 
 
 def test_a_source_that_was_truncated_before_the_position_stops() -> None:
@@ -313,8 +321,12 @@ def test_a_source_that_was_truncated_before_the_position_stops() -> None:
         copier = Copier(scene.lane(1_000, 5.0), SimNetwork(scene.world, 5), scene.world.clock)
         run_to_the_end(scene.world, copier)
         first, second = copier.partitions
-        assert first.state is PartitionState.GAP, f"seed {seed}: {first.state} {first.reason}"
+        assert first.standing.state is PartitionState.GAP, (
+            f"seed {seed}: {first.standing.state} {first.standing.reason}"
+        )
         assert scene.world.target[0].end == before
-        assert second.state is PartitionState.COPYING, f"seed {seed}: {second.reason}"
+        assert second.standing.state is PartitionState.COPYING, (
+            f"seed {seed}: {second.standing.reason}"
+        )
         stopped += 1
     assert stopped > SEEDS // 50

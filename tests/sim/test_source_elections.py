@@ -79,7 +79,7 @@ def noted(copier: Copier) -> dict[int, Note]:
     """What a driver would hear now of the partitions that were copied from."""
     rows: dict[int, Note] = {}
     for item in copier.partitions:
-        offset, epoch = item.epochs.copied(item.position)
+        offset, epoch = item.fetches.epochs.copied(item.progress.position)
         if epoch >= 0:
             rows[item.index] = (offset, epoch, -1)
     return rows
@@ -104,7 +104,9 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
     elections = 2
     while not is_level(ground):
         turn_some(world, copier, 1)
-        stops = [item.reason for item in copier.partitions if item.state.is_stopped]
+        stops = [
+            item.standing.reason for item in copier.partitions if item.standing.state.is_stopped
+        ]
         assert not stops, stops  # nothing is lost yet
         if world.random.random() < 0.1:
             notes |= noted(copier)
@@ -113,12 +115,12 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
             elections -= 1
             for log in world.source:
                 elect(ground, log, log.end)
-        if copier._deadline_s <= world.clock.monotonic_s():
+        if copier._time.deadline_s <= world.clock.monotonic_s():
             copier, rounds = next_round(ground, rounds, notes), rounds + 1
     while len(notes) < len(world.source):  # killed earlier, nothing would be known at all
         turn_some(world, copier, 1)
         notes = noted(copier) | notes
-        if copier._deadline_s <= world.clock.monotonic_s():
+        if copier._time.deadline_s <= world.clock.monotonic_s():
             copier, rounds = next_round(ground, rounds, notes), rounds + 1
             for log in world.source:
                 ground.write(log)
@@ -169,7 +171,7 @@ def test_what_a_source_lost_is_found_however_old_the_note(kind: type[Plain], see
         for number in range(1_001, 1_060):
             turn_some(world, copier, 300)
             if all(
-                item.state.is_stopped or (not lost and ground.has_all(log, target))
+                item.standing.state.is_stopped or (not lost and ground.has_all(log, target))
                 for item, lost, log, target in zip(
                     copier.partitions, is_lost, world.source, world.target, strict=True
                 )
@@ -178,17 +180,21 @@ def test_what_a_source_lost_is_found_however_old_the_note(kind: type[Plain], see
             copier._network.cut_all()
             copier = next_round(ground, number, notes)
         for item, lost in zip(copier.partitions, is_lost, strict=True):
-            said = f"seed {seed}, {item.index}: {item.state} {item.code} {item.reason} {notes}"
+            at = item.standing
+            said = f"seed {seed}, {item.index}: {at.state} {at.code} {at.reason} {notes}"
             told[lost] += 1
             source, target = world.source[item.index], world.target[item.index]
             if lost:
-                assert (item.state, item.code) == (PartitionState.GAP, "SOURCE_TRUNCATED"), said
+                assert (item.standing.state, item.standing.code) == (
+                    PartitionState.GAP,
+                    "SOURCE_TRUNCATED",
+                ), said
                 assert ground.seen(target, target.end) == held[item.index], said
-            elif item.state.is_stopped and kept[item.index] < notes[item.index][0]:
-                assert item.code == "SOURCE_TRUNCATED", said
+            elif item.standing.state.is_stopped and kept[item.index] < notes[item.index][0]:
+                assert item.standing.code == "SOURCE_TRUNCATED", said
                 assert ground.seen(target, target.end) == held[item.index], said
             else:
-                assert not item.state.is_stopped, said
+                assert not item.standing.state.is_stopped, said
                 assert ground.has_all(source, target), said
                 assert ground.seen(source, target.end) == ground.seen(target, target.end), said
     assert min(told.values()) > seeds // 4, told

@@ -120,11 +120,13 @@ class OnePartition:
 
     def copy_to(self, position: int, **lane: Any) -> PartitionReport:
         """Copy until the mirror has all below a source offset."""
-        return self.copy(lambda item: item.position >= position and not item.in_flight, **lane)
+        return self.copy(
+            lambda item: item.progress.position >= position and not item.appends.in_flight, **lane
+        )
 
     def copy_until(self, code: str, **lane: Any) -> PartitionReport:
         """Copy until the partition shows a code."""
-        return self.copy(lambda item: item.code == code, **lane)
+        return self.copy(lambda item: item.standing.code == code, **lane)
 
     def copy(
         self, is_over: Callable[[PartitionCopy], object], *, spec: Any = None, **lane: Any

@@ -18,10 +18,10 @@ from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
-from heliostat.records.copier.copier import PREPARED_S_MAX
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 from heliostat.records.copier.late_sends import LATE_S
-from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+from heliostat.records.copier.round_time import PREPARED_S_MAX
 
 WAIT_S = 10.0
 ROUND_S = 3.0

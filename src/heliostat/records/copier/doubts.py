@@ -53,7 +53,7 @@ def source_diverged(item: PartitionCopy, diverging_epoch: tuple[int, int], now_m
     `diverged` is the newest epoch up to the one that was named, and where its log ends up to that.
     """
     epoch, end = diverging_epoch
-    if item.epochs.has_diverged(epoch, end):
+    if item.fetches.epochs.has_diverged(epoch, end):
         item.stop(PartitionState.GAP, PartitionCode.SOURCE_TRUNCATED, truncated_text(end), now_ms)
     else:
         item.doubt(Offset(end), now_ms)
@@ -63,7 +63,7 @@ def doubt_unnoted(items: Sequence[PartitionCopy], noted: Collection[int]) -> Non
     """Compare what has no note, and no round before has begun to copy."""
     for item in items:
         if item.index not in noted and not item.spec.truncated:
-            item.doubted_from, item.is_unnoted = item.spec.start, True
+            item.doubts.nothing_noted(item.spec.start)
 
 
 def settle_doubts(
@@ -85,31 +85,31 @@ def settle_doubts(
         if not isinstance(target, LogRange):
             continue
         placing = _what_may_be_of_another(item, target, maps[index])
-        if placing is None and item.doubted_from is None:
+        if placing is None and item.doubts.doubted_from is None:
             continue  # as nearly always, of thousands
         # What stops it for another cause tells nothing of its source, nor of its map.
-        is_void = (placing is not None or item.is_unnoted) and (
+        is_void = (placing is not None or item.doubts.is_unnoted) and (
             item.why_not_from(target, last_batches.get(index), maps[index]) is not None
         )
         if placing is not None and not is_void:
             ends[index] = placing
             continue
-        if item.doubted_from is None:
+        if item.doubts.doubted_from is None:
             continue
-        is_void = is_void and item.is_unnoted
+        is_void = is_void and item.doubts.is_unnoted
         known = OffsetMap() if fills_holes(item.spec, maps[index]) else maps[index]
-        end = MirrorEnd(target, known, item.doubted_from)
+        end = MirrorEnd(target, known, item.doubts.doubted_from)
         is_decided = jump_at(item.spec, target.end) or item.spec.adopted_at == target.end
-        if end.source > item.doubted_from and not is_decided and not is_void:
+        if end.source > item.doubts.doubted_from and not is_decided and not is_void:
             ends[index] = end
             continue
         # The target has nothing from there on: what was read is dropped, and what was a hole for
         # us may be records now. Or it was decided where to go on.
-        item.copied_to = min(item.copied_to, item.doubted_from)
-        if end.source <= item.doubted_from:
-            item.map.read_again(target.end, item.doubted_from)
-        item.epochs.distrust()
-        item.doubted_from, item.is_unnoted = None, False
+        item.progress.copied_to = min(item.progress.copied_to, item.doubts.doubted_from)
+        if end.source <= item.doubts.doubted_from:
+            item.map.read_again(target.end, item.doubts.doubted_from)
+        item.fetches.epochs.distrust()
+        item.doubts.settled()
     answers = network.compare_ends(ends) if ends else {}
     for index, answer in answers.items():
         if ends[index].asks_map:
@@ -131,18 +131,20 @@ def _what_may_be_of_another(
     """
     if not item.spec.is_compacted or fills_holes(item.spec, known):
         return None
-    noted, end = max(0, item.copied_end), target.end
-    if item.repeated_to is not None:
-        end = item.repeated_to
-    elif not (item.doubted_from is None or item.is_unnoted) or not known.has_break_in(noted, end):
+    noted, end = max(0, item.progress.copied_end), target.end
+    doubts = item.doubts
+    is_source_asked = doubts.doubted_from is not None and not doubts.is_unnoted
+    if doubts.repeated_to is not None:
+        end = doubts.repeated_to
+    elif is_source_asked or not known.has_break_in(noted, end):
         return None
     return MirrorEnd(LogRange(target.start, end), known, known.source_of(noted), asks_map=True)
 
 
 def _settle_placed(item: PartitionCopy, answer: SourceSays) -> None:
-    item.repeated_to = None
-    if item.is_unnoted:
-        item.doubted_from, item.is_unnoted = None, False
+    item.doubts.repeated_to = None
+    if item.doubts.is_unnoted:
+        item.doubts.settled()
     if answer.has_them is False:
         item.spec = replace(item.spec, map_lost=OTHER_MAP_TEXT)
 
@@ -151,18 +153,18 @@ def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
     position = end.source
     if answer.has_them:
         item.map.read_again(end.target.end, position)
-        item.epochs.learn(CopiedTo(position, answer.epoch))
-    elif item.is_unnoted:
+        item.fetches.epochs.learn(CopiedTo(position, answer.epoch))
+    elif item.doubts.is_unnoted:
         _settle_unnoted(item, position, answer)
     else:
         # Of the epoch that was named, or of a later one that nobody knows any more: with that and
         # the position the source's own answer shows to everybody that it diverged (`is_truncated`).
-        item.epochs.learn(CopiedTo(position, item.epochs.named))
-        text = truncated_text(item.doubted_from)
+        item.fetches.epochs.learn(CopiedTo(position, item.fetches.epochs.named))
+        text = truncated_text(item.doubts.doubted_from)
         if answer.has_them is None:
             text += "; of what the target ends with nothing is left to compare"
         item.spec = replace(item.spec, truncated=text)
-    item.doubted_from, item.is_unnoted = None, False
+    item.doubts.settled()
 
 
 def _settle_unnoted(item: PartitionCopy, position: Offset, answer: SourceSays) -> None:
@@ -172,5 +174,5 @@ def _settle_unnoted(item: PartitionCopy, position: Offset, answer: SourceSays) -
     mirror ends with is left (compaction), nothing speaks against it.
     """
     if answer.has_them is False and answer.epoch > 0:
-        item.epochs.learn(CopiedTo(position, answer.epoch - 1))
+        item.fetches.epochs.learn(CopiedTo(position, answer.epoch - 1))
         item.spec = replace(item.spec, truncated=OTHERS_TEXT)

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from heliostat.clusters.kafka_codes import NETWORK_EXCEPTION
 from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
-from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.begin_checks import needs_last_batch
 from heliostat.records.copier.doubts import doubt_unnoted
-from heliostat.records.copier.lane import LaneSpec, PartitionCode, PartitionState
+from heliostat.records.copier.lane import LaneSpec
 from heliostat.records.copier.network import (
     AppendLost,
     FetchLost,
@@ -27,8 +26,6 @@ from heliostat.records.copier.partition_standing import Phase
 LATE_MARKERS_S = 1.0
 """Markers whose answer was lost may land yet, and nothing tells them from those that are sent
 again: so long is waited before the end is read. A broker serves what it has taken in far less."""
-SEEK_S_PER_PARTITION = 100e-6
-"""A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
 
 
 def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCopy]:
@@ -46,67 +43,17 @@ def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCop
         for index, spec in enumerate(lane.partitions)
     ]
     for item in found if lane.may_land_s else ():
-        item.may_land_until_s = begins_s + lane.may_land_s
+        item.appends.may_land_until_s = begins_s + lane.may_land_s
     for index, offset, epoch, end in lane.copied:
-        found[index].epochs = CopiedEpochs(CopiedTo(offset, epoch))
-        found[index].copied_to, found[index].copied_end = offset, end
+        found[index].fetches.epochs = CopiedEpochs(CopiedTo(offset, epoch))
+        found[index].progress.copied_to, found[index].progress.copied_end = offset, end
     doubt_unnoted(found, {index for index, *_ in lane.copied})
     return found
 
 
-def begin(
-    item: PartitionCopy,
-    target: LogRange,
-    last_batch: LastBatch | None,
-    known: OffsetMap,
-    now_ms: int,
-    *,
-    now_s: float,
-) -> None:
-    """Go on where the target ends; note what it has lost of what it had acknowledged (I2).
-
-    `now_s` is from before the target was asked.
-
-    A report a second would not show it: what was lost is copied again within milliseconds.
-    """
-    item.begin_at(target, last_batch, known, now_ms)
-    item.looked_early = item.looked_early or now_s < item.may_land_until_s
-    item.found_end = target.end
-    if item.phase is Phase.COPY and target.end < item.copied_end:
-        before = item.lost or (item.position, item.copied_to)
-        item.lost = min(before[0], item.position), max(before[1], item.copied_to)
-        item.copied_to, item.copied_end = item.position, target.end
-
-
 def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
     """Whether any has next what must go with nothing before it on its connection (I4)."""
-    return any(item.is_next_old(now_ms) for item in items.values())
-
-
-class NeedsAttention:
-    """The few of thousands of partitions that are not just being copied.
-
-    Parameters
-    ----------
-    items
-        All of a lane.
-    """
-
-    def __init__(self, items: Sequence[PartitionCopy]) -> None:
-        self._items = items
-        self._found: list[PartitionCopy] = []
-        self._seek_at_s = 0.0
-
-    def now(self, now_s: float, *, at_once: bool) -> list[PartitionCopy]:
-        """Them; all are looked through at times, or `at_once` when there was trouble."""
-        if at_once or now_s >= self._seek_at_s:
-            self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._items)
-            self._found = [
-                item
-                for item in self._items
-                if item.phase is not Phase.COPY or item.needs_source_range
-            ]
-        return self._found
+    return any(item.appends.is_next_old(now_ms) for item in items.values())
 
 
 def last_batches_of(
@@ -134,16 +81,18 @@ def ask_high_watermarks(
     for index, source in network.source_ranges(list(by_index)).items():
         item = by_index[index]
         if not isinstance(source, Exception):
-            source_stands(item, source, now_ms)
-            if item.phase is not Phase.COPY and 0 <= item.position < source.end:
-                missing[index] = max(Offset(item.position), source.start)
-        elif item.needs_source_range:
-            item.needs_source_range = False
-            item.no_leader(source, now_s, now_ms)
+            item.source_stands(source, now_ms)
+            if item.phase is not Phase.COPY and 0 <= item.progress.position < source.end:
+                missing[index] = max(Offset(item.progress.position), source.start)
+        elif item.fetches.needs_source_range:
+            item.fetches.needs_source_range = False
+            item.standing.no_leader(source, now_s, now_ms)
             is_stale = True
-    unknown = {index: at for index, at in missing.items() if by_index[index].missing_ms < 0}
+    unknown = {
+        index: at for index, at in missing.items() if by_index[index].progress.missing_ms < 0
+    }
     for index, time_ms in network.source_times(unknown).items() if unknown else ():
-        by_index[index].missing_ms = time_ms
+        by_index[index].progress.missing_ms = time_ms
     return is_stale
 
 
@@ -176,7 +125,9 @@ def went_wrong(
                 item = items[send.index]
                 item.append_lost(send.batch, event.reason, now_s, now_ms)
                 if send.batch.fills:
-                    item.not_before_s = max(item.not_before_s, now_s + LATE_MARKERS_S)
+                    item.standing.not_before_s = max(
+                        item.standing.not_before_s, now_s + LATE_MARKERS_S
+                    )
         case Unanswered():
             for index in event.indexes:
                 item = items[index]
@@ -188,7 +139,7 @@ def _fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, n
     for want in lost.wants:
         item = items[want.index]
         if want.attempt == item.attempt and want.bytes_max:
-            item.fetching = None
+            item.fetches.under_way = None
             if item.phase is not Phase.STOPPED:
                 item.fetch_failed(NETWORK_EXCEPTION, lost.reason, now_s, now_ms)
 
@@ -200,7 +151,7 @@ def delete_throw_away(
     aligned: list[PartitionCopy] = []
     for item in partitions:
         before = item.delete_before
-        if before is not None and now_s >= item.not_before_s:
+        if before is not None and now_s >= item.standing.not_before_s:
             problem = network.delete_target_records(item.index, before)
             if problem is None:
                 item.deleted(before, now_ms)
@@ -208,28 +159,3 @@ def delete_throw_away(
             else:
                 item.find_end_failed(problem, now_s, now_ms)
     return aligned
-
-
-def source_stands(item: PartitionCopy, source: LogRange, now_ms: int) -> None:
-    """What the source holds; decides where it called our offset out of range."""
-    item.high_watermark = source.end
-    if not item.needs_source_range:
-        return
-    item.needs_source_range = False
-    wanted = item.fetch_offset
-    if wanted < source.start:
-        item.stop(
-            PartitionState.GAP,
-            PartitionCode.SOURCE_OVERTOOK,
-            f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
-            f"(retention or DeleteRecords; the source now begins at {source.start})",
-            now_ms,
-        )
-    elif wanted > source.end:
-        item.stop(
-            PartitionState.GAP,
-            PartitionCode.SOURCE_TRUNCATED,
-            f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
-            "the source was truncated or made anew",
-            now_ms,
-        )

@@ -70,7 +70,7 @@ class LaneMemory:
         return self._bytes_max - self._kept_bytes()
 
     def _kept_bytes(self) -> int:
-        kept = {index: item.kept_bytes for index, item in self._waiting.items()}
+        kept = {index: item.appends.kept_bytes for index, item in self._waiting.items()}
         for index in [index for index, size in kept.items() if not size]:
             del self._waiting[index]
         return self._network.held_bytes() + sum(kept.values())
@@ -78,7 +78,7 @@ class LaneMemory:
 
 def copy_out(items: Iterable[PartitionCopy]) -> None:
     """Copy what waits out of answers of which it is less than half; these are let go."""
-    views = [(item, batch) for item in items for batch in item.queue if batch.is_view]
+    views = [(item, batch) for item in items for batch in item.appends.queue if batch.is_view]
     waiting_bytes: dict[int, int] = {}
     for _, batch in views:
         answer, _ = _answer_of(batch)
@@ -86,7 +86,7 @@ def copy_out(items: Iterable[PartitionCopy]) -> None:
     for item, batch in views:
         answer, size = _answer_of(batch)
         if 2 * waiting_bytes[answer] < size:
-            item.copy_out(batch)
+            item.appends.copy_out(batch)
 
 
 def _answer_of(batch: ConvertedBatch) -> tuple[int, int]:

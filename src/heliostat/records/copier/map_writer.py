@@ -56,7 +56,7 @@ class MapWriter:
                 continue
             # Of a partition that looks anew no row gets longer: one of its stamp that was lost may
             # land late, and would replace it.
-            row = item.map.row_to_write() if item.queue else None
+            row = item.map.row_to_write() if item.appends.queue else None
             if row is None:
                 del self._waiting[index]
             else:

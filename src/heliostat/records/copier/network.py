@@ -41,6 +41,8 @@ class Channel(NamedTuple):
 
 
 LIVE = Channel(Traffic.LIVE, 0)
+ChannelKey = tuple[BrokerId, Channel]
+"""One connection: requests in it are served in order."""
 DIALS_AT_ONCE = 16
 """Connections that are opened side by side."""
 
@@ -261,7 +263,7 @@ class Network(Protocol):
         """Lift the target's log start."""
         ...
 
-    def expect(self, channel_keys: Iterable[tuple[BrokerId, Channel]]) -> None:
+    def expect(self, channel_keys: Iterable[ChannelKey]) -> None:
         """Say which connections to source brokers are needed from now on."""
         ...
 

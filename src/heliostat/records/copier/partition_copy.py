@@ -13,7 +13,6 @@ Pure state: no clock of its own, no network. `copier` drives it, the simulation 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from heliostat.clusters import kafka_codes
 from heliostat.errors import Append, Verdict, kafka_error
@@ -22,10 +21,7 @@ from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.claimed_offsets import ClaimedOffsets
-from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertedBatch, Place, Refusal, Stop, StopReason
-from heliostat.records.batches.copied_epochs import CopiedEpochs
+from heliostat.records.batches.converted import ConvertedBatch, Refusal, Stop, StopReason
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
@@ -43,15 +39,19 @@ from heliostat.records.copier.lane import (
 )
 from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
-from heliostat.records.copier.network import LastBatch, LogRange, Send, Want
-from heliostat.records.copier.partition_standing import PartitionStanding, Phase, Trouble, counted
+from heliostat.records.copier.network import LastBatch, LogRange, Problem, Send, Want
+from heliostat.records.copier.partition_appends import PartitionAppends
+from heliostat.records.copier.partition_doubts import PartitionDoubts
+from heliostat.records.copier.partition_fetches import PartitionFetches
+from heliostat.records.copier.partition_progress import Progress
+from heliostat.records.copier.partition_standing import Phase, Standing, Trouble, counted
 
 REFUSALS_MAX = 2  # at one and the same log end: it is not ours
 CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 NO_STAMP, EXACT = Stamp(0, 0), OffsetMap()
 
 
-class PartitionCopy(PartitionStanding):
+class PartitionCopy:
     """The state of one partition within one round.
 
     Parameters
@@ -73,35 +73,35 @@ class PartitionCopy(PartitionStanding):
         stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
     ) -> None:
-        super().__init__(now_ms, settings.producer_expiration_s, holds_old=holds_old)
+        self.phase = Phase.FIND_END
+        self.standing = Standing(now_ms)
+        self.progress = Progress()
+        self.appends = PartitionAppends(settings.producer_expiration_s, holds_old=holds_old)
         self.index = index
         self.spec = spec
         self.settings = settings
-        self.attempt, self.fetch_offset = 0, -1
+        self.attempt = 0
         self.map = MirrorMap(spec, stamp)
         self.filling = Filling(self.map)
-        self.fetching: Want | None = None
-        self.fetch_bytes = settings.partition_fetch_bytes_max
-        self.needs_source_range = False
-        self.doubted_from: Offset | None = None
-        """From this source offset on the target may hold what the source has lost (`doubts`)."""
-        self._established = False
+        self.fetches = PartitionFetches(
+            settings,
+            conversion_of(spec, settings, producer_id),
+            offset_map=self.map,
+            filling=self.filling,
+            appends=self.appends,
+        )
+        self.doubts = PartitionDoubts()
+        self.has_row_under_way = False
+        """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
         self._resetting = False
         self._alignment: StartAlignment | None = None
-        self._stop: Stop | None = None
-        self._refusal: Refusal | None = None
         self._refused = self._corrupt = (-1, 0)
-        self.epochs = CopiedEpochs()
-        self._claimed = ClaimedOffsets()
-        self.lost: tuple[int, int] | None = None
-        """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
         self._producer_id = producer_id
-        self._convert = conversion_of(spec, settings, producer_id)
 
     @property
     def must_find_end(self) -> bool:
         """Whether the target's end must be read before anything else; never with one in flight."""
-        is_idle = self.in_flight == 0 and not self.has_row_under_way
+        is_idle = self.appends.in_flight == 0 and not self.has_row_under_way
         return self.phase is Phase.FIND_END and is_idle
 
     def begin_at(
@@ -111,52 +111,66 @@ class PartitionCopy(PartitionStanding):
 
         `last_batch` as `target_last_batches` answers it; None also where it was not asked.
         """
-        end, self.missing_ms, self.looked_early = target.end, -1, self.holds_old
+        end, progress, appends = target.end, self.progress, self.appends
+        progress.missing_ms, appends.looked_early = -1, appends.holds_old
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
-        self._convert = replace(self._convert, ends_at_holes=fills)
-        self.position = self.map.source_offset
+        self.fetches.begin(fills=fills)
+        progress.position = self.map.source_offset
         if (stopped := self.why_not_from(target, last_batch, offset_map)) is not None:
             if self.spec.map_lost:
-                self.position = -1  # what the map would say of it is not true
+                progress.position = -1  # what the map would say of it is not true
             self.stop(*stopped, now_ms)
             return
         if (jump := jump_at(self.spec, end)) is not None:
-            self.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
+            progress.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
         elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_align:
-            self.position = end
-            self._begin_align(end, now_ms)
+            progress.position = end
+            self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
+            self.phase = Phase.ALIGN_START
+            self.standing.become(PartitionState.ALIGNING, now_ms)
             return
-        elif not fills and self.copied_end == end:
+        elif not fills and progress.copied_end == end:
             # Behind the mirror's last record the source had no records: no map says so, and what
             # stood there may be gone.
-            self.position = max(self.position, self.copied_to)
-        self.fetch_offset = self.position
+            progress.position = max(progress.position, progress.copied_to)
+        self.fetches.offset = progress.position
         self.phase = Phase.COPY
-        if self._trouble is Trouble.NONE:
-            self._become(PartitionState.COPYING, now_ms)
+        if self.standing.trouble is Trouble.NONE:
+            self.standing.become(PartitionState.COPYING, now_ms)
+
+    def begin(
+        self,
+        target: LogRange,
+        last_batch: LastBatch | None,
+        known: OffsetMap,
+        now_ms: int,
+        *,
+        now_s: float,
+    ) -> None:
+        """Go on where the target ends; `now_s` is from before the target was asked."""
+        self.begin_at(target, last_batch, known, now_ms)
+        self.appends.looked_early |= now_s < self.appends.may_land_until_s
+        self.progress.found_end(target.end, copies=self.phase is Phase.COPY)
 
     def why_not_from(
         self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
         """Why a mirror can't be copied on behind what its log holds; None where it can."""
         is_refused = self._refused == (target.end, REFUSALS_MAX)
-        noted, fills = (self.copied_to, self.copied_end), fills_holes(self.spec, known)
+        fills, at = fills_holes(self.spec, known), self.progress
+        noted = (at.copied_to, at.copied_end)
         begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
         return why_stopped(self.spec, self._producer_id, begins)
-
-    def _begin_align(self, end: int, now_ms: int) -> None:
-        self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
-        self.phase = Phase.ALIGN_START
-        self._become(PartitionState.ALIGNING, now_ms)
 
     @property
     def delete_before(self) -> Offset | None:
         """Target offset below which throw-away records should go now, if any."""
         if self._alignment is None or self.phase is not Phase.ALIGN_START or self._resetting:
             return None
-        return self._alignment.delete_before(self.position, is_idle=self.in_flight == 0)
+        is_idle = self.appends.in_flight == 0
+        return self._alignment.delete_before(self.progress.position, is_idle=is_idle)
 
     def deleted(self, before: Offset, now_ms: int) -> None:
         """Throw-away records below `before` are gone; at the start offset copying begins."""
@@ -164,11 +178,11 @@ class PartitionCopy(PartitionStanding):
             self._alignment.aligned_to = before
         if before >= self.spec.start:
             self._alignment = None
-            self.map.begin(OffsetMap(), self.position, fills=self.map.fills)
-            self.filling.begin(self.position, now_ms)
-            self.fetch_offset = self.position
+            self.fetches.offset = position = self.progress.position
+            self.map.begin(OffsetMap(), position, fills=self.map.fills)
+            self.filling.begin(position, now_ms)
             self.phase = Phase.COPY
-            self._become(PartitionState.COPYING, now_ms)
+            self.standing.become(PartitionState.COPYING, now_ms)
 
     # -- fetching ------------------------------------------------------------------------------
 
@@ -176,20 +190,19 @@ class PartitionCopy(PartitionStanding):
         """What to fetch now, if anything."""
         if (
             self.phase is not Phase.COPY
-            or self.fetching is not None
             or self._resetting
-            or self._stop is not None
-            or self.needs_source_range
-            or now_s < self.not_before_s
-            or self.queued_bytes >= self.settings.queued_bytes_max
+            or self.fetches.are_held
+            or now_s < self.standing.not_before_s
+            or self.appends.queued_bytes >= self.settings.queued_bytes_max
         ):
             return None
-        epoch = self.epochs.before(self.fetch_offset)
-        return Want(self.index, self.attempt, self.fetch_offset, self.fetch_bytes, epoch)
+        fetches = self.fetches
+        epoch = fetches.epochs.before(fetches.offset)
+        return Want(self.index, self.attempt, fetches.offset, fetches.wanted_bytes, epoch)
 
     def want_nothing(self) -> Want:
         """Its place in a group's fetch while it wants nothing."""
-        return Want(self.index, self.attempt, max(0, self.fetch_offset), 0)
+        return Want(self.index, self.attempt, max(0, self.fetches.offset), 0)
 
     def fetched(
         self,
@@ -204,66 +217,29 @@ class PartitionCopy(PartitionStanding):
         aborted: Sequence[Aborted] = (),
     ) -> None:
         """Take the batches of an answer without error."""
-        self.high_watermark = high_watermark
-        self.last_stable_offset = high_watermark if last_stable_offset < 0 else last_stable_offset
-        if self._trouble is Trouble.FETCH or self.position == high_watermark:
+        progress = self.progress
+        stable = high_watermark if last_stable_offset < 0 else last_stable_offset
+        progress.high_watermark, progress.last_stable_offset = high_watermark, stable
+        if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is read while resetting would stay in the queue
-            self._note_level(now_ms)
+            progress.note_level(now_ms)
             return
-        place = Place(self.fetch_offset, self.map.next_target, self.map.ahead)
-        answer = self._claimed.believed(
-            memoryview(buffer)[start:end], self.fetch_offset, self.last_stable_offset
-        )
-        upto = start + answer.end
-        outcome = convert(buffer, start, upto, place, self._convert, aborted, self._refusal)
-        outcome.stop = outcome.stop or answer.stop
-        for batch in outcome.batches:
-            if self.map.fills and not self._fill_before(batch, now_ms):
-                outcome.next_offset = batch.source_offset
-                break
-            self._queue(batch)
-        is_all, is_full = upto == end, end - start >= self.fetch_bytes
-        if outcome.next_offset == self.fetch_offset and not outcome.stop and (is_all or is_full):
-            # Bytes came, but no whole batch: it is larger than we asked for, or its length is
-            # wrong: brokers give the first batch whole, whatever its size (KIP-74).
-            if is_all and self.fetch_bytes >= self.settings.fetch_bytes_max:
-                text = f"source offset {self.fetch_offset} can't be read: its batch never ends"
-                outcome.stop = Stop(StopReason.CORRUPT, self.fetch_offset, text)
-            self.fetch_bytes = min(self.fetch_bytes * 2, self.settings.fetch_bytes_max)
-        self.fetch_offset = outcome.next_offset
-        if self._refusal is not None and self._refusal.offset < outcome.next_offset:
-            self._refusal = None
-        if outcome.stop is None:
-            self.epochs.fetched(answer.epoch, outcome.next_offset)
-        elif not self._is_passing(outcome.stop, now_s, now_ms):
-            self._stop = outcome.stop
+        stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
+        if stop is not None and not self._is_passing(stop, now_s, now_ms):
+            self.fetches.stop = stop
         self._pass_hole(now_ms)
         self._settle(now_ms)
 
-    def _queue(self, batch: ConvertedBatch) -> None:
-        self._put(batch)
-        self.map.queued(batch)
-
-    def _fill_before(self, batch: ConvertedBatch, now_ms: int) -> bool:
-        """Put markers for a hole before a batch; False if there would be too many."""
-        self._stop = self._stop or self.filling.too_large(batch.source_offset)
-        if self._stop is None:
-            for markers in self.filling.before(batch, now_ms):
-                self._queue(markers)
-        return self._stop is None
-
     def _pass_hole(self, now_ms: int) -> None:
         """With nothing under way all before the next fetch is at the target or is a hole."""
-        if self.in_flight or self.queue or self._resetting or self.phase is not Phase.COPY:
+        is_busy = self.appends.in_flight or self.appends.queue
+        if is_busy or self._resetting or self.phase is not Phase.COPY:
             return
-        if self.map.fills and self.fetch_offset > self.filling.queued_to:
-            self._stop = self._stop or self.filling.too_large(self.fetch_offset)
-            for markers in self.filling.behind(self.fetch_offset, now_ms) if not self._stop else ():
-                self._queue(markers)
+        if self.fetches.fill_behind(now_ms):
             return
-        self.position = self.fetch_offset
-        self._note_level(now_ms)
+        self.progress.position = self.fetches.offset
+        self.progress.note_level(now_ms)
 
     def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
         """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
@@ -272,20 +248,26 @@ class PartitionCopy(PartitionStanding):
         self._corrupt = counted(self._corrupt, stop.offset)
         if self._corrupt[1] >= CORRUPT_TRIES_MAX:
             return False
-        self._retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
+        self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         return True
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
         if error == kafka_codes.OFFSET_OUT_OF_RANGE:
-            self.epochs.distrust()  # also answered where the leader knows no such epoch
-            self.needs_source_range = True
+            self.fetches.out_of_range()
             return
         kind = kafka_error(error)
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
-        self._retry(Trouble.FETCH, kind.name, f"fetch: {kind.message(reason)}", now_s, now_ms)
+        text = f"fetch: {kind.message(reason)}"
+        self.standing.retry(Trouble.FETCH, kind.name, text, now_s, now_ms)
+
+    def source_stands(self, source: LogRange, now_ms: int) -> None:
+        """What the source holds; decides where it called our offset out of range."""
+        self.progress.high_watermark = source.end
+        if (stopped := self.fetches.why_gone(source)) is not None:
+            self.stop(*stopped, now_ms)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -293,45 +275,37 @@ class PartitionCopy(PartitionStanding):
         """The next batch to append now, if any; it then counts as in flight."""
         if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
             return None
-        if not self.queue:
+        appends = self.appends
+        if not appends.queue:
             batch = self._alignment.next_batch() if self._alignment is not None else None
             if batch is None:
                 return None
-            self._put(batch)
-        batch = self.queue[0]
+            appends.put(batch)
+        batch = appends.queue[0]
         if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
-        is_old = self.is_old(batch, now_ms)
-        must_wait = self.looked_early and bool(is_old or batch.fills)
-        if must_wait and not self.holds_old and now_s >= self.may_land_until_s:
+        is_old = appends.is_old(batch, now_ms)
+        must_wait = appends.looked_early and bool(is_old or batch.fills)
+        if must_wait and not appends.holds_old and now_s >= appends.may_land_until_s:
             self.look_again(now_ms)
-        if must_wait or (not batch.fills and self.in_flight >= self._depth(is_old=is_old)):
+        in_flight_max = self.settings.requests_in_flight_max
+        if must_wait or not (batch.fills or appends.have_room(in_flight_max, is_old=is_old)):
             return None
         if batch.fills:
             return self._next_markers(batch)
-        self.queue.popleft()
-        self.in_flight += 1
+        appends.queue.popleft()
+        appends.in_flight += 1
         return Send(self.index, self.attempt, batch)
 
     def _next_markers(self, batch: ConvertedBatch) -> Send | None:
         """Markers go with nothing beside them (I4)."""
-        if self.in_flight:
+        if self.appends.in_flight:
             return None
         markers, is_all = self.filling.next_of(batch)
         if is_all:
-            self.queue.popleft()
-        self.in_flight += 1
+            self.appends.queue.popleft()
+        self.appends.in_flight += 1
         return Send(self.index, self.attempt, markers, self.filling.coordinator_epoch)
-
-    def _depth(self, *, is_old: bool) -> int:
-        """Batches that may be in flight together, at least one.
-
-        The broker's sequence check keeps a pipeline in order only while it remembers the producer:
-        not before the first append, and not for records whose timestamps let it forget (I4).
-        """
-        if not self._established or is_old:
-            return 1
-        return self.settings.requests_in_flight_max
 
     def appended(
         self, batch: ConvertedBatch, base_offset: int, now_ms: int, *, is_repeated: bool = False
@@ -344,7 +318,8 @@ class PartitionCopy(PartitionStanding):
             return was_current
         expected = self.map.lands_at(batch)
         if not append_landed_where_named(expected, base_offset):
-            self._diverge(
+            self.stop(
+                PartitionState.DIVERGED,
                 PartitionCode.APPENDED_ELSEWHERE,
                 f"a batch for target offset {expected} landed at {base_offset}: another "
                 "writer has appended to this mirror",
@@ -352,29 +327,30 @@ class PartitionCopy(PartitionStanding):
             )
             return False
         if is_repeated and self.spec.is_compacted and not self.map.fills:
-            self.repeated_to, was_current = Offset(base_offset + batch.records), False
+            self.doubts.repeated_to, was_current = Offset(base_offset + batch.records), False
             self.look_again(now_ms)
         if not was_current:
             return False
-        self._established = True
+        self.appends.is_established = True
         self._refused = (-1, 0)
-        self.position = self.copied_to = batch.next_source_offset
-        self.copied_end = base_offset + batch.records
+        progress = self.progress
+        progress.position = progress.copied_to = batch.next_source_offset
+        progress.copied_end = base_offset + batch.records
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
-            self.records += batch.records
-            self.bytes += batch.size
-            self.last_timestamp_ms = max(self.last_timestamp_ms, batch.max_timestamp)
-            self._note_level(now_ms)
+            progress.records += batch.records
+            progress.bytes += batch.size
+            progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
+            progress.note_level(now_ms)
             self._pass_hole(now_ms)
         self._settle(now_ms)
         return True
 
     def _filled(self, now_ms: int) -> None:
         self._recovered(now_ms)
-        if not self.queue:
-            self.position = Offset(self.filling.queued_to)
-            self._note_level(now_ms)
+        if not self.appends.queue:
+            self.progress.position = Offset(self.filling.queued_to)
+            self.progress.note_level(now_ms)
         self._pass_hole(now_ms)
         self._settle(now_ms)
 
@@ -413,7 +389,8 @@ class PartitionCopy(PartitionStanding):
         elif error == kafka_codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._refused = counted(self._refused, self.map.lands_at(batch))
         elif error == kafka_codes.INVALID_PRODUCER_EPOCH:
-            self._diverge(
+            self.stop(
+                PartitionState.DIVERGED,
                 kind.name,
                 "the link's producer id was used with a newer epoch by somebody else",
                 now_ms,
@@ -434,16 +411,16 @@ class PartitionCopy(PartitionStanding):
             at = batch.source_of(max(0, refused))
             text = f"the target refuses what stands at source offset {at}: {message or kind.name}"
             text = f"{text}. {kind.hint}".strip()
-            if refused < 0 or self._refusal is not None or self.phase is not Phase.COPY:
+            if refused < 0 or self.fetches.refusal is not None or self.phase is not Phase.COPY:
                 self.stop(PartitionState.BLOCKED, kind.name, text, now_ms)
                 return
-            self._refusal = Refusal(at, text)  # what stands before it is copied, then it stops
+            # What stands before it is copied, then it stops.
+            self.fetches.refusal = Refusal(at, text)
         self._reset(kind.name, f"append: {kind.message(message)}", now_s, now_ms)
 
     def append_lost(self, batch: ConvertedBatch, reason: str, now_s: float, now_ms: int) -> None:
         """An append will not be answered: ambiguous (I4)."""
-        self._may_land(now_s)
-        self.has_lost_old |= self.is_old(batch, now_ms)
+        self.appends.lost(batch, now_s, now_ms)
         if self._answered(batch):
             self._reset(PartitionCode.CONNECTION_LOST, f"append: {reason}", now_s, now_ms)
 
@@ -451,13 +428,13 @@ class PartitionCopy(PartitionStanding):
         """Forget what was read; go on from the target's end as it is then."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START) and not self._resetting:
             self._resetting = True
-            self.epochs.drop(self.position)
-            self._drop_queue()
+            self.fetches.epochs.drop(self.progress.position)
+            self.appends.drop_queue()
             self._settle(now_ms)
 
     def doubt(self, end: Offset, now_ms: int) -> None:
         """The source's epoch of what was copied has ended at `end`: compare what lies behind."""
-        self.doubted_from = end
+        self.doubts.doubted_from = end
         self.look_again(now_ms)
 
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
@@ -467,34 +444,56 @@ class PartitionCopy(PartitionStanding):
 
     # -- trouble -------------------------------------------------------------------------------
 
+    def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
+        """Copy no more of this partition; a person decides (I7)."""
+        self.phase = Phase.STOPPED
+        self.appends.drop_queue()
+        self.standing.stop(state, code, reason, now_ms)
+
+    def unanswered(self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool) -> None:
+        """A broker is silent; what is under way may be answered yet, and ends the trouble."""
+        self.appends.may_land(now_s if is_target else -1e9)
+        goes_on = self.phase is not Phase.STOPPED
+        self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
+
+    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
+        """The target's end could not be read, or the offset maps: those of all of a lane's."""
+        self.appends.may_land(now_s)
+        self.standing.find_end_failed(problem, now_s, now_ms)
+
+    def is_awaited(self, now_s: float) -> bool:
+        """Whether a round should wait at its end: what was sent may be answered yet, or land."""
+        return not self.standing.is_unanswered and self.appends.are_awaited(now_s)
+
+    def _recovered(self, now_ms: int) -> None:
+        self.standing.recovered(now_ms, aligns=self.phase is Phase.ALIGN_START)
+
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
         self._resetting = True
-        self.epochs.drop(self.position)
-        self._drop_queue()
-        self._retry(Trouble.APPEND, code, reason, now_s, now_ms)
+        self.fetches.epochs.drop(self.progress.position)
+        self.appends.drop_queue()
+        self.standing.retry(Trouble.APPEND, code, reason, now_s, now_ms)
         self._settle(now_ms)
 
     def _settle(self, now_ms: int) -> None:
         """Finish what had to wait until nothing of this partition is under way."""
-        if self.in_flight or self.phase is Phase.STOPPED:
+        if self.appends.in_flight or self.phase is Phase.STOPPED:
             return
         if self._resetting:
             self._resetting = False
-            self._established = False
+            self.appends.is_established = False
             self.attempt += 1
-            self.fetching = None
-            self._stop = None
+            self.fetches.reset()
             self._alignment = None
             self.phase = Phase.FIND_END
-        elif self._stop is not None and not self.queue:
-            self.stop(PartitionState.BLOCKED, self._stop.reason.name, self._stop.text, now_ms)
+        elif (stop := self.fetches.stop) is not None and not self.appends.queue:
+            self.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)
 
     def _answered(self, batch: ConvertedBatch) -> bool:
         """Count an answer; whether it belongs to a partition that is still going on."""
         is_current = not self._resetting and self.phase is not Phase.STOPPED
-        self.in_flight -= 1
-        self._take_off(batch)
+        self.appends.answered(batch)
         if self._resetting:
-            self._settle(self.since_ms)
+            self._settle(self.standing.since_ms)
         return is_current

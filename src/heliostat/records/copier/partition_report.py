@@ -14,23 +14,23 @@ def report_of(item: PartitionCopy) -> PartitionReport:
     return PartitionReport(
         item.spec.source,
         item.spec.target,
-        item.state,
-        item.position,
-        item.high_watermark,
-        item.records,
-        item.bytes,
-        item.last_timestamp_ms,
-        item.caught_up_ms,
-        item.since_ms,
-        item.code,
-        item.reason,
-        max(0, item.high_watermark - item.last_stable_offset)
-        if item.last_stable_offset >= 0
+        item.standing.state,
+        item.progress.position,
+        item.progress.high_watermark,
+        item.progress.records,
+        item.progress.bytes,
+        item.progress.last_timestamp_ms,
+        item.progress.caught_up_ms,
+        item.standing.since_ms,
+        item.standing.code,
+        item.standing.reason,
+        max(0, item.progress.high_watermark - item.progress.last_stable_offset)
+        if item.progress.last_stable_offset >= 0
         else 0,
         0 if item.map.fills else item.map.breaks,
-        *item.epochs.copied(item.position),
-        item.missing_ms if item.phase is not Phase.COPY else -1,
-        item.target_end,
+        *item.fetches.epochs.copied(item.progress.position),
+        item.progress.missing_ms if item.phase is not Phase.COPY else -1,
+        item.progress.target_end,
     )
 
 
@@ -42,15 +42,17 @@ def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copi
     """What a round says when it ends, see `RoundReport`: how far was copied, what was lost."""
     if not ended_by:
         return [], []
-    return _copied_in(items), [(item.index, *item.lost) for item in items if item.lost is not None]
+    return _copied_in(items), [
+        (item.index, *item.progress.lost) for item in items if item.progress.lost is not None
+    ]
 
 
 def _copied_in(items: Iterable[PartitionCopy]) -> Copied:
     """How far those were copied of which this round copied anything, as `LaneSpec.copied`."""
     found: Copied = []
     for item in items:
-        if item.records:
-            offset, epoch = item.epochs.copied(item.position)
-            end = item.copied_end if offset == item.position else -1
+        if item.progress.records:
+            offset, epoch = item.fetches.epochs.copied(item.progress.position)
+            end = item.progress.copied_end if offset == item.progress.position else -1
             found.append((item.index, offset, epoch, end))
     return found

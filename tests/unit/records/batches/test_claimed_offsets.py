@@ -171,21 +171,21 @@ def test_a_damaged_offset_on_the_way_costs_one_fetch() -> None:
     """Given the last batch's offset damaged / when fetched again / then copied, with no hole."""
     one = OneSource()
     one.fetch(batch(100), batch(FAR))
-    assert [each.base_offset for each in one.copy.queue] == [100]
+    assert [each.base_offset for each in one.copy.appends.queue] == [100]
     assert one.fetch(batch(110), batch(120)) == 110
     assert one.fetch(batch(130, 1)) == 130
-    assert one.copy.state is PartitionState.COPYING
-    assert not any(each.breaks for each in one.copy.queue)
+    assert one.copy.standing.state is PartitionState.COPYING
+    assert not any(each.breaks for each in one.copy.appends.queue)
 
 
 def test_an_offset_that_is_stored_beyond_the_logs_end_stops_the_partition() -> None:
     one = OneSource()
     for _ in range(1 + CORRUPT_TRIES_MAX):
-        assert one.copy.state in {PartitionState.COPYING, PartitionState.RETRYING}
+        assert one.copy.standing.state in {PartitionState.COPYING, PartitionState.RETRYING}
         assert one.fetch(batch(LOG_END + 5)) == 100
-    assert (one.copy.state, one.copy.code) == (PartitionState.BLOCKED, "CORRUPT")
-    assert "source offset 100 can't be copied" in one.copy.reason
-    assert not one.copy.queue
+    assert (one.copy.standing.state, one.copy.standing.code) == (PartitionState.BLOCKED, "CORRUPT")
+    assert "source offset 100 can't be copied" in one.copy.standing.reason
+    assert not one.copy.appends.queue
 
 
 def test_a_large_batch_behind_a_hole_is_asked_for_with_what_follows() -> None:
@@ -193,8 +193,8 @@ def test_a_large_batch_behind_a_hole_is_asked_for_with_what_follows() -> None:
     one = OneSource()
     large = bytearray(encode([Sample(b"k", bytes(3 << 20), 5)]))
     struct.pack_into(">q", large, 0, FAR)
-    before = one.copy.fetch_bytes
+    before = one.copy.fetches.wanted_bytes
     one.fetch(bytes(large))
-    assert one.copy.fetch_bytes == 2 * before
+    assert one.copy.fetches.wanted_bytes == 2 * before
     one.fetch(bytes(large), batch(110)[:40])
-    assert (one.copy.code, one.copy.position) == ("CORRUPT", 100)
+    assert (one.copy.standing.code, one.copy.progress.position) == ("CORRUPT", 100)

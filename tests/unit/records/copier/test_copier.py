@@ -13,7 +13,8 @@ from sim.partition_log import PartitionLog
 from sim.sim_network import BROKER, SimClock, SimNetwork, World
 from sim.test_copy_simulation import WALL_MS, fill, lane, make_world, run_to_the_end
 
-from heliostat.records.copier.copier import APPEND_REQUEST_BYTES_MAX, Copier
+from heliostat.records.copier.append_schedule import APPEND_REQUEST_BYTES_MAX
+from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.lane import CopySettings
 from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_standing import Phase
@@ -40,9 +41,9 @@ class Round:
         """Turn until something waits to be appended, with nothing sent yet."""
         clock = self.world.clock
         self.copier._find_leaders(clock.now_s)
-        self.copier._find_positions(self.copier.partitions, clock.now_s)
-        self.copier._send_fetches(clock.now_s)
-        while not any(item.queue for item in self.copier.partitions):
+        self.copier._attention._find_positions(self.copier.partitions, clock.now_s)
+        self.copier._fetches.send(clock.now_s)
+        while not any(item.appends.queue for item in self.copier.partitions):
             self.copier._take(self.network.wait(0.05, ROOM))
 
 
@@ -50,17 +51,17 @@ def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
     """Given a turn that begins in time / when it takes longer / then nothing goes out (I10)."""
     one = Round()
     one.until_queued()
-    began_s = one.copier._deadline_s - 0.01
-    one.world.clock.now_s = one.copier._deadline_s
-    assert not one.copier._send_appends(began_s)
+    began_s = one.copier._time.deadline_s - 0.01
+    one.world.clock.now_s = one.copier._time.deadline_s
+    assert not one.copier._appends.send(began_s)
     assert not one.network._appends
-    assert all(item.in_flight == 0 for item in one.copier.partitions)
+    assert all(item.appends.in_flight == 0 for item in one.copier.partitions)
 
 
 def test_in_time_it_is_sent() -> None:
     one = Round()
     one.until_queued()
-    assert one.copier._send_appends(one.world.clock.now_s)
+    assert one.copier._appends.send(one.world.clock.now_s)
     assert one.network._appends
 
 
@@ -83,7 +84,7 @@ def test_old_records_are_held_until_all_before_have_ended(
     one = Round(BEFORE)
     assert one.copier._lane.round_id == OWN
     one.copier._look_for_predecessors(running)
-    assert all(item.holds_old is is_held for item in one.copier.partitions)
+    assert all(item.appends.holds_old is is_held for item in one.copier.partitions)
 
 
 @pytest.mark.parametrize("off", ["offset", "attempt"])
@@ -91,12 +92,15 @@ def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
     """Given a fetch that another one overtook / when it is answered / then nothing is queued."""
     one = Round()
     one.until_queued()
-    item = next(item for item in one.copier.partitions if item.queue)
-    at, before = item.fetch_offset, (len(item.queue), item.fetch_offset, item.high_watermark)
+    item = next(item for item in one.copier.partitions if item.appends.queue)
+    at, before = (
+        item.fetches.offset,
+        (len(item.appends.queue), item.fetches.offset, item.progress.high_watermark),
+    )
     data = bytearray(one.world.source[item.index].read(0, 10**6))
     want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
     one.copier._take([Fetched(want, 0, at, data, 0, len(data), at)])
-    assert (len(item.queue), item.fetch_offset, item.high_watermark) == before
+    assert (len(item.appends.queue), item.fetches.offset, item.progress.high_watermark) == before
 
 
 def test_a_request_ends_with_the_batch_that_fills_it() -> None:
@@ -107,7 +111,7 @@ def test_a_request_ends_with_the_batch_that_fills_it() -> None:
     items: dict[int, Any] = {
         index: SimpleNamespace(index=index, next_send=lambda *_: send) for index in range(5)
     }
-    assert len(one.copier._one_batch_of_each(items, 0.0, 0)) == 2
+    assert len(one.copier._appends._one_batch_of_each(items, 0.0, 0)) == 2
     assert list(items) == [2, 3, 4, 0, 1]  # who was left out is first the next time
 
 
@@ -126,7 +130,7 @@ def test_the_map_is_read_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None
     one.copier.turn(one.world.clock.now_s)
     assert asked == ["target_ranges", "offset_maps"]
     assert all(item.phase is Phase.COPY for item in one.copier.partitions)
-    assert one.copier._target_leader == {0: BROKER, 1: BROKER}
+    assert one.copier._leaders.target == {0: BROKER, 1: BROKER}
 
 
 def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
@@ -138,9 +142,9 @@ def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
     monkeypatch.setattr(one.network, "target_last_batches", lambda _: {})
     now_s = one.world.clock.now_s
     one.copier._find_leaders(now_s)
-    one.copier._find_positions(one.copier.partitions, now_s)
+    one.copier._attention._find_positions(one.copier.partitions, now_s)
     first, second = one.copier.partitions
-    assert (first.phase, first.code) == (Phase.FIND_END, "TAIL_UNREAD")
+    assert (first.phase, first.standing.code) == (Phase.FIND_END, "TAIL_UNREAD")
     assert second.phase is Phase.COPY  # its log is empty: nobody has written there
 
 

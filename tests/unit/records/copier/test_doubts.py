@@ -26,8 +26,8 @@ NOTED = CopiedTo(100, 4)
 def doubted(end: int, **spec: Any) -> PartitionCopy:
     """Copied to 150, of which 100 are noted; epoch 4 ended at `end`."""
     item = copy_with(**spec)
-    item.epochs.learn(NOTED)
-    item.phase, item.position = Phase.COPY, Offset(150)
+    item.fetches.epochs.learn(NOTED)
+    item.phase, item.progress.position = Phase.COPY, Offset(150)
     source_diverged(item, (4, end), NOW_MS)
     return item
 
@@ -56,22 +56,22 @@ def settled(
 
 def test_what_ends_before_the_noted_was_lost_and_nothing_is_compared() -> None:
     item = doubted(end=99)
-    assert (item.state, item.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
-    assert item.doubted_from is None
+    assert (item.standing.state, item.standing.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
+    assert item.doubts.doubted_from is None
 
 
 def test_it_is_looked_at_before_anything_else_is_fetched() -> None:
     item = doubted(end=100)
-    assert (item.phase, item.doubted_from) == (Phase.FIND_END, 100)
+    assert (item.phase, item.doubts.doubted_from) == (Phase.FIND_END, 100)
     assert item.want(0.0) is None
 
 
 def test_the_same_records_go_on_with_the_epoch_they_are_from() -> None:
     item = doubted(end=120)
     assert settled(item, SourceSays(True, 6))[0] == set()
-    assert (item.spec.truncated, item.doubted_from) == ("", None)
-    assert item.epochs.copied(150) == CopiedTo(150, 6)
-    assert item.epochs.before(150) == 6
+    assert (item.spec.truncated, item.doubts.doubted_from) == ("", None)
+    assert item.fetches.epochs.copied(150) == CopiedTo(150, 6)
+    assert item.fetches.epochs.before(150) == 6
 
 
 @pytest.mark.parametrize("has_them", [False, None])
@@ -83,18 +83,18 @@ def test_others_stop_it_and_the_note_shows_everybody_that_it_diverged(
     assert settled(item, SourceSays(has_them, 6))[0] == set()
     assert "from offset 120 on" in item.spec.truncated
     assert ("nothing is left to compare" in item.spec.truncated) is (has_them is None)
-    assert item.epochs.copied(150) == CopiedTo(150, 4)
+    assert item.fetches.epochs.copied(150) == CopiedTo(150, 4)
 
 
 def test_what_can_not_be_told_now_stays_in_doubt() -> None:
     item = doubted(end=120)
     assert settled(item, None)[0] == {0}
-    assert item.doubted_from == 120
+    assert item.doubts.doubted_from == 120
     lost: Any = SimpleNamespace()
     ranges = {0: LogRange(Offset(0), Offset(150))}
     assert settle_doubts(lost, ranges, {}, ConnectionLost("no map"), [item]) == set()
     assert settle_doubts(lost, {0: ConnectionLost("no end")}, {}, {0: OffsetMap()}, [item]) == set()
-    assert item.doubted_from == 120
+    assert item.doubts.doubted_from == 120
 
 
 def test_where_the_target_ends_says_the_map() -> None:
@@ -118,10 +118,14 @@ def test_a_mirror_with_filled_holes_has_the_source_s_offsets() -> None:
 def test_a_target_that_ends_before_has_nothing_that_was_lost(end: int) -> None:
     """Given a hole behind the target's last record / then it is read again: it may be none now."""
     item = doubted(end=120)
-    item.copied_to, item.copied_end = 150, end
+    item.progress.copied_to, item.progress.copied_end = 150, end
     assert settled(item, SourceSays(False, 6), end=end) == (set(), [])
-    assert (item.doubted_from, item.copied_to, item.spec.truncated) == (None, 120, "")
-    assert item.epochs.before(120) == -1  # named again, it would be answered the same
+    assert (item.doubts.doubted_from, item.progress.copied_to, item.spec.truncated) == (
+        None,
+        120,
+        "",
+    )
+    assert item.fetches.epochs.before(120) == -1  # named again, it would be answered the same
     ahead = OffsetMap.of([Break(end, 150)])
     item.map.begin(ahead, end)
     assert item.map.source_offset == 120
@@ -144,7 +148,7 @@ def test_without_a_note_the_last_record_is_compared_and_tells_the_epoch() -> Non
     item = unnoted()
     _, (asked,) = settled(item, SourceSays(True, 6))
     assert asked.doubted_from == 0
-    assert (item.epochs.copied(150), item.spec.truncated) == (CopiedTo(150, 6), "")
+    assert (item.fetches.epochs.copied(150), item.spec.truncated) == (CopiedTo(150, 6), "")
     assert settled(item, SourceSays(False, 6)) == (set(), [])
 
 
@@ -153,15 +157,15 @@ def test_another_record_there_stops_it_and_its_epoch_shows_everybody_that_it_div
     item = unnoted()
     settled(item, SourceSays(False, 6))
     assert "lost or replaced" in item.spec.truncated
-    assert item.epochs.copied(150) == CopiedTo(150, 5)
+    assert item.fetches.epochs.copied(150) == CopiedTo(150, 5)
 
 
 @pytest.mark.parametrize("answer", [SourceSays(None, -1), SourceSays(False, -1)])
 def test_where_nothing_speaks_against_it_it_goes_on(answer: SourceSays) -> None:
     item = unnoted()
     settled(item, answer)
-    assert (item.spec.truncated, item.doubted_from) == ("", None)
-    assert item.epochs.copied(150) == CopiedTo(-1, -1)
+    assert (item.spec.truncated, item.doubts.doubted_from) == ("", None)
+    assert item.fetches.epochs.copied(150) == CopiedTo(-1, -1)
 
 
 def test_what_is_not_told_now_is_asked_again() -> None:
@@ -188,14 +192,14 @@ def test_what_stops_it_for_another_cause_or_was_decided_says_nothing_of_the_sour
 ) -> None:
     item = unnoted(**spec)
     assert settled(item, SourceSays(False, 6), known, tail=tail) == (set(), [])
-    assert (item.spec.truncated, item.epochs.copied(150)) == ("", CopiedTo(-1, -1))
+    assert (item.spec.truncated, item.fetches.epochs.copied(150)) == ("", CopiedTo(-1, -1))
 
 
 def test_what_is_noted_or_known_to_be_truncated_is_not_compared_for_it() -> None:
     item, told = copy_with(), copy_with(truncated="so it is")
     doubt_unnoted([item], {0})
     doubt_unnoted([told], ())
-    assert (item.doubted_from, told.doubted_from) == (None, None)
+    assert (item.doubts.doubted_from, told.doubts.doubted_from) == (None, None)
 
 
 MAPPED = OffsetMap.of([Break(10, 60), Break(149, 300)])
@@ -204,7 +208,7 @@ MAPPED = OffsetMap.of([Break(10, 60), Break(149, 300)])
 def compacted(copied_end: int = -1) -> PartitionCopy:
     """Of a source that is compacted; the link has seen it acknowledged up to there."""
     item = copy_with(is_compacted=True)
-    item.copied_end = copied_end
+    item.progress.copied_end = copied_end
     return item
 
 
@@ -248,11 +252,11 @@ def test_other_records_than_the_map_says_stop_it_and_say_how_it_is_made_anew() -
 
 def test_of_a_repeated_append_the_last_record_is_compared_also_without_a_break() -> None:
     item = compacted(100)
-    item.repeated_to = Offset(120)
+    item.doubts.repeated_to = Offset(120)
     _, (asked,) = settled(item, SourceSays(True, 6))
     assert (asked.target.end, asked.doubted_from) == (120, 100)
-    assert item.repeated_to is None
-    item.repeated_to = Offset(120)
+    assert item.doubts.repeated_to is None
+    item.doubts.repeated_to = Offset(120)
     settled(item, SourceSays(False, 6))
     assert item.spec.map_lost
 
@@ -268,4 +272,4 @@ def test_without_any_note_one_look_answers_both() -> None:
     item = unnoted(is_compacted=True)
     _, (asked,) = settled(item, SourceSays(True, 6), MAPPED)
     assert asked.asks_map
-    assert (item.doubted_from, item.is_unnoted) == (None, False)
+    assert (item.doubts.doubted_from, item.doubts.is_unnoted) == (None, False)

@@ -33,11 +33,15 @@ def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
     begin(copy, 100)
     want = copy.want(0.0)
     assert want is not None
-    assert (want.offset, copy.position, copy.state) == (source, source, PartitionState.COPYING)
+    assert (want.offset, copy.progress.position, copy.standing.state) == (
+        source,
+        source,
+        PartitionState.COPYING,
+    )
     answer = bytearray(encode([Sample(b"k", b"v", 5)]))
     answer[:8] = source.to_bytes(8, "big")
     copy.fetched(answer, 0, len(answer), high_watermark=source + 1, now_s=0.0, now_ms=0)
-    assert copy.queue[0].breaks == (Break(100, source),)
+    assert copy.appends.queue[0].breaks == (Break(100, source),)
     assert copy.next_send(0.0, 0) is None  # not before the break is durable (I3)
 
 
@@ -45,23 +49,23 @@ def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
 def test_anywhere_else_it_does_not(end: int) -> None:
     copy = copy_with(jump=Break(100, 150))
     begin(copy, end)
-    assert copy.position == end
+    assert copy.progress.position == end
 
 
 def test_a_jump_that_the_map_knows_already_is_not_said_again() -> None:
     copy = copy_with(jump=Break(100, 150))
     begin(copy, 100, OffsetMap.of([Break(100, 150)]))
-    assert copy.position == 150
+    assert copy.progress.position == 150
     answer = bytearray(encode([Sample(b"k", b"v", 5)]))
     answer[:8] = (150).to_bytes(8, "big")
     copy.fetched(answer, 0, len(answer), high_watermark=151, now_s=0.0, now_ms=0)
-    assert copy.queue[0].breaks == ()
+    assert copy.appends.queue[0].breaks == ()
 
 
 def test_a_source_known_to_be_truncated_is_not_read() -> None:
     copy = copy_with(truncated="it lost records")
     begin(copy, 100)
-    assert (copy.state, copy.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
+    assert (copy.standing.state, copy.standing.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
     assert copy.want(0.0) is None
 
 

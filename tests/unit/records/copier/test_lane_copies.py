@@ -12,7 +12,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.lane_copies import begin, copies_of, source_stands, went_wrong
+from heliostat.records.copier.lane_copies import copies_of, went_wrong
 from heliostat.records.copier.network import AppendLost, LastBatch, LogRange, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import at_end_of_round
@@ -40,8 +40,8 @@ def test_a_refused_offset_is_a_gap_only_outside_of_the_log(
     copy.begin_at(LogRange(Offset(0), Offset(100)), LastBatch(7, 99), OffsetMap(), 0)
     copy.fetch_failed(OFFSET_OUT_OF_RANGE, "", 0.0, 0)
     assert copy.want(0.0) is None
-    source_stands(copy, LogRange(Offset(start), Offset(end)), 0)
-    assert (copy.state, copy.code) == (state, code)
+    copy.source_stands(LogRange(Offset(start), Offset(end)), 0)
+    assert (copy.standing.state, copy.standing.code) == (state, code)
     assert (copy.want(0.0) is None) == state.is_stopped
 
 
@@ -55,11 +55,11 @@ def test_each_round_doubts_what_is_not_noted_and_has_not_begun(waits_for: tuple[
     )
     lane = replace(lane_spec(access_of("s:1"), access_of("t:1"), *specs), waits_for=waits_for)
     copies = copies_of(replace(lane, copied=((0, 40, 3, 40), (1, -1, -1, -1))), 0.0, 0)
-    assert [each.is_unnoted for each in copies] == [False, False, True]
-    assert [each.epochs.named for each in copies] == [3, -1, -1]
-    assert (copies[1].copied_to, copies[1].copied_end) == (
-        copies[2].copied_to,
-        copies[2].copied_end,
+    assert [each.doubts.is_unnoted for each in copies] == [False, False, True]
+    assert [each.fetches.epochs.named for each in copies] == [3, -1, -1]
+    assert (copies[1].progress.copied_to, copies[1].progress.copied_end) == (
+        copies[2].progress.copied_to,
+        copies[2].progress.copied_end,
     )
 
 
@@ -69,11 +69,11 @@ def test_what_the_target_has_lost_is_noted_wherever_it_was_copied_again() -> Non
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
 
     def begins(end: int) -> None:
-        begin(
-            copy, LogRange(Offset(0), Offset(end)), LastBatch(7, end - 1), OffsetMap(), 0, now_s=0.0
+        copy.begin(
+            LogRange(Offset(0), Offset(end)), LastBatch(7, end - 1), OffsetMap(), 0, now_s=0.0
         )
 
-    copy.copied_to, copy.copied_end = 100, 100
+    copy.progress.copied_to, copy.progress.copied_end = 100, 100
     begins(100)
     assert at_end_of_round([copy], "deadline")[1] == []
     for end, lost in ((70, (70, 100)), (70, (70, 100)), (50, (50, 100)), (60, (50, 100))):
@@ -89,16 +89,16 @@ def test_markers_whose_answer_was_lost_are_waited_for(fills: range, before_s: fl
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
     copy.begin_at(LogRange(Offset(0), Offset(0)), None, OffsetMap(), 0)
     batch = ConvertedBatch(0, 1, (), 9, 0, fills=fills)
-    copy.in_flight = 1
+    copy.appends.in_flight = 1
     went_wrong([copy], AppendLost([Send(0, 0, batch)], "cut"), 7.0, 0)
     assert copy.must_find_end
-    assert (copy.not_before_s >= 8.0) is bool(fills)
-    assert 7.0 < copy.not_before_s <= before_s
+    assert (copy.standing.not_before_s >= 8.0) is bool(fills)
+    assert 7.0 < copy.standing.not_before_s <= before_s
 
 
 def test_what_stands_stopped_is_not_copied_again() -> None:
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
-    copy.copied_to, copy.copied_end = 100, 100
-    begin(copy, LogRange(Offset(0), Offset(70)), LastBatch(-1, -1), OffsetMap(), 0, now_s=0.0)
-    assert (copy.code, copy.lost) == ("FOREIGN_TAIL", None)
+    copy.progress.copied_to, copy.progress.copied_end = 100, 100
+    copy.begin(LogRange(Offset(0), Offset(70)), LastBatch(-1, -1), OffsetMap(), 0, now_s=0.0)
+    assert (copy.standing.code, copy.progress.lost) == ("FOREIGN_TAIL", None)

@@ -66,12 +66,12 @@ class Lane:
         for number, (item, size) in enumerate(zip(self.items, sizes, strict=True)):
             sample = Sample(b"k", bytes(size), NOW_MS if number else OLD_MS)
             batch = bytearray(encode([sample]))
-            batch[:8] = item.fetch_offset.to_bytes(8, "big")
+            batch[:8] = item.fetches.offset.to_bytes(8, "big")
             batches.append(batch)
         buffer = self.network.held.view(bytearray(b"".join(batches)))
         at = 0
         for item, batch in zip(self.items, batches, strict=True):
-            end = item.fetch_offset + 1
+            end = item.fetches.offset + 1
             item.fetched(buffer, at, at + len(batch), high_watermark=end, now_s=0.0, now_ms=NOW_MS)
             self.memory.note(item)
             at += len(batch)
@@ -93,7 +93,7 @@ def test_a_small_batch_counts_as_the_answer_that_it_keeps() -> None:
     lane.answer(10, ANSWER_BYTES)
     assert lane.room() < BOUND - ANSWER_BYTES
     lane.acknowledge()
-    assert (lane.items[0].queued_bytes, len(lane.items[0].queue)) == (79, 1)
+    assert (lane.items[0].appends.queued_bytes, len(lane.items[0].appends.queue)) == (79, 1)
     assert lane.room() < BOUND - ANSWER_BYTES
 
 
@@ -104,12 +104,12 @@ def test_where_the_bound_is_reached_what_waits_is_copied_out() -> None:
     for _ in range(4):
         lane.answer(10, ANSWER_BYTES)
         lane.acknowledge()
-    came = [b"".join(map(bytes, batch.parts)) for batch in lane.items[0].queue]
+    came = [b"".join(map(bytes, batch.parts)) for batch in lane.items[0].appends.queue]
     assert lane.network.held.bytes > BOUND
     assert lane.room() > BOUND - 10_000
     assert (lane.network.held.bytes, lane.network.copied) == (0, 1)
-    assert [b"".join(map(bytes, batch.parts)) for batch in lane.items[0].queue] == came
-    assert lane.items[0].kept_bytes > sum(map(len, came))
+    assert [b"".join(map(bytes, batch.parts)) for batch in lane.items[0].appends.queue] == came
+    assert lane.items[0].appends.kept_bytes > sum(map(len, came))
 
 
 def test_nothing_is_copied_while_there_is_room() -> None:
@@ -118,7 +118,7 @@ def test_nothing_is_copied_while_there_is_room() -> None:
         lane.answer(10, ANSWER_BYTES)
         lane.acknowledge()
     assert lane.room() > 0
-    assert all(batch.is_view for batch in lane.items[0].queue)
+    assert all(batch.is_view for batch in lane.items[0].appends.queue)
     assert lane.network.copied == 0
 
 
@@ -130,8 +130,8 @@ def test_answers_of_which_most_waits_are_not_copied() -> None:
         lane.answer(ANSWER_BYTES, 10)
         lane.acknowledge()
     assert lane.room() <= 0
-    assert all(batch.is_view for batch in lane.items[0].queue)
-    lane.items[0].holds_old = lane.items[0].looked_early = False
+    assert all(batch.is_view for batch in lane.items[0].appends.queue)
+    lane.items[0].appends.holds_old = lane.items[0].appends.looked_early = False
     lane.acknowledge()
     assert lane.room() == BOUND
 
@@ -158,7 +158,7 @@ def test_what_is_dropped_counts_no_more() -> None:
         lane.answer(10, 10)
         for item in lane.items:
             if is_stopped:
-                item.stop(item.state, "CODE", "why", NOW_MS)
+                item.stop(item.standing.state, "CODE", "why", NOW_MS)
             else:
                 item.look_again(NOW_MS)
         assert lane.room() == BOUND

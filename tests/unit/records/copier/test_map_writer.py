@@ -44,7 +44,9 @@ class Behind:
 
     def begin(self) -> None:
         self.item.begin_at(LogRange(Offset(0), Offset(0)), None, OffsetMap(), 0)
-        self.item._queue(ConvertedBatch(0, 1, (), 9, 0, source_ahead=4, breaks=(Break(0, 4),)))
+        self.item.fetches._queue(
+            ConvertedBatch(0, 1, (), 9, 0, source_ahead=4, breaks=(Break(0, 4),))
+        )
         self.writer.note(self.item)
 
     def write(self, *, may: bool = True) -> int:
@@ -127,15 +129,15 @@ def test_behind_a_lost_row_no_longer_one_of_its_stamp_is_written() -> None:
     the partition can't look anew at once.
     """
     one = Behind()
-    one.item.in_flight = 1
+    one.item.appends.in_flight = 1
     one.write()
-    one.item._queue(ConvertedBatch(1, 1, (), 9, 0, source_ahead=6, breaks=(Break(1, 7),)))
+    one.item.fetches._queue(ConvertedBatch(1, 1, (), 9, 0, source_ahead=6, breaks=(Break(1, 7),)))
     one.writer.note(one.item)
     one.writer.take(MapLost(one.line.sent, "cut"), 0.0, 0)
     assert one.write() == 2
     one.writer.take(MapWritten(one.line.sent[-1:]), 0.0, 0)
     assert one.write() == 2
-    one.item.in_flight = 0
+    one.item.appends.in_flight = 0
     one.begin()
     assert one.write() == 3
     first, again, later = (each.row for each in one.line.sent)

@@ -12,11 +12,11 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.lane_copies import begin
 from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import LastBatch, LogRange, Want
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_standing import FIND_END_MAX_S, LANDS_WITHIN_S
+from heliostat.records.copier.partition_standing import FIND_END_MAX_S
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 PRODUCER = 7
@@ -41,7 +41,7 @@ class OneMirror:
     ) -> None:
         target = LogRange(Offset(10), Offset(end))
         tail = tail or LastBatch(PRODUCER, end - 1)
-        begin(self.copy, target, tail, known or OffsetMap(), NOW_MS, now_s=self.now_s)
+        self.copy.begin(target, tail, known or OffsetMap(), NOW_MS, now_s=self.now_s)
 
     def want(self) -> Want:
         want = self.copy.want(self.now_s)
@@ -80,7 +80,7 @@ class OneMirror:
 
     @property
     def standing(self) -> tuple[PartitionState, str]:
-        return self.copy.state, self.copy.code
+        return self.copy.standing.state, self.copy.standing.code
 
 
 def test_what_a_lane_cannot_begin_without_is_asked_for_again_soon() -> None:
@@ -91,8 +91,8 @@ def test_what_a_lane_cannot_begin_without_is_asked_for_again_soon() -> None:
     copy = OneMirror().copy
     for _ in range(8):
         copy.find_end_failed(ConnectionLost("a broker that hangs"), 100.0, NOW_MS)
-        assert 100.0 < copy.not_before_s <= 100.0 + FIND_END_MAX_S
-    assert copy.state is PartitionState.RETRYING
+        assert 100.0 < copy.standing.not_before_s <= 100.0 + FIND_END_MAX_S
+    assert copy.standing.state is PartitionState.RETRYING
 
 
 @pytest.mark.parametrize("away", [-1, 1])
@@ -103,7 +103,7 @@ def test_a_batch_that_landed_elsewhere_is_told(away: int) -> None:
     [batch] = one.send()
     assert not one.copy.appended(batch, batch.base_offset + away, NOW_MS)
     assert one.standing == (PartitionState.DIVERGED, "APPENDED_ELSEWHERE")
-    assert one.copy.position == 10
+    assert one.copy.progress.position == 10
 
 
 @pytest.mark.parametrize("is_compacted", [True, False])
@@ -116,10 +116,10 @@ def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
     [batch] = one.send()
     counts = one.copy.appended(batch, batch.base_offset, NOW_MS, is_repeated=True)
     assert counts is not is_compacted
-    assert (one.copy.must_find_end, one.copy.repeated_to) == (
+    assert (one.copy.must_find_end, one.copy.doubts.repeated_to) == (
         (True, 11) if is_compacted else (False, None)
     )
-    assert one.copy.copied_end == (-1 if is_compacted else 11)
+    assert one.copy.progress.copied_end == (-1 if is_compacted else 11)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_old_records_go_one_by_one() -> None:
     for _ in range(3):
         [batch] = one.send()
         one.acknowledge(batch)
-    assert one.copy.position == 14
+    assert one.copy.progress.position == 14
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
     one.fetch(0.0, EXPIRATION_S)
     one.acknowledge(*one.send())
     assert one.send() == []
-    one.copy.holds_old = False
+    one.copy.appends.holds_old = False
     assert one.send() == []
     # What the round before had sent may have landed behind the end that was read at the beginning:
     # no broker refuses what is appended again behind it.
     assert one.copy.must_find_end
     one.begin(12)
-    assert one.copy.position == 12
+    assert one.copy.progress.position == 12
     one.fetch(EXPIRATION_S)
     assert [batch.base_offset for batch in one.send()] == [12]
 
@@ -241,8 +241,8 @@ def test_a_round_ends_without_waiting_for_fresh_records_that_were_lost() -> None
 def test_a_source_that_is_silent_holds_no_append_back() -> None:
     one = OneMirror()
     one.copy.unanswered(ConnectionLost("silent"), 0.0, NOW_MS, is_target=False)
-    assert not one.copy.looked_early
-    assert one.copy.may_land_until_s < 0.0
+    assert not one.copy.appends.looked_early
+    assert one.copy.appends.may_land_until_s < 0.0
 
 
 def test_fresh_records_wait_for_nobody() -> None:
@@ -250,7 +250,7 @@ def test_fresh_records_wait_for_nobody() -> None:
     one = OneMirror(holds_old=True)
     one.fetch(0.0)
     one.acknowledge(*one.send())
-    one.copy.holds_old = False
+    one.copy.appends.holds_old = False
     one.fetch(0.0)
     assert len(one.send()) == 1
     assert not one.copy.must_find_end
@@ -283,12 +283,12 @@ def test_the_end_is_read_when_the_last_append_is_answered(*, is_lost: bool) -> N
         one.copy.append_lost(first, "cut", one.now_s, NOW_MS)
     else:
         one.fail(first, NOT_LEADER)
-    assert (one.copy.queued_bytes > 0, one.copy.must_find_end) == (True, False)
+    assert (one.copy.appends.queued_bytes > 0, one.copy.must_find_end) == (True, False)
     one.copy.append_failed(second, OUT_OF_ORDER, "", one.now_s, NOW_MS)
     assert not one.copy.must_find_end
     one.copy.append_lost(third, "cut", one.now_s, NOW_MS)
     assert one.copy.must_find_end
-    assert (one.copy.attempt, one.copy.state) == (before + 1, PartitionState.RETRYING)
+    assert (one.copy.attempt, one.copy.standing.state) == (before + 1, PartitionState.RETRYING)
 
 
 def test_what_waited_behind_a_failure_is_fetched_anew() -> None:
@@ -297,7 +297,7 @@ def test_what_waited_behind_a_failure_is_fetched_anew() -> None:
     one.fetch(*[0.0] * 3)
     [batch] = one.send()
     one.fail(batch, NOT_ENOUGH_REPLICAS)
-    assert (len(one.copy.queue), one.copy.queued_bytes) == (0, 0)
+    assert (len(one.copy.appends.queue), one.copy.appends.queued_bytes) == (0, 0)
     one.begin(10)
     assert one.send() == []
     assert one.want().offset == 10
@@ -308,10 +308,14 @@ def test_the_position_is_behind_what_was_acknowledged() -> None:
     one = OneMirror()
     one.fetch(*[0.0] * 3)
     one.acknowledge(*one.send())
-    assert (one.copy.position, one.copy.high_watermark, one.copy.caught_up_ms) == (11, 13, -1)
+    assert (
+        one.copy.progress.position,
+        one.copy.progress.high_watermark,
+        one.copy.progress.caught_up_ms,
+    ) == (11, 13, -1)
     for batch in one.send():
         one.acknowledge(batch)
-    assert (one.copy.position, one.copy.caught_up_ms) == (13, NOW_MS)
+    assert (one.copy.progress.position, one.copy.progress.caught_up_ms) == (13, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +341,7 @@ def test_refusals_are_counted_at_one_and_the_same_end() -> None:
     one = OneMirror()
     for end in (10, 12, 12):
         one.begin(end)
-        assert one.copy.state is not PartitionState.DIVERGED
+        assert one.copy.standing.state is not PartitionState.DIVERGED
         one.fetch(0.0)
         one.fail(*one.send(), OUT_OF_ORDER)
     one.begin(12)
@@ -349,10 +353,10 @@ def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() 
     known = OffsetMap.of([Break(10, 14)])
     known.is_filled = True
     one = OneMirror(fills=True)
-    one.copy.copied_to = one.copy.copied_end = 14
+    one.copy.progress.copied_to = one.copy.progress.copied_end = 14
     for _ in range(2):
         one.begin(14, LastBatch(filler_of(PRODUCER), 2**31 - 1), known)
-        assert one.copy.state is not PartitionState.DIVERGED
+        assert one.copy.standing.state is not PartitionState.DIVERGED
         one.fetch(0.0)
         [batch] = one.send()
         assert (batch.base_offset, batch.source_offset) == (10, 14)
@@ -370,9 +374,9 @@ def test_a_hole_behind_the_last_record_is_known_by_where_the_target_ended(
 ) -> None:
     """Given a note of the link / when the target ends as it did then / then on from there."""
     one = OneMirror()
-    one.copy.copied_to, one.copy.copied_end = copied_to, copied_end
+    one.copy.progress.copied_to, one.copy.progress.copied_end = copied_to, copied_end
     one.begin(100)
-    assert one.copy.position == one.want().offset == expected
+    assert one.copy.progress.position == one.want().offset == expected
 
 
 def test_what_is_acknowledged_is_noted_with_the_targets_end() -> None:
@@ -380,4 +384,4 @@ def test_what_is_acknowledged_is_noted_with_the_targets_end() -> None:
     one.fetch(0)
     (batch,) = one.send()
     one.acknowledge(batch)
-    assert (one.copy.copied_to, one.copy.copied_end) == (11, 11)
+    assert (one.copy.progress.copied_to, one.copy.progress.copied_end) == (11, 11)

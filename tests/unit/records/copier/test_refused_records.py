@@ -54,16 +54,19 @@ def test_it_stops_exactly_before_the_record(error: int, number: int) -> None:
     one = OnePartition()
     one.fetch()
     one.refuse(error, number)
-    assert one.copy.state is PartitionState.RETRYING
+    assert one.copy.standing.state is PartitionState.RETRYING
     one.begin(10)
     one.fetch()
     if number:
         batch = one.send().batch
         assert (batch.base_offset, batch.records) == (10, number)
         assert one.copy.appended(batch, 10, 0)
-    assert (one.copy.state, one.copy.code) == (PartitionState.BLOCKED, "RECORD_REFUSED")
-    assert one.copy.position == 10 + number
-    assert f"source offset {10 + number}" in one.copy.reason
+    assert (one.copy.standing.state, one.copy.standing.code) == (
+        PartitionState.BLOCKED,
+        "RECORD_REFUSED",
+    )
+    assert one.copy.progress.position == 10 + number
+    assert f"source offset {10 + number}" in one.copy.standing.reason
 
 
 def test_where_the_broker_names_no_record_the_batch_is_told() -> None:
@@ -71,7 +74,10 @@ def test_where_the_broker_names_no_record_the_batch_is_told() -> None:
     one = OnePartition()
     one.fetch()
     one.refuse(INVALID_RECORD, -1)
-    assert (one.copy.state, one.copy.code) == (PartitionState.BLOCKED, "INVALID_RECORD")
+    assert (one.copy.standing.state, one.copy.standing.code) == (
+        PartitionState.BLOCKED,
+        "INVALID_RECORD",
+    )
 
 
 def test_a_part_that_is_refused_again_is_not_cut_for_ever() -> None:
@@ -81,7 +87,10 @@ def test_a_part_that_is_refused_again_is_not_cut_for_ever() -> None:
     one.begin(10)
     one.fetch()
     one.refuse(INVALID_RECORD, 1)
-    assert (one.copy.state, one.copy.code) == (PartitionState.BLOCKED, "INVALID_RECORD")
+    assert (one.copy.standing.state, one.copy.standing.code) == (
+        PartitionState.BLOCKED,
+        "INVALID_RECORD",
+    )
 
 
 def test_the_number_of_a_record_is_its_source_offset_also_behind_holes() -> None:

@@ -38,7 +38,7 @@ class Stopped:
     def __init__(self, position: int, *batches: list[int]) -> None:
         spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
         self.copy = PartitionCopy(0, spec, CopySettings(), 7, NOW_MS)
-        self.copy.position = position
+        self.copy.progress.position = position
         self.copy.stop(PartitionState.BLOCKED, "X", "why", NOW_MS)
         self.log = source_of(*batches)
         self.asked: list[Mapping[int, Offset]] = []

@@ -1,0 +1,119 @@
+"""Which partitions of a lane have something to append, and when that is sent to which broker.
+
+I10 `may_send` is looked at before every append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heliostat.names import BrokerId
+from heliostat.records.copier.fetch_schedule import FetchSchedule
+from heliostat.records.copier.lane_copies import any_old, went_wrong
+from heliostat.records.copier.network import (
+    LIVE,
+    AppendLost,
+    ChannelKey,
+    Network,
+    Send,
+    Traffic,
+)
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.round_time import RoundTime
+
+APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
+"""Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
+Sendable = dict[int, PartitionCopy]
+
+
+class AppendSchedule:
+    """The appends of one lane.
+
+    Parameters
+    ----------
+    partitions
+        The lane's, by index.
+    network
+        Both clusters.
+    time
+        The round's.
+    fetches
+        Who is far behind has a connection of its own for appends, too.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[PartitionCopy],
+        network: Network,
+        time: RoundTime,
+        fetches: FetchSchedule,
+    ) -> None:
+        self._partitions = partitions
+        self._network = network
+        self._time = time
+        self._fetches = fetches
+        self._leader: Mapping[int, BrokerId] = {}
+        self._sendable: dict[ChannelKey, Sendable] = {}
+        self._channel: dict[int, ChannelKey] = {}
+
+    def led_by(self, leaders: Mapping[int, BrokerId]) -> None:
+        """Begin the lines anew for those that lead the target's partitions now."""
+        self._leader = leaders
+        self._sendable = {}
+        for item in self._partitions:
+            self.mark(item)
+
+    def mark(self, item: PartitionCopy) -> None:
+        """Put a partition into the line of those that have something to send.
+
+        It changes lines only with nothing in flight: two connections keep no order.
+        """
+        index = item.index
+        broker = self._leader.get(index)
+        if broker is None or not (item.appends.queue or item.phase is Phase.ALIGN_START):
+            return
+        channel_key = self._channel.get(index)
+        if channel_key is None or item.appends.in_flight == 0 or channel_key[0] != broker:
+            channel = self._fetches.channel_of(index)
+            wanted = (broker, channel if channel.traffic is Traffic.BACKLOG else LIVE)
+            if channel_key is not None and channel_key != wanted:
+                self._sendable.get(channel_key, {}).pop(index, None)
+            channel_key = self._channel[index] = wanted
+        self._sendable.setdefault(channel_key, {})[index] = item
+
+    def send(self, now_s: float) -> bool:
+        """Send what can be sent; whether there was anything."""
+        sent_any = False
+        now_ms = self._time.clock.wall_ms()
+        for (broker, channel), items in self._sendable.items():
+            while items and self._network.can_append(broker, channel):
+                if self._network.is_appending(broker, channel) and any_old(items, now_ms):
+                    break
+                sends = self._one_batch_of_each(items, now_s, now_ms)
+                if not sends or not self._time.may_send():
+                    # It passed while a request was put together: nothing of it was sent.
+                    reason = "the round's deadline passed"
+                    went_wrong(self._partitions, AppendLost(sends, reason), now_s, now_ms)
+                    break
+                self._network.append(broker, channel, sends)
+                sent_any = True
+        return sent_any
+
+    def _one_batch_of_each(self, items: Sendable, now_s: float, now_ms: int) -> list[Send]:
+        """One batch of every ready partition: a broker takes one a partition and request."""
+        sends: list[Send] = []
+        size = 0
+        for item in list(items.values()):
+            send = item.next_send(now_s, now_ms)
+            if send is None:
+                if now_s >= item.appends.may_land_until_s:
+                    del items[item.index]  # comes back when an answer or a fetch changes it
+                continue
+            # To the end of the line, so that a full request does not starve the others.
+            items[item.index] = items.pop(item.index)
+            sends.append(send)
+            size += send.batch.size
+            if size >= APPEND_REQUEST_BYTES_MAX:
+                break
+        return sends

@@ -1,0 +1,149 @@
+"""The few of a lane's partitions that are not just being copied, and what is done for them.
+
+I2  The target's end is read before a partition's map: the map covers it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heliostat.clock import Clock
+from heliostat.records.copier.append_schedule import AppendSchedule
+from heliostat.records.copier.doubts import settle_doubts
+from heliostat.records.copier.fetch_schedule import FetchSchedule
+from heliostat.records.copier.lane_copies import (
+    ask_high_watermarks,
+    delete_throw_away,
+    last_batches_of,
+    look_after_markers,
+)
+from heliostat.records.copier.lane_leaders import LaneLeaders
+from heliostat.records.copier.network import LogRange, Network
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.provisional import busy_first
+
+LOOK_EVERY_S = 0.005
+LOOK_S_PER_PARTITION = 20e-6
+"""Partitions in need are looked after so often at most, on every turn it would cost too much."""
+SEEK_S_PER_PARTITION = 100e-6
+"""A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
+HIGH_WATERMARKS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
+
+
+class Attention:
+    """Looks after partitions in need.
+
+    Parameters
+    ----------
+    partitions
+        The lane's, by index.
+    network, clock, leaders, fetches, appends
+        The lane's.
+    looks_first
+        Those that are busy are looked after first: the round takes over from one that copies.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[PartitionCopy],
+        network: Network,
+        clock: Clock,
+        *,
+        leaders: LaneLeaders,
+        fetches: FetchSchedule,
+        appends: AppendSchedule,
+        looks_first: bool,
+    ) -> None:
+        self._partitions = partitions
+        self._network = network
+        self._clock = clock
+        self._leaders = leaders
+        self._fetches = fetches
+        self._appends = appends
+        self._looks_first = looks_first
+        self._look_at_s = self._seek_at_s = self._high_watermarks_at_s = 0.0
+        self._in_need: list[PartitionCopy] = []
+        self._to_check: list[int] = []
+
+    def at_once(self) -> None:
+        """There was trouble: look through all partitions in the next turn."""
+        self._look_at_s = 0.0
+
+    def check_end(self, item: PartitionCopy) -> None:
+        """It can't go on until it knows where the target ends behind markers."""
+        self._to_check.append(item.index)
+
+    def give(self, now_s: float) -> None:
+        """Do what is due for those in need."""
+        if now_s >= self._look_at_s:
+            self._seek(now_s)
+            pause_s = max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self._in_need))
+            self._look_at_s = now_s + pause_s
+            self._find_positions(self._in_need, now_s)
+        if self._to_check:
+            self._look_after_markers(now_s)
+
+    def _seek(self, now_s: float) -> None:
+        """Look all partitions through for those in need: at times, and when there was trouble."""
+        if not self._look_at_s or now_s >= self._seek_at_s:
+            self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._partitions)
+            self._in_need = [
+                item
+                for item in self._partitions
+                if item.phase is not Phase.COPY or item.fetches.needs_source_range
+            ]
+
+    def _find_positions(self, in_need: list[PartitionCopy], now_s: float) -> None:
+        now_ms = self._clock.wall_ms()
+        seekers = [
+            item.index
+            for item in in_need
+            if item.must_find_end
+            and now_s >= item.standing.not_before_s
+            and item.index in self._leaders.target
+        ]
+        if self._looks_first:
+            self._looks_first, self._look_at_s = False, 0.0
+            seekers = busy_first(seekers, self._fetches.plan_of)
+        if seekers:
+            self._fetches.forget_wants()
+            self._begin(seekers, now_s, now_ms)
+        for item in delete_throw_away(in_need, self._network, now_s, now_ms):
+            self._appends.mark(item)
+        self._find_high_watermarks(in_need, now_s, now_ms)
+
+    def _begin(self, seekers: list[int], now_s: float, now_ms: int) -> None:
+        """Go on where the target ends."""
+        ranges = self._network.target_ranges(seekers)
+        tails, unread = last_batches_of(self._network, ranges, self._partitions)
+        maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
+        unread |= settle_doubts(self._network, ranges, tails, maps, self._partitions)
+        for index, target in ranges.items():
+            item = self._partitions[index]
+            problem = target if isinstance(target, Exception) else maps
+            if isinstance(problem, Exception):
+                item.find_end_failed(problem, now_s, now_ms)
+                self._leaders.may_be_others()
+            elif index in unread:
+                item.standing.last_batch_unread(now_s, now_ms)
+            elif isinstance(target, LogRange):
+                item.begin(target, tails.get(index), problem[index], now_ms, now_s=now_s)
+                self._appends.mark(item)
+
+    def _look_after_markers(self, now_s: float) -> None:
+        asked, self._to_check = self._to_check, []
+        now_ms = self._clock.wall_ms()
+        for item in look_after_markers(self._partitions, asked, self._network, now_s, now_ms):
+            self._appends.mark(item)
+
+    def _find_high_watermarks(
+        self, in_need: list[PartitionCopy], now_s: float, now_ms: int
+    ) -> None:
+        """Ask where the source stands: for a refused offset at once, for broken ones at times."""
+        ranged = [item for item in in_need if item.fetches.needs_source_range]
+        if now_s >= self._high_watermarks_at_s + HIGH_WATERMARKS_EVERY_S:
+            self._high_watermarks_at_s = now_s
+            ranged = [item for item in in_need if item.phase is not Phase.COPY]
+        if ask_high_watermarks(self._network, ranged, now_s, now_ms):
+            self._leaders.may_be_others()

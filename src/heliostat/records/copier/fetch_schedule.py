@@ -1,0 +1,160 @@
+"""When a lane fetches what from which source broker, and over which of its connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heliostat.clock import Clock
+from heliostat.names import BrokerId
+from heliostat.records.copier.fetch_plan import FetchPlan, channels_of, make_plans, watches_for
+from heliostat.records.copier.group_wants import GroupWants
+from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.copier.network import (
+    LIVE,
+    Channel,
+    ChannelKey,
+    Fetched,
+    Network,
+    Traffic,
+    Want,
+    Watched,
+)
+from heliostat.records.copier.partition_copy import PartitionCopy
+
+FETCH_PACE_S_PER_PARTITION = 100e-6
+"""A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
+tenth of a core on a lane's waiting fetches."""
+
+
+class FetchSchedule:
+    """The fetches of one lane.
+
+    Parameters
+    ----------
+    lane
+        What the round was told.
+    partitions
+        Its partitions, by index.
+    network, clock
+        The lane's.
+    """
+
+    def __init__(
+        self,
+        lane: LaneSpec,
+        partitions: Sequence[PartitionCopy],
+        network: Network,
+        clock: Clock,
+    ) -> None:
+        self._lane = lane
+        self._partitions = partitions
+        self._network = network
+        self._clock = clock
+        self._plans: dict[BrokerId, FetchPlan] = {}
+        self.plan_of: dict[int, FetchPlan] = {}
+        """By index of the partition; missing where it has no leader."""
+        self._watches_max = 0
+        self._turn: dict[ChannelKey, int] = {}
+        self._wants_of_groups = GroupWants()
+        self._not_before_s: dict[ChannelKey, float] = {}
+
+    def plan(self, leaders: Mapping[int, BrokerId], open_s: float) -> None:
+        """Spread the partitions over connections to those that lead them now.
+
+        `open_s` is what it took to connect, where both clusters were connected to just now.
+        """
+        if not self._watches_max:  # the first time both clusters were connected to
+            self._watches_max = watches_for(open_s)
+        self._plans = make_plans(
+            self._partitions,
+            leaders,
+            self._plans,
+            self._lane.settings,
+            watches_max=self._watches_max,
+            rates=dict(self._lane.rates),
+        )
+        self._network.expect(channels_of(self._plans))
+        self.plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
+
+    def channel_of(self, index: int) -> Channel:
+        """Where a partition is fetched now."""
+        plan = self.plan_of.get(index)
+        return plan.channel_of(index) if plan is not None else LIVE
+
+    def send(self, now_s: float) -> bool:
+        """Send the fetches that are due; whether there were any."""
+        sent_any = False
+        for broker, plan in self._plans.items():
+            plan.regroup(now_s)
+            for channel, items in plan.groups.items():
+                channel_key = (broker, channel)
+                if now_s < self._not_before_s.get(channel_key, 0.0) or not self._network.can_fetch(
+                    *channel_key
+                ):
+                    continue
+                sent_any |= self._fetch(broker, channel, items, now_s)
+        return sent_any
+
+    def _fetch(
+        self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
+    ) -> bool:
+        if channel.traffic is Traffic.SPARSE:
+            wants = self._wants_of_groups.of(items, now_s)
+            pace = self._plans[broker].pace
+            self._not_before_s[broker, channel] = pace.began(channel, now_s, self._clock.wall_ms())
+        else:
+            wants = self._wants((broker, channel), items, now_s)
+            for want in wants:
+                self._partitions[want.index].fetches.under_way = want
+            self._not_before_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
+        if wants:
+            self._network.fetch(broker, channel, wants)
+        return bool(wants)
+
+    def _wants(
+        self, channel_key: ChannelKey, items: list[PartitionCopy], now_s: float
+    ) -> list[Want]:
+        """What to fetch from one broker, each time beginning one partition further on.
+
+        The broker fills its answer in the order of the request and returns a batch above the
+        limit only for the first partition that has data.
+        """
+        turn = self._turn.get(channel_key, 0) % len(items)
+        self._turn[channel_key] = turn + 1
+        wants = (item.want(now_s) for item in items[turn:] + items[:turn])
+        return [want for want in wants if want is not None]
+
+    def held_back_until_s(self) -> list[float]:
+        """When pacing lets each connection fetch again, for some of them in the past."""
+        return list(self._not_before_s.values())
+
+    def answered(self, index: int) -> None:
+        """Something came of a partition: it may want something else."""
+        self._wants_of_groups.answered(index)
+
+    def forget_wants(self) -> None:
+        """All may want something else, as after trouble."""
+        self._wants_of_groups.forget()
+
+    def watched(self, event: Watched, now_s: float) -> None:
+        """A group's fetch was answered: it is watched anew at the pace of its broker."""
+        if plan := self._plans.get(event.broker):
+            at_s = plan.watched(event.channel, now_s)
+            self._not_before_s[event.broker, event.channel] = at_s
+
+    def was_level(self, item: PartitionCopy) -> None:
+        """A partition that had all has news: it had all when its group was asked for last.
+
+        Quiet partitions are heard of only with news.
+        """
+        plan = self.plan_of.get(item.index)
+        if plan is not None:
+            asked_ms = plan.pace.asked_ms.get(plan.channel_of(item.index), -1)
+            item.progress.caught_up_ms = max(item.progress.caught_up_ms, asked_ms)
+
+    def judge(self, item: PartitionCopy, event: Fetched) -> None:
+        """Take note of an answer: how busy a partition is, and whether it is far behind."""
+        plan = self.plan_of.get(item.index)
+        if plan is not None:
+            lag = item.progress.high_watermark - item.fetches.offset
+            plan.judge(item.index, lag, event.end - event.start, event.want.bytes_max)

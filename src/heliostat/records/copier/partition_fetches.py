@@ -1,0 +1,165 @@
+"""The fetch side of one partition: what is fetched next, and what of an answer is queued."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heliostat.records.batches.aborted import Aborted
+from heliostat.records.batches.claimed_offsets import ClaimedOffsets
+from heliostat.records.batches.convert import convert
+from heliostat.records.batches.converted import (
+    ConvertedBatch,
+    ConvertSettings,
+    Place,
+    Refusal,
+    Stop,
+    StopReason,
+)
+from heliostat.records.batches.copied_epochs import CopiedEpochs
+from heliostat.records.copier.begin_checks import Stopped
+from heliostat.records.copier.lane import CopySettings, PartitionCode, PartitionState
+from heliostat.records.copier.markers import Filling
+from heliostat.records.copier.mirror_map import MirrorMap
+from heliostat.records.copier.network import LogRange, Want
+from heliostat.records.copier.partition_appends import PartitionAppends
+
+
+class PartitionFetches:
+    """What was fetched of one partition, up to where it is queued.
+
+    Parameters
+    ----------
+    settings, conversion
+        The lane's, and how this partition's batches are converted.
+    offset_map, filling, appends
+        The partition's.
+    """
+
+    def __init__(
+        self,
+        settings: CopySettings,
+        conversion: ConvertSettings,
+        *,
+        offset_map: MirrorMap,
+        filling: Filling,
+        appends: PartitionAppends,
+    ) -> None:
+        self._bytes_max = settings.fetch_bytes_max
+        self._convert = conversion
+        self._map = offset_map
+        self._filling = filling
+        self._appends = appends
+        self.offset = -1
+        """What is fetched next."""
+        self.under_way: Want | None = None
+        self.wanted_bytes = settings.partition_fetch_bytes_max
+        self.needs_source_range = False
+        """The source calls the offset out of range."""
+        self.epochs = CopiedEpochs()
+        self.stop: Stop | None = None
+        """Why nothing behind what is queued is copied; told once that is appended."""
+        self.refusal: Refusal | None = None
+        """A record that the target refuses: what stands before it is copied."""
+        self._claimed = ClaimedOffsets()
+
+    def begin(self, *, fills: bool) -> None:
+        """The target's end was read; whether holes are filled."""
+        self._convert = replace(self._convert, ends_at_holes=fills)
+
+    def reset(self) -> None:
+        """Forget what was asked for and what stopped it."""
+        self.under_way = None
+        self.stop = None
+
+    @property
+    def are_held(self) -> bool:
+        """Whether nothing may be asked for before something else is known."""
+        return self.under_way is not None or self.stop is not None or self.needs_source_range
+
+    def take(
+        self,
+        buffer: bytearray | memoryview,
+        start: int,
+        end: int,
+        *,
+        stable: int,
+        aborted: Sequence[Aborted],
+        now_ms: int,
+    ) -> Stop | None:
+        """Queue the batches of an answer; why it can't go on behind them, if so.
+
+        `stable` is the last stable offset.
+        """
+        place = Place(self.offset, self._map.next_target, self._map.ahead)
+        answer = self._claimed.believed(memoryview(buffer)[start:end], self.offset, stable)
+        upto = start + answer.end
+        outcome = convert(buffer, start, upto, place, self._convert, aborted, self.refusal)
+        outcome.stop = outcome.stop or answer.stop
+        for batch in outcome.batches:
+            if self._map.fills and not self._fill_before(batch, now_ms):
+                outcome.next_offset = batch.source_offset
+                break
+            self._queue(batch)
+        is_all, is_full = upto == end, end - start >= self.wanted_bytes
+        if outcome.next_offset == self.offset and not outcome.stop and (is_all or is_full):
+            # Bytes came, but no whole batch: it is larger than we asked for, or its length is
+            # wrong: brokers give the first batch whole, whatever its size (KIP-74).
+            if is_all and self.wanted_bytes >= self._bytes_max:
+                text = f"source offset {self.offset} can't be read: its batch never ends"
+                outcome.stop = Stop(StopReason.CORRUPT, self.offset, text)
+            self.wanted_bytes = min(self.wanted_bytes * 2, self._bytes_max)
+        self.offset = outcome.next_offset
+        if self.refusal is not None and self.refusal.offset < outcome.next_offset:
+            self.refusal = None
+        if outcome.stop is None:
+            self.epochs.fetched(answer.epoch, outcome.next_offset)
+        return outcome.stop
+
+    def _queue(self, batch: ConvertedBatch) -> None:
+        self._appends.put(batch)
+        self._map.queued(batch)
+
+    def _fill_before(self, batch: ConvertedBatch, now_ms: int) -> bool:
+        """Put markers for a hole before a batch; False if there would be too many."""
+        self.stop = self.stop or self._filling.too_large(batch.source_offset)
+        if self.stop is None:
+            for markers in self._filling.before(batch, now_ms):
+                self._queue(markers)
+        return self.stop is None
+
+    def fill_behind(self, now_ms: int) -> bool:
+        """Put markers for a hole up to the next fetch, if there is one that is to be filled."""
+        if not self._map.fills or self.offset <= self._filling.queued_to:
+            return False
+        self.stop = self.stop or self._filling.too_large(self.offset)
+        for markers in self._filling.behind(self.offset, now_ms) if not self.stop else ():
+            self._queue(markers)
+        return True
+
+    def out_of_range(self) -> None:
+        """The source calls the offset so; also where its leader does not know the epoch named."""
+        self.epochs.distrust()
+        self.needs_source_range = True
+
+    def why_gone(self, source: LogRange) -> Stopped | None:
+        """What the source holds, asked for as it called our offset out of range."""
+        if not self.needs_source_range:
+            return None
+        self.needs_source_range = False
+        wanted = self.offset
+        if wanted < source.start:
+            return Stopped(
+                PartitionState.GAP,
+                PartitionCode.SOURCE_OVERTOOK,
+                f"source offsets {wanted} to {source.start - 1} are gone before they were copied "
+                f"(retention or DeleteRecords; the source now begins at {source.start})",
+            )
+        if wanted > source.end:
+            return Stopped(
+                PartitionState.GAP,
+                PartitionCode.SOURCE_TRUNCATED,
+                f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
+                "the source was truncated or made anew",
+            )
+        return None
