@@ -14,7 +14,7 @@ from heliostat.names import LaneId
 from heliostat.ops.spark_session import essence
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec
 from heliostat.records.copier.late_sends import LATE_S
-from heliostat.records.copier.partition_standing import LANDS_WITHIN_S
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
 """A round is given out so long before it begins: its job starts and its connections open. Longer,
