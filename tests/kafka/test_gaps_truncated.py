@@ -24,7 +24,7 @@ from support.unclean import (
 )
 
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.gaps import keeper
+from heliostat.gaps import copy_progress
 from heliostat.gaps.ledger import COPIED_PREFIX, gaps_topic
 from heliostat.names import LinkName, TopicName
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
@@ -103,7 +103,9 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Given copied records / when an old replica leads and takes others / then GAP, from where."""
-    monkeypatch.setattr(keeper, "WRITE_EVERY_S", 5.0)  # where it diverged is told by what was noted
+    monkeypatch.setattr(
+        copy_progress, "WRITE_EVERY_S", 5.0
+    )  # where it diverged is told by what was noted
     source, target = clusters
     topic = replicated_topic(source)
     config = config_of(tmp_path, source, target, topic)

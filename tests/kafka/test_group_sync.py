@@ -232,7 +232,7 @@ def test_groups_that_are_idle_are_looked_at_rarely(
 ) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
-    monkeypatch.setattr("heliostat.groups.sync.IDLE_AFTER_S", 0.0)
+    monkeypatch.setattr("heliostat.groups.followed.IDLE_AFTER_S", 0.0)
     sync = sides.sync(**only(group))
     sync.run()
     assert sync.report()["looked_at"] == 1
@@ -241,7 +241,7 @@ def test_groups_that_are_idle_are_looked_at_rarely(
     assert sync.report()["looked_at"] == 0
     assert sync.report()["reasons"] == {"SYNCED": 1}
     sides.commit(group, 31)
-    monkeypatch.setattr("heliostat.groups.sync.IDLE_LOOK_S", 0.0)
+    monkeypatch.setattr("heliostat.groups.followed.IDLE_LOOK_S", 0.0)
     sync.run()
     assert sides.at_target(group) == CommittedOffset(Offset(31))
 
