@@ -103,9 +103,8 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Given copied records / when an old replica leads and takes others / then GAP, from where."""
-    monkeypatch.setattr(
-        copy_progress, "WRITE_EVERY_S", 5.0
-    )  # where it diverged is told by what was noted
+    # Where it diverged is told by what was noted.
+    monkeypatch.setattr(copy_progress, "WRITE_EVERY_S", 5.0)
     source, target = clusters
     topic = replicated_topic(source)
     config = config_of(tmp_path, source, target, topic)
