@@ -20,7 +20,8 @@ from support.scripted_broker import DIGEST_BYTES, ECHO, Script, ScriptedBroker, 
 
 from heliostat.access import PLAINTEXT, ClusterAccess, Sasl, SecretRef, Security
 from heliostat.clusters.wire.buffers import HeldBytes
-from heliostat.clusters.wire.connection import Connection, DialSettings, Frame
+from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.frames import Frame
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import (
     AuthenticationRefused,

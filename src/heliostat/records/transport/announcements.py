@@ -10,7 +10,8 @@ import select
 
 from heliostat.clusters.kafka_codes import EARLIEST
 from heliostat.clusters.wire import fetch
-from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.frames import Frame
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner
 from heliostat.names import TopicName, TopicPartition

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from heliostat.clusters.wire import markers, produce
-from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.frames import Frame
 from heliostat.clusters.wire.primitives import Buffer, request_header
 from heliostat.errors import ProtocolError
 from heliostat.names import TopicId

@@ -12,7 +12,8 @@ import numpy as np
 from typing_extensions import override
 
 from heliostat.clusters.wire import fetch
-from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.frames import Frame
 from heliostat.clusters.wire.primitives import read_topic, request_header, skip_tagged_fields
 from heliostat.clusters.wire.scan import (
     END,

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from heliostat.clusters.kafka_codes import LATEST, OFFSET_OUT_OF_RANGE
 from heliostat.clusters.wire import fetch, produce
 from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
-from heliostat.clusters.wire.connection import Connection, Frame
+from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.frames import Frame
 from heliostat.errors import (
     BrokerError,
     ConnectionLost,

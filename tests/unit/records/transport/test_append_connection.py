@@ -10,7 +10,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from heliostat.clusters.wire import produce
 from heliostat.clusters.wire.buffers import HeldBytes
-from heliostat.clusters.wire.connection import Frame
+from heliostat.clusters.wire.frames import Frame
 from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.converted import ConvertedBatch

@@ -16,7 +16,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from heliostat.access import PLAINTEXT, Security
 from heliostat.clusters.wire import fetch
-from heliostat.clusters.wire.connection import Frame
+from heliostat.clusters.wire.frames import Frame
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.converted import ConvertedBatch
