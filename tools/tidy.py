@@ -61,7 +61,6 @@ DOTTED_MODULE = re.compile(r"\bheliostat(?:_sandbox)?(?:\.\w+)+")
 WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 CLASSES_ABOVE: dict[str, tuple[int, int]] = {
-    "Connection": (279, 15),
     "FetchPlan": (146, 17),
     "PartitionCopy": (446, 18),
 }
