@@ -137,7 +137,7 @@ def test_a_mirror_made_anew_while_it_is_emptied_is_told() -> None:
     world.target.answered = recreated
     world.turn(stopped())
     told = [call.args[0] for call in world.events.warn.call_args_list]
-    assert any("made anew at the target while its mirror was emptied" in text for text in told)
+    assert any("recreated at the target while its mirror was emptied" in text for text in told)
 
 
 def test_a_late_report_of_a_gap_that_is_none_changes_nothing() -> None:
