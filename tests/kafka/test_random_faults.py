@@ -20,6 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.clusters import fresh_name
 from support.faults import DAY_MS, Stage, Trial, small_load, stage_of
+from support.links import wait_for
 from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat_sandbox.shapes import GenericShape, Timestamps
@@ -138,8 +139,10 @@ class Faults:
         self._stage.start_link()
 
     def restart_driver(self) -> None:
-        assert self._stage.link is not None
-        assert self._stage.link.stop(within_s=60) == 0
+        link = self._stage.link
+        assert link is not None
+        wait_for("a link that has begun", link.text)  # before, a signal just ends the interpreter
+        assert link.stop(within_s=60) == 0
         self._stage.start_link()
 
     def kill_source(self) -> None:

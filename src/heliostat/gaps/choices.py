@@ -176,11 +176,6 @@ class Effect:
     consumers: str
 
 
-def choices_of(facts: Facts) -> tuple[Choice, ...]:
-    """Choices that a stopped partition has; waiting is always one."""
-    return tuple(choice for choice in Choice if effect_of(facts, choice) is not None)
-
-
 def still_holds(facts: Facts) -> bool:
     """Whether the clusters still show what the partition stopped for; reports may be late."""
     match facts.cause:

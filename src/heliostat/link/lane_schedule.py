@@ -56,7 +56,6 @@ class LaneHealth:
     rounds: int = 0
     failures_in_a_row: int = 0
     last_error: str = ""
-    ended_ms: int = 0
     not_before_s: float = 0.0
     """After a failure the next round waits until then (monotonic)."""
 
@@ -286,7 +285,6 @@ class LaneSchedule:
         health = lane.health
         lane.rounds.remove(item)
         health.rounds += 1
-        health.ended_ms = self._clock.wall_ms()
         if error is None:
             # A successor prepared for a round that fails ends at once, and proves nothing.
             if item.spec.generation == lane.generation:

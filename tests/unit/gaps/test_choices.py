@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from heliostat.gaps.choices import Cause, Choice, Facts, choices_of, effect_of, still_holds, why_not
+from heliostat.gaps.choices import Cause, Choice, Facts, effect_of, still_holds, why_not
 from heliostat.invariants import gap_is_recorded
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 
 PARTITION = TopicPartition(TopicName("t"), PartitionId(0))
+
+
+def choices_of(facts: Facts) -> tuple[Choice, ...]:
+    return tuple(choice for choice in Choice if effect_of(facts, choice) is not None)
 
 
 def facts(cause: Cause, **changes: object) -> Facts:

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable
 
 from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
 
-INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
-INT64 = struct.Struct(">q")
 
 TOPIC_IDS_MAX = 1 << 16
 NO_TAGS = b"\x00"

@@ -115,11 +115,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """`base_timestamp` tells the cleaner when tombstones may go."""
-        return bool(self.attributes & DELETE_HORIZON_BIT)
-
-    @property
     def is_dense(self) -> bool:
         """Every offset from first to last has its record."""
         return self.records_count == self.last_offset_delta + 1

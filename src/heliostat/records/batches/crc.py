@@ -30,21 +30,6 @@ _tables: list[list[array[int] | None]] = [[None] * (1 << _DIGIT_BITS) for _ in r
 """By place and digit; made when first needed, 0.3 ms and 4 KiB each, all for 16 MiB take 1 MiB."""
 
 
-def crc_of_changed(old_crc: int, old: Buffer, new: Buffer, tail_bytes: int) -> int:
-    """CRC of `new + tail`, given the CRC of `old + tail`; the tail itself is not needed.
-
-    Parameters
-    ----------
-    old_crc
-        CRC-32C of the whole message as it was.
-    old, new
-        Its first bytes as they were and as they are now; equally long.
-    tail_bytes
-        How many bytes follow them.
-    """
-    return old_crc ^ shifted(crc32c(old) ^ crc32c(new), tail_bytes)
-
-
 def shifted(difference: int, tail_bytes: int) -> int:
     """What `difference` between two CRCs becomes after `tail_bytes` more equal bytes."""
     place = 0

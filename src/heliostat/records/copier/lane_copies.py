@@ -86,7 +86,8 @@ def ask_high_watermarks(
                 missing[index] = max(Offset(item.progress.position), source.start)
         elif item.fetches.needs_source_range:
             item.fetches.needs_source_range = False
-            item.standing.no_leader(source, now_s, now_ms)
+            if item.phase is not Phase.STOPPED:  # nothing hides that it waits for a person
+                item.standing.no_leader(source, now_s, now_ms)
             is_stale = True
     unknown = {
         index: at for index, at in missing.items() if by_index[index].progress.missing_ms < 0
