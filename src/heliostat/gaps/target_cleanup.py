@@ -59,7 +59,7 @@ class TargetCleanup:
         """
         ids = {record.target: id_text(record.target_id)}
         was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
-        if not was_theirs and not_shown_same(self._target, ids):
+        if not was_theirs and not_shown_same(self._target.describe_topics(ids), ids):
             why = f"{record.target} may have been recreated: it is not deleted"
             self._warnings.warn(record.source, why)
             return False
@@ -85,9 +85,9 @@ class TargetCleanup:
         if not undone:
             return
         ids = {row.target.topic: row.target_id for row in undone.values()}
-        before = recreated(self._target, ids)
-        done = [row for row in undone.values() if row.target.topic in before]  # gone, with all
-        kept = before | not_shown_same(self._target, ids)
+        found = self._target.describe_topics(ids)
+        gone, kept = recreated(found, ids), not_shown_same(found, ids)
+        done = [row for row in undone.values() if row.target.topic in gone]  # with all they had
         left = {mirror: row for mirror, row in undone.items() if mirror.topic not in kept}
         answers = self._target.delete_records(
             {mirror: Offset(row.jump.target) for mirror, row in left.items() if row.jump}
@@ -99,7 +99,7 @@ class TargetCleanup:
             else:
                 done.append(row)
         self._ledger.record([replace(row, is_done=True) for row in done])
-        for name in sorted(recreated(self._target, ids) - kept):
+        for name in sorted(recreated(self._target.describe_topics(ids), ids) - kept):
             self._events.warn(
                 f"{name} was recreated at the target while its mirror was emptied: records that "
                 "others wrote there may be gone as well"

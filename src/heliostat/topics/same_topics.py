@@ -9,38 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.admin import TopicInfo
 from heliostat.names import TopicName, id_text, is_another, is_still
 
-
-def recreated(admin: ClusterAdmin, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
-    """Those that have another id now; none where a topic is gone, or an id is unknown.
-
-    Raises
-    ------
-    ConnectionLost
-        The cluster does not answer.
-    """
-    return _those(admin, ids, is_another)
+Found = Mapping[TopicName, TopicInfo]
+"""What the cluster answers now (`ClusterAdmin.describe_topics`)."""
 
 
-def not_shown_same(admin: ClusterAdmin, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
-    """Those that must not be deleted from: made anew, or of an id that is not told any more.
+def recreated(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
+    """Those that have another id now; none where a topic is gone, or an id is unknown."""
+    return _those(found, ids, is_another)
 
-    Raises
-    ------
-    ConnectionLost
-        The cluster does not answer.
-    """
-    return _those(admin, ids, lambda was, now: not is_still(was, now))
+
+def not_shown_same(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
+    """Those that must not be deleted from: recreated, or of an id that is not reported any more."""
+    return _those(found, ids, lambda was, now: not is_still(was, now))
 
 
 def _those(
-    admin: ClusterAdmin,
+    found: Found,
     ids: Mapping[TopicName, str],
     is_meant: Callable[[str, str], bool],
 ) -> frozenset[TopicName]:
-    found = admin.describe_topics(ids)
     return frozenset(
         name
         for name, was in ids.items()
