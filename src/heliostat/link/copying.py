@@ -17,7 +17,6 @@ from heliostat.link.flow import Lanes, Reconciler
 from heliostat.link.group_part import GroupPart
 from heliostat.link.known import Known
 from heliostat.link.lane_set import LaneSet, Runner
-from heliostat.link.loops import LoopSpec
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.planning import Planner
@@ -27,6 +26,7 @@ from heliostat.mm2.emitters import Interchange
 from heliostat.names import LinkName
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events
+from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
@@ -248,7 +248,7 @@ class Copying:
             guarded(lambda: turn.run(self._known, context.board.load())),
         )
         for part in self._interchange.parts():
-            yield LoopSpec(part.name, part.interval_s, guarded(part.turn))
+            yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
         yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
         if self._groups is not None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from heliostat.clock import Clock
 from heliostat.errors import HeliostatError, Verdict
 from heliostat.ops.events import Events
+from heliostat.ops.loop_spec import LoopSpec
 
 STALE_AFTER_TURNS = 3
 STOP_WITHIN_S = 20.0
@@ -72,7 +72,6 @@ class Loop:
         self._wall_ms = wall_ms
         self._events = events
         self._stop = threading.Event()
-        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -80,14 +79,9 @@ class Loop:
         self.health.last_good_ms = self._wall_ms()
         self._thread.start()
 
-    def wake(self) -> None:
-        """Take the next turn now."""
-        self._wake.set()
-
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end and wait; whether it did."""
         self._stop.set()
-        self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -109,8 +103,7 @@ class Loop:
                 self.health.last_good_ms = self._wall_ms()
                 self.health.failures_in_a_row = 0
                 self.health.last_error = ""
-            self._wake.wait(self._pause_s())
-            self._wake.clear()
+            self._stop.wait(self._pause_s())
 
     def _failed(self, error: BaseException) -> None:
         failures = self.health.failures_in_a_row = self.health.failures_in_a_row + 1
@@ -124,14 +117,6 @@ class Loop:
         if failures == 0:
             return self.health.interval_s
         return min(PAUSE_MAX_S, self.health.interval_s, 0.2 * float(2 ** min(failures, 10)))
-
-
-class LoopSpec(NamedTuple):
-    """A loop that is to be run: its name, the seconds between its turns, and one turn."""
-
-    name: str
-    interval_s: float
-    turn: Callable[[], None]
 
 
 class Loops:

@@ -22,10 +22,11 @@ from heliostat.link.flow import Lanes
 from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
 from heliostat.link.lane_template import lane_template
-from heliostat.link.loops import Loops, LoopSpec
+from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.names import LinkName, ProducerId
 from heliostat.ops.events import Events
+from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.ownership import Ownership

@@ -7,7 +7,6 @@ told, and never halts the link.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
@@ -22,6 +21,7 @@ from heliostat.names import TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.offset_map import MapReader
+from heliostat.ops.loop_spec import LoopSpec
 from heliostat.topics.naming import naming_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
 from heliostat.topics.values import MirrorRecord
@@ -31,15 +31,6 @@ WATCH_S = 0.5
 """Heartbeats are waited for so long, then as long not: their age is right to half a second."""
 CHECKPOINTS_S = 1.0
 """Between two looks at whether the groups' loop has decided anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmitterLoop:
-    """One part: a loop's name, seconds between its turns, and a turn."""
-
-    name: str
-    interval_s: float
-    turn: Callable[[], None]
 
 
 class Interchange:
@@ -109,22 +100,20 @@ class Interchange:
             admin = admins[syncs.location]
             self._syncs = OffsetSyncs(written, admin, syncs.replication_factor)
 
-    def parts(self) -> Iterator[EmitterLoop]:
+    def parts(self) -> Iterator[LoopSpec]:
         """What is to be done again and again."""
         if self._emitter is not None:
             interval_s = self._link.heartbeats.interval_s
-            yield EmitterLoop("heartbeats", interval_s, self._part("heartbeats", self._emit))
+            yield LoopSpec("heartbeats", interval_s, self._part("heartbeats", self._emit))
         if self._watch is not None:
-            yield EmitterLoop(
-                "heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look)
-            )
+            yield LoopSpec("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
         if self._checkpoints is not None:
-            yield EmitterLoop(
+            yield LoopSpec(
                 "checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups)
             )
         if self._syncs is not None:
             interval_s = self._link.offset_syncs.interval_s
-            yield EmitterLoop(
+            yield LoopSpec(
                 "offset syncs", interval_s, self._part("offset syncs", self._tell_offsets)
             )
 

@@ -6,8 +6,9 @@ import threading
 
 from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
-from heliostat.link.loops import Loop, Loops, LoopSpec
+from heliostat.link.loops import Loop, Loops
 from heliostat.ops.events import Events
+from heliostat.ops.loop_spec import LoopSpec
 
 TURNS = 20
 WITHIN_S = 30.0
