@@ -7,7 +7,6 @@ from contextlib import closing
 from uuid import UUID
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import (
@@ -23,8 +22,8 @@ from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.store import read_maps
 from heliostat.offsets.values import TranslatedMirrors, TranslatedPartition, Untranslatable, Why
-from heliostat.state.link_state import LinkState, Starts, progress_topic
-from heliostat.status.reader import StatusReader
+from heliostat.state.link_state import LinkState, Starts
+from heliostat.status.reader import last_reported
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.ranges import MapClaim, MapView
 
@@ -148,13 +147,8 @@ def _bounds(
 
 def _passed(config: Config, link: LinkConfig) -> dict[TopicPartition, int]:
     """Positions as lanes reported them; none if the link has not run for an hour."""
-    name = LinkName(link.name)
-    progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
-    with closing(progress):
-        reader = StatusReader(name, progress)
-        if progress.exists():
-            reader.begin()
-        reports = reader.board.reports()
+    board = last_reported(LinkName(link.name), config.clusters[link.target].access())
+    reports = [] if board is None else board.reports()
     return {one.source: one.position for one in reports if one.position >= 0}
 
 

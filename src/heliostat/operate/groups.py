@@ -10,7 +10,6 @@ from typing import Any
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
-from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError
 from heliostat.groups.observe import observe_target
@@ -22,8 +21,8 @@ from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.names import GroupId, LinkName, TopicPartition
 from heliostat.offsets.store import read_maps
 from heliostat.operate.links import links_of
-from heliostat.state.link_state import LinkState, progress_topic
-from heliostat.status.reader import StatusReader
+from heliostat.state.link_state import LinkState
+from heliostat.status.reader import last_reported
 
 CONSUMER = "consumer"
 """The kind of groups of KIP-848."""
@@ -185,11 +184,8 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
 
 def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, int]:
     """How far the link's lanes say that they have copied."""
-    with closing(RecentRecords(access, progress_topic(link))) as progress:
-        reader = StatusReader(link, progress)
-        if progress.exists():
-            reader.begin()
-        return reader.board.positions()
+    board = last_reported(link, access)
+    return {} if board is None else board.positions()
 
 
 def _members(

@@ -7,7 +7,6 @@ from contextlib import closing, suppress
 from functools import partial
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.recent_records import RecentRecords
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.config import Config, LinkConfig
@@ -15,9 +14,9 @@ from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import LinkName
 from heliostat.operate.links import links_of
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
-from heliostat.state.link_state import LinkState, progress_topic
-from heliostat.status.board import unreachable
-from heliostat.status.reader import StatusReader
+from heliostat.state.link_state import LinkState
+from heliostat.status.board import StatusBoard, unreachable
+from heliostat.status.reader import last_reported
 from heliostat.status.values import LinkStatus
 
 STATUS_WITHIN_S = 10.0
@@ -92,12 +91,11 @@ class StatusLook:
 
 
 def _status(config: Config, link: LinkConfig) -> LinkStatus:
-    name = LinkName(link.name)
-    progress = RecentRecords(config.clusters[link.target].access(), progress_topic(name))
-    with closing(progress):
-        reader = StatusReader(name, progress)
-        if progress.exists():
-            reader.begin()
-            with closing(LinkState(link, config.clusters[link.target])) as state:
-                reader.board.know_stops(state.read_stops())
-        return reader.board.status(SystemClock().wall_ms())
+    name, target = LinkName(link.name), config.clusters[link.target]
+    board = last_reported(name, target.access())
+    if board is None:
+        board = StatusBoard(name)
+    else:
+        with closing(LinkState(link, target)) as state:
+            board.know_stops(state.read_stops())
+    return board.status(SystemClock().wall_ms())

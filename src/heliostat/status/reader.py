@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+from heliostat.access import ClusterAccess
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.names import LinkName
 from heliostat.records.transport.progress_reports import REFRESH_S
+from heliostat.state.link_state import progress_topic
 from heliostat.status.board import StatusBoard
 
 LOOK_BACK_S = (REFRESH_S + 10.0, 600.0)
 """How far before the newest record a reader begins: every partition was named within the first, but
 of lanes whose rounds fail."""
+
+
+def last_reported(link: LinkName, target: ClusterAccess) -> StatusBoard | None:
+    """What a link's driver and lanes reported last; None where it has no progress topic.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer.
+    """
+    with closing(RecentRecords(target, progress_topic(link))) as progress:
+        if not progress.exists():
+            return None
+        reader = StatusReader(link, progress)
+        reader.begin()
+        return reader.board
 
 
 class StatusReader:
