@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
@@ -11,7 +11,7 @@ from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
 from heliostat.gaps.ledger import CopiedTopic, copied_of
 from heliostat.gaps.source_truncation import Divergence, truncations
-from heliostat.names import Offset, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
@@ -28,6 +28,25 @@ class Ask:
     target: TopicPartition
     begin: Offset
     is_dense: bool = True
+
+
+def asks_of(
+    record: MirrorRecord,
+    partitions: Iterable[PartitionId],
+    begins: Mapping[PartitionId, Offset],
+    *,
+    is_dense: bool,
+) -> list[Ask]:
+    """What to ask of partitions of a mirror, which began with the source offsets `begins`."""
+    return [
+        Ask(
+            TopicPartition(record.source, number),
+            record.mirror_of(number),
+            begins.get(number, Offset(0)),
+            is_dense,
+        )
+        for number in sorted(partitions)
+    ]
 
 
 def gather(

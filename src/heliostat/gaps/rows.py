@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from heliostat.gaps.choices import CAUSE_OF_CODE, OF_WHOLE_TOPICS, Cause, Choice, Effect, Facts
-from heliostat.gaps.facts import Ask
+from heliostat.gaps.facts import Ask, asks_of
 from heliostat.gaps.ledger import GapRow
 from heliostat.gaps.source_truncation import Lost
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, id_text
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import TopicPlan
@@ -38,15 +38,7 @@ class Memory:
         topic = self.topics.get(record.source)
         policy = None if topic is None else topic.configs.get("cleanup.policy")
         is_dense = policy is not None and "compact" not in (policy.value or "")
-        return [
-            Ask(
-                TopicPartition(record.source, number),
-                record.mirror_of(number),
-                begins.get(number, Offset(0)),
-                is_dense,
-            )
-            for number in sorted(partitions)
-        ]
+        return asks_of(record, partitions, begins, is_dense=is_dense)
 
     def all_of(self, record: MirrorRecord) -> list[Ask]:
         """What to ask of a whole mirror."""

@@ -21,9 +21,9 @@ from heliostat.gaps.choices import (
     effect_of,
     why_not,
 )
-from heliostat.gaps.facts import Ask, gather
+from heliostat.gaps.facts import Ask, asks_of, gather
 from heliostat.gaps.ledger import Decision
-from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
 from heliostat.state.link_state import LinkState, Starts, Stored
@@ -137,17 +137,9 @@ def _asks(
     item: PendingDecision, record: MirrorRecord, stored: Stored, *, is_dense: bool
 ) -> list[Ask]:
     begins = stored.starts.get(record.source, Starts(None)).offsets
-    is_whole = CAUSE_OF_CODE[item.code] in OF_WHOLE_TOPICS or item.partition is None
-    partitions = sorted(begins) if is_whole or item.partition is None else [item.partition]
-    return [
-        Ask(
-            TopicPartition(record.source, number),
-            record.mirror_of(number),
-            begins.get(number, Offset(0)),
-            is_dense,
-        )
-        for number in partitions
-    ]
+    partition = _whole(item)
+    partitions = begins if partition is None else (partition,)
+    return asks_of(record, partitions, begins, is_dense=is_dense)
 
 
 def _is_dense(source: ClusterAdmin, topic: TopicName) -> bool:
