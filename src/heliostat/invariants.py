@@ -1,4 +1,4 @@
-"""What always holds, numbered. Product, simulation and tests call the same predicates.
+"""What always holds, numbered. Product, simulation and tests share these predicates.
 
 I1  Every append names the target offset it expects; the answer's base offset is checked.
     Where holes are filled it names the number of its record, which the map holds to an offset.
@@ -38,8 +38,9 @@ def append_landed_where_named(expected_offset: int, answered_offset: int) -> boo
 def last_batch_is_ours(last_batch: tuple[int, int], producer_id: int, target_end: int) -> bool:
     """I1, looked at before copying goes on: the last record stands where we named it.
 
-    `tail` is the producer id of the record before `target_end` and its place in the sequence. What
-    others appended has neither; a broker that has forgotten us would let us go on behind it.
+    `last_batch` is the producer id of the record before `target_end` and its place in the
+    sequence. What others appended has neither; a broker that has forgotten us would let us go on
+    behind it.
     """
     return last_batch == (producer_id, sequence_of(target_end - 1))
 

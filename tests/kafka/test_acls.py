@@ -390,9 +390,8 @@ def test_a_takeover_needs_no_more_rights_than_are_printed(
     left.write_target(range(30))
     left.commit(20)
     wait_for_coordinators(least.target.bootstrap)
-    other_link = (
-        left.of_another_link()
-    )  # its rights are not looked at: it connects as the broker does
+    # Its rights are not looked at: it connects as the broker does.
+    other_link = left.of_another_link()
     _secure(left.config, least.source, least.target)
     before = {cluster: _denied(cluster) for cluster in (least.source, least.target)}
     with _allowed(least, left.config, left.alias) as rules:

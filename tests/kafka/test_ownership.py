@@ -273,10 +273,10 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
         barrier.wait(LOADED_S)
         lanes = two_lanes(stage, topic, partitions, fetch_bytes)
         pending = pool.map_async(copy_round, lanes, chunksize=1)
-        other_links = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
+        processes = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
         pending.wait(RIVALS_BEGIN_MS / 1000)
         for turn in range(turns):  # whoever copies now is stopped soon: another one must go on
-            other_links[turn % len(other_links)].suspend()
+            processes[turn % len(processes)].suspend()
             try:
                 for number in range(partitions):
                     write_batches(
@@ -284,7 +284,7 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
                     )
                 pending.wait(STOPPED_S)
             finally:
-                other_links[turn % len(other_links)].resume()
+                processes[turn % len(processes)].resume()
         wanted = {topic: [records] * partitions}
         wait_for(
             "all to be copied",

@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from heliostat.config import Config, LinkConfig
-from heliostat.gaps.choices import (
-    CAUSE_OF_CODE,
-)
+from heliostat.gaps.choices import CAUSE_OF_CODE
 from heliostat.gaps.ledger import Decision, GapLedger, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
 from heliostat.operate.links import links_of

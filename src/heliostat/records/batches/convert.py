@@ -56,10 +56,7 @@ from heliostat.records.batches.converted import (
     Stop,
     StopReason,
 )
-from heliostat.records.batches.joining import (
-    JoinLimits,
-    join_run,
-)
+from heliostat.records.batches.joining import JoinLimits, join_run
 from heliostat.records.batches.legacy_format import OLD_MAGICS, read_old
 
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024

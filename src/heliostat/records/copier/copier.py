@@ -1,4 +1,4 @@
-"""One round of one lane: fetch → carry → append, until the deadline or a newer plan.
+"""One round of one lane: fetch → convert → append, until the deadline or a newer plan.
 
 I7  Each partition has its own state; a broker's answer is spread over the partitions it concerns.
 I10 `may_send` is looked at before every append, and a process that is late with one is ended.

@@ -50,7 +50,7 @@ OTHERS_TEXT = (
 def source_diverged(item: PartitionCopy, diverging_epoch: tuple[int, int], now_ms: int) -> None:
     """Take a leader's word that its log is not the one that was read before (KIP-595).
 
-    `diverged` is the newest epoch up to the one that was named, and where its log ends up to that.
+    `diverging_epoch` is the newest up to the one that was named, and where its log ends up to that.
     """
     epoch, end = diverging_epoch
     if item.fetches.epochs.has_diverged(epoch, end):

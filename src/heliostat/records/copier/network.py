@@ -1,8 +1,8 @@
 """What a copier needs of the world: a source to fetch from, a target to append to, time to wait.
 
-`wire_network.WireNetwork` is the real one; the simulation in the tests is the other. A partition is
-named by its index in the lane; a request that can be answered late carries the partition's attempt,
-so that an answer to an abandoned attempt is recognised.
+`kafka_network.WireNetwork` is the real one; the simulation in the tests is the other. A partition
+is named by its index in the lane; a request that can be answered late carries the partition's
+attempt, so that an answer to an abandoned attempt is recognised.
 
 What is made for every record or answer is a named tuple: making frozen dataclasses took a seventh
 of a lane's processor time with 1,200 busy partitions.

@@ -73,10 +73,10 @@ class StateChannel:
         """
         self._thread.raise_if_broken()
         self._control.raise_if_silent()
-        answered = self._heard
-        if not answered.is_superseded:
+        heard = self._heard
+        if not heard.is_superseded:
             return False
-        return answered.switch_at_ms is None or self._wall_ms() >= answered.switch_at_ms
+        return heard.switch_at_ms is None or self._wall_ms() >= heard.switch_at_ms
 
     @property
     def switch_at_ms(self) -> int | None:

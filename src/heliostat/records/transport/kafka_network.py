@@ -112,9 +112,9 @@ class WireNetwork(WireQuestions):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def expect(self, conns: Iterable[Place]) -> None:
+    def expect(self, places: Iterable[Place]) -> None:
         """Take note of what to open together, at the first use of one of them."""
-        self._conns.expect(conns)
+        self._conns.expect(places)
 
     def open(self, target: Iterable[BrokerId]) -> None:
         """Open the connections of a round's beginning; a failure shows up again at their use.
@@ -257,12 +257,12 @@ class WireNetwork(WireQuestions):
         self._lost += self._silent.look(now_s, self._leaders)
 
     def _leave_silent(
-        self, side: str, cluster: WireCluster, broker: BrokerId, conns: Iterable[Place]
+        self, side: str, cluster: WireCluster, broker: BrokerId, places: Iterable[Place]
     ) -> None:
         """Wait no longer for a broker that has lost partitions to others meanwhile."""
         if cluster.silence_of(broker, 0.0) is None:
             return
-        for place in [each for each in conns if each[0] == broker]:
+        for place in [each for each in places if each[0] == broker]:
             self._drop((side, *place), "the broker does not answer, and others lead by now")
 
     def _drop(self, key: ConnectionKey, reason: str) -> None:

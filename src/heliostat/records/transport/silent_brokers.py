@@ -47,7 +47,7 @@ class SilentBrokers:
                     self._told_at_s[side, broker] = now_s + AGAIN_S
                     led = {index for index, leader in led_by.items() if leader == broker}
                     if side == APPEND:  # some may have no leader any more
-                        lines_there = (appending[key] for key in conns if key[0] == broker)
-                        led = led.union(*(conn.under_way for conn in lines_there))
+                        conns_there = (appending[key] for key in conns if key[0] == broker)
+                        led = led.union(*(conn.under_way for conn in conns_there))
                     found.append(Unanswered(sorted(led), silence, side == APPEND))
         return found
