@@ -412,9 +412,8 @@ def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
         told["Spark's settings"] = fetched(f"{page}/api/v1/applications/{app['id']}/environment")
         told["Spark's page"] = fetched(f"{page}/environment/")
         told["Spark's jobs"] = fetched(f"{page}/api/v1/applications/{app['id']}/jobs")
-        # A partition may be unknown for a moment between two rounds.
         until(lambda: heliostat(config, "status").returncode == 0, "a status in sync")
-        told["status"] = command(config, "status", "--json").encode()
+        told["status"] = status_of(config).encode()
         told["state topics"] = state_bytes(west)
         assert link.stop() == 0
         told["log"] = link.text().encode()

@@ -15,6 +15,8 @@ RATE_S = 30.0
 Round = tuple[int, int]
 """Generation and number of a round: later ones are larger, over all lanes of a link."""
 NO_ROUND: Round = (-1, -1)
+STARTING_STATES = (PartitionState.STARTING, PartitionState.COPYING)
+"""Of a round that does not know yet how far it is, or how far the source."""
 
 
 @dataclass(slots=True)
@@ -42,7 +44,8 @@ class Row:
 
     def replace(self, lane: LaneId, its_round: Round, item: PartitionReport, at_ms: int) -> None:
         """Take a newer word; figures stay while a new round does not know where it stands."""
-        is_starting = item.state is PartitionState.STARTING and item.position < 0
+        # Copying begins before the source has said where it ends: with the first answer.
+        is_starting = not item.is_known and item.state in STARTING_STATES
         if is_starting and self.report.position >= 0:
             self.starting_ms = self.starting_ms or item.since_ms
         else:
