@@ -26,7 +26,8 @@ class Stopped(NamedTuple):
     """Why a person has to decide."""
 
     state: PartitionState
-    code: PartitionCode
+    code: str
+    """A `PartitionCode`, or the name of a broker's or a stop's."""
     reason: str
 
 

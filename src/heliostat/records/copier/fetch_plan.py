@@ -13,7 +13,7 @@ don't wait behind their bytes (docs/adr/0009, 0011).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from heliostat.names import BrokerId
 from heliostat.records.copier.lane import CopySettings
@@ -66,6 +66,46 @@ class WatchPace:
         return max(now_s, self._free_at_s)
 
 
+class RecordRates:
+    """Answers with records, a second and partition: an average over `RATE_MEMORY_S`.
+
+    Parameters
+    ----------
+    known
+        Rates by index, as known from earlier rounds.
+    """
+
+    def __init__(self, known: Mapping[int, float]) -> None:
+        self._rates = dict(known)
+        self._hits: dict[int, int] = {}
+        self._learned_s = RATE_MEMORY_S if known else 0.0
+
+    def saw_records(self, index: int) -> None:
+        """Count an answer that held records of a partition."""
+        self._hits[index] = self._hits.get(index, 0) + 1
+
+    def busy(self, before: Collection[int]) -> set[int]:
+        """Return the busy partitions, given those that were busy before."""
+        return {
+            index
+            for index, rate in self._rates.items()
+            if rate >= (BUSY_TO if index in before else BUSY_FROM)
+        }
+
+    def learn(self, passed_s: float) -> None:
+        """Take in what was counted in the last `passed_s` seconds; at first all of it."""
+        self._learned_s += passed_s
+        weight = max(passed_s / self._learned_s, 1.0 - math.exp(-passed_s / RATE_MEMORY_S))
+        for index in {*self._rates, *self._hits}:
+            before = self._rates.get(index, 0.0)
+            rate = before + weight * (self._hits.get(index, 0) / passed_s - before)
+            if rate < _FORGOTTEN_BELOW:
+                self._rates.pop(index, None)
+            else:
+                self._rates[index] = rate
+        self._hits.clear()
+
+
 class FetchPlan:
     """Groups of the partitions that one source broker leads for a lane.
 
@@ -111,12 +151,10 @@ class FetchPlan:
         self._behind: set[int] = set()
         self._are_few = len(items) <= together_max
         known = rates or {}
-        self._rates = {index: known[index] for index in self._items if index in known}
-        self._busy = {index for index, rate in self._rates.items() if rate >= BUSY_FROM}
+        self._rates = RecordRates({i: known[i] for i in self._items if i in known})
+        self._busy = self._rates.busy(())
         self._leaving: set[int] = set()
         """Were busy until lately: their sparse group's fetch was perhaps sent without them."""
-        self._hits: dict[int, int] = {}
-        self._learned_s = RATE_MEMORY_S if self._rates else 0.0
         self._regroup_at_s: float | None = None
         self._groups: dict[Channel, list[PartitionCopy]] = {}
         self._is_stale = True
@@ -161,7 +199,7 @@ class FetchPlan:
 
     def saw_records(self, index: int, *, is_behind: bool) -> None:
         """An answer held records of a partition, and whether more are left than one holds."""
-        self._hits[index] = self._hits.get(index, 0) + 1
+        self._rates.saw_records(index)
         if is_behind and index not in self._behind:
             self._behind.add(index)
             self._is_stale = True
@@ -180,30 +218,13 @@ class FetchPlan:
         if passed_s < REGROUP_EVERY_S:
             return
         self._regroup_at_s = now_s
-        self._learn(passed_s)
+        self._rates.learn(passed_s)
         are_few = len(self._items) - len(self._behind) <= self._together_max
-        busy = {
-            index
-            for index, rate in self._rates.items()
-            if rate >= (BUSY_TO if index in self._busy else BUSY_FROM)
-        }
+        busy = self._rates.busy(self._busy)
         leaving = self._busy - busy
         if (are_few, busy, leaving) != (self._are_few, self._busy, self._leaving):
             self._are_few, self._busy, self._leaving = are_few, busy, leaving
             self._is_stale = True
-
-    def _learn(self, passed_s: float) -> None:
-        """Rates by what was seen; at first the average of all that was."""
-        self._learned_s += passed_s
-        weight = max(passed_s / self._learned_s, 1.0 - math.exp(-passed_s / RATE_MEMORY_S))
-        for index in {*self._rates, *self._hits}:
-            before = self._rates.get(index, 0.0)
-            rate = before + weight * (self._hits.get(index, 0) / passed_s - before)
-            if rate < _FORGOTTEN_BELOW:
-                self._rates.pop(index, None)
-            else:
-                self._rates[index] = rate
-        self._hits.clear()
 
     def _grouped(self) -> dict[Channel, list[PartitionCopy]]:
         groups: dict[Channel, list[PartitionCopy]] = {}

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heliostat.clusters import kafka_codes
-from heliostat.errors import Append, Verdict, kafka_error
+from heliostat.errors import Verdict, kafka_error
 from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.converted import ConvertedBatch, Refusal, Stop, StopReason
+from heliostat.records.batches.converted import ConvertedBatch, Refusal
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
@@ -44,10 +44,9 @@ from heliostat.records.copier.partition_appends import PartitionAppends
 from heliostat.records.copier.partition_doubts import PartitionDoubts
 from heliostat.records.copier.partition_fetches import PartitionFetches
 from heliostat.records.copier.partition_progress import Progress
-from heliostat.records.copier.partition_standing import Phase, Standing, Trouble, counted
+from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
+from heliostat.records.copier.refused_appends import RefusedAppends
 
-REFUSALS_MAX = 2  # at one and the same log end: it is not ours
-CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 NO_STAMP, EXACT = Stamp(0, 0), OffsetMap()
 
 
@@ -95,7 +94,7 @@ class PartitionCopy:
         """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
         self._resetting = False
         self._alignment: StartAlignment | None = None
-        self._refused = self._corrupt = (-1, 0)
+        self._refusals = RefusedAppends(self.map)
         self._producer_id = producer_id
 
     @property
@@ -158,7 +157,7 @@ class PartitionCopy:
         self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
         """Why a mirror can't be copied on behind what its log holds; None where it can."""
-        is_refused = self._refused == (target.end, REFUSALS_MAX)
+        is_refused = self._refusals.is_foreign_end(target.end)
         fills, at = fills_holes(self.spec, known), self.progress
         noted = (at.copied_to, at.copied_end)
         begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
@@ -226,7 +225,9 @@ class PartitionCopy:
             progress.note_level(now_ms)
             return
         stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
-        if stop is not None and not self._is_passing(stop, now_s, now_ms):
+        if stop is not None and self._refusals.may_pass(stop):
+            self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
+        elif stop is not None:
             self.fetches.stop = stop
         self._pass_hole(now_ms)
         self._settle(now_ms)
@@ -240,16 +241,6 @@ class PartitionCopy:
             return
         self.progress.position = self.fetches.offset
         self.progress.note_level(now_ms)
-
-    def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
-        """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
-        if stop.reason is not StopReason.CORRUPT:
-            return False
-        self._corrupt = counted(self._corrupt, stop.offset)
-        if self._corrupt[1] >= CORRUPT_TRIES_MAX:
-            return False
-        self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
-        return True
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
@@ -332,7 +323,7 @@ class PartitionCopy:
         if not was_current:
             return False
         self.appends.is_established = True
-        self._refused = (-1, 0)
+        self._refusals.acknowledged()
         progress = self.progress
         progress.position = progress.copied_to = batch.next_source_offset
         progress.copied_end = base_offset + batch.records
@@ -380,42 +371,18 @@ class PartitionCopy:
             return  # follows from the first failure: the sequence has a hole now
         kind = kafka_error(error)
         if batch.fills:
+            message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
             if error == kafka_codes.TRANSACTION_COORDINATOR_FENCED:
                 self.filling.refused()
-            message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
-            if kind.verdict is Verdict.HALT:
-                self.stop(PartitionState.BLOCKED, kind.name, message, now_ms)
-                return
-        elif error == kafka_codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self._refused = counted(self._refused, self.map.lands_at(batch))
-        elif error == kafka_codes.INVALID_PRODUCER_EPOCH:
-            self.stop(
-                PartitionState.DIVERGED,
-                kind.name,
-                "the link's producer id was used with a newer epoch by somebody else",
-                now_ms,
-            )
-            return
-        elif error == kafka_codes.CORRUPT_MESSAGE:
-            self._corrupt = counted(self._corrupt, batch.base_offset)
-            if self._corrupt[1] >= CORRUPT_TRIES_MAX:
-                self.stop(
-                    PartitionState.BLOCKED,
-                    StopReason.CORRUPT.name,  # who of us and the target saw it first is chance
-                    f"the batch at source offset {batch.source_offset} is stored corrupt at the "
-                    "source: its checksum does not fit its bytes",
-                    now_ms,
-                )
-                return
-        elif kind.verdict is Verdict.HALT and kind.append is Append.NOT_APPENDED:
-            at = batch.source_of(max(0, refused))
-            text = f"the target refuses what stands at source offset {at}: {message or kind.name}"
-            text = f"{text}. {kind.hint}".strip()
+        found = self._refusals.verdict(batch, error, message, refused)
+        if isinstance(found, Refusal):
             if refused < 0 or self.fetches.refusal is not None or self.phase is not Phase.COPY:
-                self.stop(PartitionState.BLOCKED, kind.name, text, now_ms)
-                return
-            # What stands before it is copied, then it stops.
-            self.fetches.refusal = Refusal(at, text)
+                found = Stopped(PartitionState.BLOCKED, kind.name, found.text)
+            else:
+                self.fetches.refusal, found = found, None  # what stands before it is copied first
+        if found is not None:
+            self.stop(*found, now_ms)
+            return
         self._reset(kind.name, f"append: {kind.message(message)}", now_s, now_ms)
 
     def append_lost(self, batch: ConvertedBatch, reason: str, now_s: float, now_ms: int) -> None:

@@ -40,11 +40,6 @@ class Trouble(Enum):
     APPEND = "append"
 
 
-def counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
-    """Count how often in a row something happened at one offset: (offset, times)."""
-    return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)
-
-
 def truncated_text(diverged_at: int | None) -> str:
     """What a status says of a source that lost what was copied, from `diverged_at` on if known."""
     where = "" if diverged_at is None else f" from offset {diverged_at} on"
