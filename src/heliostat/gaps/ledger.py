@@ -1,10 +1,10 @@
 """The gap ledger: what was lost, why, when, and who decided to go on; all of it on the target.
 
-    heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, which go once they
-                            are carried out; up to where and from which leader epoch was copied
+    heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, deleted once they
+                            are carried out; how far was copied, and from which leader epoch
 
-I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. A row
-    whose action is not finished (`is_done`) is taken up again by the next driver.
+I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. If its
+    action is not finished (`is_done`), the next driver finishes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROW_PREFIX = "gap/"
 DECISION_PREFIX = "decision/"
 COPIED_PREFIX = "copied/"
 CHANGES_WITHIN_S = 0.05
-"""A turn waits so long for decisions that were written since the last one."""
+"""How long a reconciliation waits for decisions written since the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class GapRow:
     count
         Records of the source that the mirror will never have; None: not known.
     mirror, mirror_partition
-        The target topic; None: its partition has the number of the source's.
+        The target topic and partition; None: the partition has the source partition's number.
     source_id, target_id
-        Ids of the topics, empty before Kafka 2.8; a row holds for these very topics.
+        Ids of the topics, empty before Kafka 2.8; a row holds only for topics of these ids.
     decided_by
         `user NAME` or `policy`.
     jump
-        Target offset and source offset at which the mirror goes on; None: it is made anew.
+        Target offset and source offset at which the mirror continues; None: it is recreated.
     is_done
-        Whether what the choice needs at the target has been done.
+        Whether the target was changed as the choice requires.
     """
 
     topic: TopicName
@@ -78,7 +78,7 @@ class GapRow:
 
     @property
     def key(self) -> str:
-        """Names it in the ledger."""
+        """Its key in the ledger."""
         return f"{ROW_PREFIX}{self.topic}/{self.partition}/{self.at_ms}"
 
     def done(self) -> GapRow:
@@ -86,7 +86,7 @@ class GapRow:
         return replace(self, is_done=True)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, for the ledger and for people's machines."""
+        """As JSON, for the ledger and for `--json` output."""
         return {**asdict(self), "cause": self.cause.value, "choice": self.choice.value}
 
     @classmethod
@@ -114,19 +114,19 @@ class GapRow:
 
 
 class Copied(NamedTuple):
-    """All source offsets below `offset` are at the target; the one before it is of `epoch`."""
+    """All source offsets below `offset` are at the target; the last of them is of `epoch`."""
 
     offset: int
     epoch: int
     """The source's leader epoch in the header of the last copied batch."""
     end: int = -1
-    """Where the target's log ended then (-1: not known): while it ends there nothing was lost, and
-    what the source had behind the mirror's last record, up to `offset`, were no records."""
+    """The target's log end then (-1: not known): while it ends there nothing was lost, and source
+    offsets from the mirror's last record to `offset` are holes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:
-    """What was copied of one source topic, of that very one (`source_id`)."""
+    """What was copied of one source topic; holds only for the topic with this `source_id`."""
 
     source_id: str
     partitions: dict[PartitionId, Copied]
@@ -144,7 +144,7 @@ class CopiedTopic:
 
 
 def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, Copied]:
-    """What was copied of that very source topic; nothing where it was made anew since."""
+    """What was copied of the source topic of this id; nothing if it was recreated since."""
     return {} if copied is None or copied.source_id != source_id else copied.partitions
 
 
@@ -157,7 +157,7 @@ class Decision:
     partition
         None: the topic.
     code
-        What it stood stopped for; a decision holds for that trouble only.
+        Why it was stopped; a decision holds for that trouble only.
     """
 
     topic: TopicName
@@ -169,14 +169,14 @@ class Decision:
 
     @property
     def key(self) -> str:
-        """One for each partition: the newest counts."""
+        """Its key in the ledger: one for each partition, so the newest counts."""
         which = "*" if self.partition is None else str(self.partition)
         return f"{DECISION_PREFIX}{self.topic}/{which}"
 
     def is_about(self, code: str) -> bool:
         """Whether it holds for that trouble.
 
-        One cause may be seen by several codes, as a round meets it in its middle or at its start.
+        One cause may have several codes: a round may meet it while it copies, or at its start.
         """
         return CAUSE_OF_CODE.get(self.code, self.code) == CAUSE_OF_CODE.get(code, code)
 
@@ -218,7 +218,7 @@ class GapLedger:
 
     @property
     def topic(self) -> TopicName:
-        """Where it is kept."""
+        """Its topic."""
         return self._topic.topic
 
     def ensure(self, replication_factor: int | None = None) -> None:
@@ -270,7 +270,7 @@ class GapLedger:
         self.decisions[decision.key] = decision
 
     def forget(self, decision: Decision) -> None:
-        """A decision was carried out, or does not hold any more."""
+        """Delete a decision that was carried out, or no longer holds."""
         self._topic.write(decision.key, None)
         self.decisions.pop(decision.key, None)
 
@@ -283,7 +283,7 @@ class GapLedger:
             self.copied.update(topics)
 
     def restore(self, replication_factor: int | None = None) -> None:
-        """Make the topic anew with all that is known: somebody deleted it."""
+        """Recreate the topic, which somebody deleted, with all that is known."""
         self._topic.close()
         self.ensure(replication_factor)
         self._topic.write_many(
@@ -305,7 +305,7 @@ class GapLedger:
         return None
 
     def jumps(self) -> dict[TopicPartition, GapRow]:
-        """By source partition the last recorded place at which its mirror goes on elsewhere."""
+        """By source partition: the last row that lets its mirror continue at another offset."""
         found: dict[TopicPartition, GapRow] = {}
         for row in sorted(self.rows.values(), key=lambda row: row.at_ms):
             if row.jump is not None:

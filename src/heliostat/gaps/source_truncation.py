@@ -2,11 +2,11 @@
 
 An unclean election can take records from a source that the target already has, and put others at
 their offsets; ends alone don't show that once the log has grown again. Leader epochs do (KIP-101,
-KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where its
-log ends up to an epoch. If that is below what was copied from it, the source was truncated.
+KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where an
+epoch ends in its log. If that is below what was copied from it, the source was truncated.
 
-What is kept (`Copied`) is true for ever of the log it was read from, however old: so it may lag
-behind the copy, and survives restarts in the link's ledger.
+A note (`Copied`) stays true of the log it was read from, however old it is: so it may lag behind
+the copy. It survives restarts in the link's ledger.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartit
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 
 WRITE_EVERY_S = 60.0
-"""Between two writes of what only moved on; a new epoch is written at once."""
+"""Between two writes of progress; a new epoch is written at once."""
 
 
 class Divergence(NamedTuple):
-    """The source lost what was copied of it; `at` is its first offset of which that holds.
+    """The source lost copied records; `at` is the first such offset.
 
     None: not known exactly, as our epoch is unknown at the source.
     """
@@ -94,17 +94,17 @@ class EpochBook:
         }
         self._lock = threading.Lock()
         self._next: dict[TopicPartition, Copied] = {}
-        """Of another epoch than what is known: that must be asked about before it is replaced."""
+        """Notes of another epoch than the known one; the source is asked before they replace it."""
         self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
-        """As rounds that ended have left it, with the source topic's id: reports may be behind."""
+        """Progress at the end of rounds, with the source topic's id; reports may lag behind it."""
         self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
-        """What reports have shown of it in rounds that have not ended: offsets `[first, end)`."""
+        """Losses by reports of rounds that have not ended: offsets `[first, end)`."""
         self._noted_lost: list[tuple[str, Lost]] = []
-        """What rounds that ended have said, with the source topic's id."""
+        """Losses by rounds that have ended, with the source topic's id."""
         self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
-        """Where mirrors ended by the reports so far, with the source topic's id."""
+        """Log ends of mirrors by the reports so far, with the source topic's id."""
         self._begun: dict[TopicPartition, str] = {}
-        """What lanes of this driver have said that they copy, with the source topic's id."""
+        """Partitions that lanes of this driver have begun to copy, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
@@ -115,10 +115,10 @@ class EpochBook:
     def take(
         self, reports: Iterable[PartitionReport], source_ids: Mapping[TopicName, TopicId | None]
     ) -> list[Lost]:
-        """Take the lanes' reports; what acknowledged records the target has lost meanwhile.
+        """Take the lanes' reports; returns acknowledged records that the target has lost meanwhile.
 
-        One that stands stopped tells what it has copied, and no position. Of others than the known
-        topics nothing is kept.
+        A stopped partition reports what it has copied, but no position. Reports of unknown topics
+        are ignored.
         """
         lost: list[Lost] = []
         for report in reports:
@@ -137,7 +137,7 @@ class EpochBook:
             is_shorter = self._is_shorter(report, source_id)
             if was is not None and report.position < was.offset and not is_stopped:
                 if not is_shorter:
-                    continue  # it reads again what is not copied: markers, aborted transactions
+                    continue  # it reads holes again: markers, aborted transactions
                 lost.append(self._lose(report, was))
                 was = None
             if report.copied_epoch < 0 or report.copied_to > report.position:
@@ -164,7 +164,7 @@ class EpochBook:
         return Lost(report.source, report.target, report.position, was.offset)
 
     def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[Lost]:
-        """What rounds that ended have said, of topics that are known."""
+        """Losses by rounds that have ended, of known topics."""
         with self._lock:
             noted, self._noted_lost = self._noted_lost, []
         return [
@@ -175,7 +175,7 @@ class EpochBook:
         ]
 
     def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
-        """Whether the mirror ends earlier than reported before; True where that is not known."""
+        """Whether the mirror ends earlier than reported before; True if that is not known."""
         known_id, before = self._target_ends.get(report.source, ("", -1))
         if known_id != source_id:
             before = -1
@@ -185,7 +185,7 @@ class EpochBook:
         return is_shorter
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> None:
-        """The source still holds what was copied of these: take what was copied since."""
+        """Take newer notes of these partitions: the source still holds what was copied of them."""
         for partition in partitions:
             fresh = self._next.pop(partition, None)
             if fresh is not None:
@@ -193,9 +193,9 @@ class EpochBook:
                 self._has_new_epoch.add(partition.topic)
 
     def note_lost(self, spec: PartitionSpec, position: int, was: int) -> None:
-        """A round that ended says what was lost in it; less what reports have shown already.
+        """Take a loss that a round reports at its end, less what reports have shown already.
 
-        Reports may lag behind what the round knew: they show less than that, at either end.
+        Reports may lag behind what the round knew: they show less of it, at either end.
         """
         with self._lock:
             seen = self._seen_lost.pop(spec.source, (was, was))
@@ -205,7 +205,7 @@ class EpochBook:
                     self._noted_lost.append((id_text(spec.source_topic_id), item))
 
     def note(self, spec: PartitionSpec, row: Copied) -> None:
-        """A round has ended there; from any thread."""
+        """Note where a round has ended; from any thread."""
         with self._lock:
             self._seen_lost.pop(spec.source, None)
         if row.epoch >= 0:
@@ -213,9 +213,9 @@ class EpochBook:
                 self._noted[spec.source] = (id_text(spec.source_topic_id), row)
 
     def settle_noted(self, *, is_over: bool) -> None:
-        """Take what rounds left where reports told the same; `is_over`: also where it is further.
+        """Take rounds' notes that equal the reports; with `is_over` also those that are further.
 
-        While lanes run a report may be older than a round's end, and would seem to contradict it.
+        While lanes run, a report may be older than a round's end and seem to contradict it.
         """
         with self._lock:
             noted = dict(self._noted)
@@ -234,7 +234,7 @@ class EpochBook:
                         del self._noted[partition]
 
     def row_of(self, spec: PartitionSpec) -> Copied | None:
-        """What is known of the very partition; from any thread."""
+        """The newest note of this partition, of the same topic id; from any thread."""
         with self._lock:
             source_id, noted = self._noted.get(spec.source, ("", None))
             topic = self._topics.get(spec.source.topic)
@@ -246,7 +246,7 @@ class EpochBook:
             return noted if row is None or noted.offset > row.offset else row
 
     def has_begun(self, spec: PartitionSpec) -> bool:
-        """Whether a round of this driver has found it to be what the source has; any thread."""
+        """Whether a round of this driver has found it equal to the source; from any thread."""
         with self._lock:
             return self._begun.get(spec.source) == id_text(spec.source_topic_id)
 
@@ -256,7 +256,7 @@ class EpochBook:
         self._moved.add(partition.topic)
 
     def forget(self, partition: TopicPartition) -> None:
-        """What was copied of it is no longer the source's log: a gap was recorded."""
+        """Drop its notes, which no longer hold for the source's log: a gap was recorded."""
         self._next.pop(partition, None)
         with self._lock:
             self._noted.pop(partition, None)
@@ -277,7 +277,7 @@ class EpochBook:
     def to_ask(
         self, leader_epochs: Mapping[TopicPartition, int] | None, names: Iterable[TopicName]
     ) -> dict[TopicPartition, Copied]:
-        """Partitions of these topics whose leader has another epoch than what was copied.
+        """Partitions of these topics whose leader epoch differs from the last copied one.
 
         Without `leader_epochs` all of them: what happened meanwhile is not known.
         """
@@ -295,10 +295,10 @@ class EpochBook:
 
 
 def _end_of(report: PartitionReport) -> int:
-    """Where the mirror ended when it was copied so far; -1: not known.
+    """The mirror's log end when it was copied this far; -1: not known.
 
-    A round that begins with less has lost the rest (I2), and says so at its end: what it copied
-    again before its first report, no report shows.
+    If a round begins at a lower end, the target has lost the rest (I2), and the round says so when
+    it ends: no report shows what was copied again before its first report.
     """
     is_level = report.copied_to == report.position and report.state is PartitionState.COPYING
     return report.target_end if is_level and report.records else -1

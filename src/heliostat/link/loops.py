@@ -1,8 +1,8 @@
-"""Loops that answer for themselves: last good turn, failures in a row, last error.
+"""Loops with a health record: last successful run, failures in a row, last error.
 
 A loop that fails goes on, but never unseen: its health is in the status, and it is stale after
-three missed turns. The same failure is told at the first, second, fourth, eighth ... time: some
-loops turn each second.
+three missed runs. The same failure is logged the first, second, fourth, eighth ... time: some
+loops run each second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAUSE_MAX_S = 10.0
 
 @dataclass(slots=True)
 class LoopHealth:
-    """How a loop fares; times by the wall clock, in ms."""
+    """A loop's health; times by the wall clock, in ms."""
 
     name: str
     interval_s: float
@@ -33,7 +33,7 @@ class LoopHealth:
     last_error: str = ""
 
     def is_stale(self, now_ms: int) -> bool:
-        """Whether it missed three turns."""
+        """Whether it missed three runs."""
         return now_ms - self.last_good_ms > STALE_AFTER_TURNS * self.interval_s * 1000
 
 
@@ -45,15 +45,15 @@ class Loop:
     name
         For health, logs and the thread.
     interval_s
-        Between the starts of two turns.
+        Between the starts of two runs.
     turn
-        One turn. A `HeliostatError` whose verdict is HALT ends the loop through `on_halt`.
+        What it runs. A `HeliostatError` whose verdict is HALT ends the loop through `on_halt`.
     on_halt
-        Told of an error that the loop must not go on after.
+        Called with an error after which the loop must not continue.
     wall_ms
         The clock.
     events
-        Where failures are told.
+        Where failures are logged.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin with a first turn at once."""
+        """Start; the first run is at once."""
         self.health.last_good_ms = self._wall_ms()
         self._thread.start()
 
@@ -125,11 +125,11 @@ class Loops:
     Parameters
     ----------
     link
-        Its name, which begins the loops' names.
+        Its name, the prefix of the loops' names.
     on_halt
         See `Loop`.
     clock, events
-        Time, and where failures are told.
+        Time, and where failures are logged.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Loops:
         self._loops: list[Loop] = []
 
     def start(self, *specs: LoopSpec) -> list[Loop]:
-        """Begin loops; a loop may do that too."""
+        """Start loops; a loop may call this too."""
         started = [
             Loop(
                 f"{self._link} {spec.name}",
@@ -160,12 +160,12 @@ class Loops:
         return started
 
     def end(self, loop: Loop) -> None:
-        """Stop one that has done its work, and tell of it no more."""
+        """Stop one that has done its work, and drop it from reports."""
         loop.stop(STOP_WITHIN_S)
         self._loops.remove(loop)
 
     def stop(self) -> None:
-        """Stop all, also those that another one of them starts meanwhile."""
+        """Stop all, including those that another loop starts meanwhile."""
         for loop in self._loops:
             loop.stop(STOP_WITHIN_S)
 
