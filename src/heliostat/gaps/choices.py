@@ -37,7 +37,7 @@ class Cause(Enum):
     TARGET_DIVERGED = "target_diverged"
     """Another producer wrote into the mirror."""
     TARGET_UNKNOWN = "target_unknown"
-    """The mirror's last records are gone, so it can't be known who wrote them."""
+    """It can't be known who wrote the mirror's last records: they are gone."""
     RECORD_TOO_LARGE = "record_too_large"
     """A single record is larger than the target accepts."""
     RECORD_REFUSED = "record_refused"
@@ -91,15 +91,15 @@ CAUSE_OF_CODE: dict[str, Cause] = {
 """Codes of stopped partitions and of refused topics that can be decided on."""
 
 OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED})
-"""Where `restart` recreates the target topic: one partition's log could not continue in sequence,
-or none of it is wanted."""
+"""Causes where `restart` recreates the target topic: one partition's log could not continue in
+sequence, or none of it is wanted."""
 
 OF_ONE_RECORD = frozenset({Cause.RECORD_TOO_LARGE, Cause.RECORD_REFUSED})
-"""Where only the record at the position is in the way; those after it are not."""
+"""Causes where only the record at the position can't be copied; those after it can."""
 
 AT_THE_LANES_POSITION = OF_ONE_RECORD | {Cause.SOURCE_OVERTOOK}
-"""Where offsets that a lane has passed after the last record were holes, and no loss: the gap
-begins at the position it reports."""
+"""Causes where the offsets that a lane passed after the last record were holes, and no loss: the
+gap begins at the position that the lane reports."""
 
 FROM_ITS_BEGINNING = Offset(0)
 
@@ -154,7 +154,7 @@ class Effect:
     count
         Records of the source that the mirror will never have; None: not known.
     jump
-        Where the mirror continues: the target offset, and the source offset of its record.
+        Where the mirror continues: the target offset, and the source offset of the record there.
     empties
         The target partition's records are deleted first (DeleteRecords up to the end).
     recreates
@@ -177,7 +177,7 @@ class Effect:
 
 
 def still_holds(facts: Facts) -> bool:
-    """Whether the clusters still show what the partition stopped for; reports may be late."""
+    """Return whether the clusters still show why the partition stopped; reports may be late."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK:
             return facts.position < facts.source_start
@@ -190,7 +190,7 @@ def still_holds(facts: Facts) -> bool:
 
 
 def why_not(facts: Facts, choice: Choice) -> str:
-    """Why a choice is not possible; empty if it is."""
+    """Return why a choice is not possible; empty if it is."""
     return "" if effect_of(facts, choice) is not None else _obstacle(facts, choice)
 
 
@@ -202,14 +202,14 @@ def _obstacle(facts: Facts, choice: Choice) -> str:
     if facts.cause in OF_ONE_RECORD:
         return "the mirror would meet the same record again"
     if choice is Choice.CONTINUE and _goes_on(facts) is not None:
-        return "offsets must stay equal, and would go back"
+        return "offsets are to stay equal, and would go back"
     if facts.cause is Cause.SOURCE_TRUNCATED:
         return "it is not known from which offset on the source has other records"
     return "the target would not accept our batches after records of others"
 
 
 def effect_of(facts: Facts, choice: Choice) -> Effect | None:
-    """What a choice does; None where it is not possible."""
+    """Return what a choice does; None if it is not possible."""
     if choice is Choice.WAIT:
         return Effect(
             choice,
@@ -228,7 +228,7 @@ def effect_of(facts: Facts, choice: Choice) -> Effect | None:
 
 
 def _continue(facts: Facts) -> Effect | None:
-    """Continue after the gap; None if nothing can be appended there, or we would have to guess."""
+    """Return how to continue after the gap; None if appending there is impossible or a guess."""
     goes_on = _goes_on(facts)
     if goes_on is None or (facts.fills and goes_on < facts.target_end):
         return None
@@ -253,7 +253,7 @@ def _continue(facts: Facts) -> Effect | None:
 
 
 def _goes_on(facts: Facts) -> Offset | None:
-    """Source offset after the gap; None if there is none, or it is not known."""
+    """Return the source offset after the gap; None if there is none, or it is not known."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK:
             return facts.source_start
@@ -310,7 +310,7 @@ def _restart(facts: Facts) -> Effect | None:
 
 
 def _recreates(facts: Facts) -> bool:
-    """Whether `restart` deletes the target topic, as its log can't take the source's records.
+    """Return whether `restart` deletes the target topic: its log can't take the source's records.
 
     A log with the source's offsets can't take the same offsets again, emptied or not.
     """
@@ -319,7 +319,7 @@ def _recreates(facts: Facts) -> bool:
 
 
 def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
-    """First, last, count of source records that the mirror will never have; the same in words."""
+    """Return first, last, count of the source records that are lost, and the same in words."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
             return _range(facts, facts.position, facts.source_start)
@@ -340,10 +340,10 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
 
 
 def _unknown(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
-    """Source offsets after the mirror's end that may never have been copied."""
+    """Return the source offsets from the noted end of the copy on that may be lost; as `_lost`."""
     first = facts.begin if facts.copied_to is None else facts.copied_to
     end = max(facts.position, facts.source_start)
-    text = f"unknown: the mirror may not have had all of source offsets {first} to {end - 1}"
+    text = f"unknown: of source offsets {first} to {end - 1} the mirror may not have had all"
     return first, Offset(end - 1), None, text
 
 

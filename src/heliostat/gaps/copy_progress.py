@@ -51,7 +51,7 @@ class CopyProgress:
         """Source partitions that lost copied records, as of the last reconciliation."""
 
     def begin(self) -> None:
-        """Go on from what the ledger holds."""
+        """Continue from what the ledger holds."""
         self._book = EpochBook(self._ledger.copied)
 
     def finish(self) -> None:
@@ -63,7 +63,7 @@ class CopyProgress:
             The ledger can't be written.
         """
         self._take(())
-        self._book.settle_noted(is_over=True)  # no report is newer than what rounds have said
+        self._book.settle_noted(is_over=True)  # no report is newer than the rounds' results
         self._ledger.put_copied(self._book.due(all_moved=True))
 
     def update(self, reports: Iterable[PartitionReport], memory: Memory) -> None:
@@ -84,7 +84,7 @@ class CopyProgress:
         self._ledger.put_copied(self._book.due(all_moved=is_time))
 
     def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
-        """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
+        """Return the `LaneSpec.copied` of a lane that begins a round; from any thread."""
         found: list[tuple[int, int, int, int]] = []
         for index, spec in enumerate(specs):
             row = self._book.row_of(spec)
@@ -93,12 +93,12 @@ class CopyProgress:
         return tuple(found)
 
     def copied_to(self, source: TopicPartition) -> Copied | None:
-        """How far a source partition was copied, as far as that is noted."""
+        """Return how far a source partition was copied, as far as that is noted."""
         topic = self.of_topic(source.topic)
         return None if topic is None else topic.partitions.get(source.partition)
 
     def of_topic(self, name: TopicName) -> CopiedTopic | None:
-        """How far a source topic's partitions were copied; None: nothing is noted of it."""
+        """Return how far a source topic's partitions were copied; None: nothing is noted."""
         return self._book.topics().get(name)
 
     def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
@@ -122,7 +122,7 @@ class CopyProgress:
         source_ids = {name: record.source_id for name, record in self._mirrors.items()}
         now_ms = self._clock.wall_ms()
         lost = self._book.take(reports, source_ids)
-        rows = [  # two of one partition differ in their time, which names them
+        rows = [  # the time is part of a row's key, so two of one partition must differ in it
             lost_row(item, self._mirrors[item.partition.topic], now_ms + place)
             for place, item in enumerate(lost)
         ]
@@ -150,6 +150,6 @@ class CopyProgress:
 
 
 def _is_same(memory: Memory, record: MirrorRecord) -> bool:
-    """Whether the source's topic is still the one that was copied."""
+    """Return whether the source's topic is still the one that was copied."""
     topic = memory.topics.get(record.source)
     return topic is not None and is_still(record.source_id, topic.topic_id)

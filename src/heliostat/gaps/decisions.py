@@ -33,14 +33,14 @@ class Decisions:
         self._config = config
 
     def chosen(self, topic: TopicName, partition: PartitionId | None, code: str) -> Chosen | None:
-        """What to do; None: it stays stopped, by decision or because nobody has decided yet.
+        """Return what to do; None: it stays stopped, as decided or as nobody has decided yet.
 
         Parameters
         ----------
         partition
-            None: the topic as a whole.
+            Number of the partition; None: the topic as a whole.
         code
-            Why it is stopped.
+            The code of the stop.
         """
         decision = self._ledger.decision_for(topic, partition, code)
         if decision is None:

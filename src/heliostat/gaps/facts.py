@@ -37,7 +37,7 @@ def asks_of(
     *,
     is_dense: bool,
 ) -> list[Ask]:
-    """What to ask of partitions of a mirror, which began with the source offsets `begins`."""
+    """Return what to ask of a mirror's partitions, which began at source offsets `begins`."""
     return [
         Ask(
             TopicPartition(record.source, number),
@@ -60,12 +60,12 @@ def gather(
     copied: CopiedTopic | None,
     fills: bool = False,
 ) -> list[Facts]:
-    """Facts of partitions of one mirror, except those whose leaders do not all answer.
+    """Return facts of a mirror's partitions, except those whose leaders do not all answer.
 
     Parameters
     ----------
     code
-        Why they are stopped.
+        The code of their stop.
     maps
         Reads the link's offset maps, see `EndsThenMaps`.
     copied
@@ -121,7 +121,7 @@ def _bounds(
     at_source: int,
     at_target: int,
 ) -> dict[Ask, tuple[Offset, Offset, Offset, Offset]]:
-    """Start and end at the source, start and end at the target, where all leaders answer.
+    """Ask for start and end at source and target; keeps partitions whose leaders all answer.
 
     Partitions that do not exist count as empty.
     """
@@ -144,7 +144,7 @@ def _bounds(
 
 
 def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
-    """Number of a topic's partitions, 0 if it does not exist; None: not known now."""
+    """Return a topic's number of partitions, 0 if it does not exist; None: not known now."""
     info = cluster.describe_topics([topic])[topic]
     if info.error is not None:
         return 0 if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION else None
@@ -152,21 +152,21 @@ def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
 
 
 def _offset(answer: ListedOffset | Offset | BrokerError) -> Offset | None:
-    """The answered offset; None for an error."""
+    """Return the answered offset; None for an error."""
     if isinstance(answer, BrokerError):
         return None
     return Offset(answer.offset) if isinstance(answer, ListedOffset) else answer
 
 
 def _asks_epochs(cause: Cause) -> bool:
-    """Whether leader epochs can show more."""
+    """Return whether leader epochs can show more."""
     return cause is Cause.SOURCE_TRUNCATED
 
 
 def _copied_to(
     copied: CopiedTopic | None, partition: TopicPartition, record: MirrorRecord
 ) -> Offset | None:
-    """How far this topic, of the same id, was copied, as the link noted."""
+    """Return how far this topic, of the same id, was copied, as the link noted."""
     row = copied_of(copied, id_text(record.source_id)).get(partition.partition)
     return None if row is None else Offset(row.offset)
 
@@ -177,7 +177,7 @@ def _diverged(
     copied: CopiedTopic | None,
     record: MirrorRecord,
 ) -> dict[TopicPartition, Divergence]:
-    """Partitions whose source lost copied records, as its leader epochs show."""
+    """Return partitions whose source lost copied records, by its leader epochs."""
     rows = copied_of(copied, id_text(record.source_id))
     known = {p: rows[p.partition] for p in partitions if p.partition in rows}
     answers = truncations(source, known)

@@ -1,4 +1,4 @@
-"""Source records that are gone before they were copied, by both clusters' offsets: for `plan`.
+"""Source records that were gone before they were copied, by both clusters' offsets: for `plan`.
 
 A driver finds them when it copies, and stops there (I6). If none runs yet, nobody has found them,
 and a plan without this would show both clusters as equal.
@@ -27,7 +27,7 @@ def gone_lines(
     target: ClusterAdmin,
     maps: Callable[[], MapReader],
 ) -> tuple[str, ...]:
-    """A line for each partition whose source begins after its mirror's position.
+    """Return a line for each partition whose source begins after its mirror's position.
 
     Empty mirrors are left out: they just begin later. So are partitions that can't be checked
     now; the driver asks again.
@@ -66,7 +66,7 @@ def gone_lines(
             continue  # stopped because its map is lost, which is reported
         if position < first.offset:
             lines.append(
-                f"{partition}: source offsets {position} to {first.offset - 1} were deleted before "
+                f"{partition}: source offsets {position} to {first.offset - 1} are gone before "
                 "they were copied: the link stops there, see `heliostat gaps`"
             )
     return tuple(shortened(lines, LISTED_MAX, "partitions lack records"))

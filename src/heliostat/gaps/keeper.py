@@ -1,4 +1,4 @@
-"""The driver's side of gaps: stops are decided on, recorded, and then acted on.
+"""The driver's side of gaps: decides on stops, records the decisions, then carries them out.
 
     copy_progress     how far was copied, and whether the source still holds that
     settlement        carries out decisions on stopped partitions
@@ -48,7 +48,7 @@ class GapKeeper:
     source, target
         Both clusters.
     ledger
-        Read and written here alone.
+        The link's ledger; only this object reads and writes it.
     maps
         Reads the offset maps of the link's mirrors; called only when something is decided.
     clock, events
@@ -102,7 +102,7 @@ class GapKeeper:
             self._ledger.close()
 
     def report(self) -> dict[str, int]:
-        """Sums for the driver's report."""
+        """Return sums for the driver's report."""
         rows = list(self._ledger.rows.values())
         return {
             "rows": len(rows),
@@ -113,18 +113,18 @@ class GapKeeper:
     # -- how far was copied --------------------------------------------------------------------
 
     def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
-        """The `LaneSpec.copied` of a lane that begins a round; from any thread."""
+        """Return the `LaneSpec.copied` of a lane that begins a round; from any thread."""
         return self._progress.copied(specs)
 
     def copied_to(self, source: TopicPartition) -> Copied | None:
-        """How far a source partition was copied, as far as that is noted."""
+        """Return how far a source partition was copied, as far as that is noted."""
         return self._progress.copied_to(source)
 
     def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
         """Note how far a round has copied, and what the target lost in it; from any thread."""
         self._progress.round_ended(spec, report)
 
-    # -- in each turn --------------------------------------------------------------------------
+    # -- in each reconciliation ----------------------------------------------------------------
 
     def consume(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
         """Take new decisions and reports; check whether the source was truncated."""
@@ -160,7 +160,7 @@ class GapKeeper:
         """
         return self._settlement.settle(plan, reports, memory)
 
-    # -- what plans and lanes are told ---------------------------------------------------------
+    # -- for plans and lanes -------------------------------------------------------------------
 
     def with_gaps(
         self, specs: Mapping[TopicPartition, PartitionSpec]
@@ -191,5 +191,5 @@ class GapKeeper:
 
 
 def _is_of(row: GapRow, spec: PartitionSpec) -> bool:
-    """Whether a row is about this target topic, of the same id."""
+    """Return whether a row is about this target topic, of the same id."""
     return row.target_id == id_text(spec.target_topic_id) and row.mirror == spec.target.topic

@@ -1,4 +1,4 @@
-"""The gap ledger: what was lost, why, when, and who decided to go on; all of it on the target.
+"""The gap ledger: what was lost, why, when, and who decided to continue; all on the target.
 
     heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, deleted once they
                             are carried out; how far was copied, and from which leader epoch
@@ -82,11 +82,11 @@ class GapRow:
         return f"{ROW_PREFIX}{self.topic}/{self.partition}/{self.at_ms}"
 
     def done(self) -> GapRow:
-        """The same, its action finished."""
+        """Return the same row, its action finished."""
         return replace(self, is_done=True)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, for the ledger and for `--json` output."""
+        """Return it as JSON, for the ledger and for `--json` output."""
         return {**asdict(self), "cause": self.cause.value, "choice": self.choice.value}
 
     @classmethod
@@ -120,8 +120,8 @@ class Copied(NamedTuple):
     epoch: int
     """The source's leader epoch in the header of the last copied batch."""
     end: int = -1
-    """The target's log end then (-1: not known): while it ends there nothing was lost, and source
-    offsets from the mirror's last record to `offset` are holes."""
+    """The target's log end then, the offset after its last record (-1: not known): while the log
+    ends there, nothing was lost, and source offsets from that record to `offset` are holes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class CopiedTopic:
 
 
 def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, Copied]:
-    """What was copied of the source topic of this id; nothing if it was recreated since."""
+    """Return what was copied of the source topic of this id; nothing if it was recreated."""
     return {} if copied is None or copied.source_id != source_id else copied.partitions
 
 
@@ -155,9 +155,9 @@ class Decision:
     Parameters
     ----------
     partition
-        None: the topic.
+        Number of the partition; None: the topic as a whole.
     code
-        Why it was stopped; a decision holds for that trouble only.
+        The code of the stop; a decision holds for that trouble only.
     """
 
     topic: TopicName
@@ -174,7 +174,7 @@ class Decision:
         return f"{DECISION_PREFIX}{self.topic}/{which}"
 
     def is_about(self, code: str) -> bool:
-        """Whether it holds for that trouble.
+        """Return whether it holds for that trouble.
 
         One cause may have several codes: a round may meet it while it copies, or at its start.
         """
@@ -199,7 +199,7 @@ class Decision:
 
 
 def gaps_topic(link: LinkName) -> str:
-    """Name of the link's ledger."""
+    """Return the name of the link's ledger topic."""
     return f"{STATE_TOPIC_PREFIX}{link}.gaps"
 
 
@@ -222,7 +222,7 @@ class GapLedger:
         return self._topic.topic
 
     def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic where it is missing."""
+        """Create the topic if it is missing."""
         self._topic.ensure(replication_factor)
 
     def close(self) -> None:
@@ -275,7 +275,7 @@ class GapLedger:
         self.decisions.pop(decision.key, None)
 
     def put_copied(self, topics: Mapping[TopicName, CopiedTopic]) -> None:
-        """Remember how far topics were copied."""
+        """Write how far topics were copied."""
         if topics:
             self._topic.write_many(
                 {f"{COPIED_PREFIX}{name}": topic.to_json() for name, topic in topics.items()}
@@ -297,7 +297,7 @@ class GapLedger:
     def decision_for(
         self, topic: TopicName, partition: PartitionId | None, code: str
     ) -> Decision | None:
-        """What was decided for a partition, or else for its topic, about that trouble."""
+        """Return what was decided for a partition, or else for its topic, about that trouble."""
         for which in (str(partition), "*") if partition is not None else ("*",):
             found = self.decisions.get(f"{DECISION_PREFIX}{topic}/{which}")
             if found is not None and found.is_about(code):
@@ -305,7 +305,7 @@ class GapLedger:
         return None
 
     def jumps(self) -> dict[TopicPartition, GapRow]:
-        """By source partition: the last row that lets its mirror continue at another offset."""
+        """Return, by source partition, the last row that moves its mirror to another offset."""
         found: dict[TopicPartition, GapRow] = {}
         for row in sorted(self.rows.values(), key=lambda row: row.at_ms):
             if row.jump is not None:

@@ -67,7 +67,7 @@ class FactFinder:
     fills: bool
 
     def find(self, record: MirrorRecord, code: str, asks: list[Ask]) -> list[Facts]:
-        """Facts of partitions of a mirror, except those whose leader does not answer."""
+        """Return facts of a mirror's partitions, except those whose leader does not answer."""
         found = gather(
             self.source,
             self.target,
@@ -81,7 +81,7 @@ class FactFinder:
         return [self._after_jump(facts, record) for facts in found]
 
     def _after_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
-        """Facts with the position after a recorded jump that the lane has not taken yet."""
+        """Return facts with the position after a recorded jump that the lane has not taken yet."""
         row = self.ledger.jumps().get(facts.source)
         if row is None or row.jump is None or row.target_id != id_text(record.target_id):
             return facts
@@ -102,11 +102,11 @@ class Settlement:
     ledger
         Stores the rows.
     progress
-        Forgets how far partitions were copied that pass a gap.
+        Knows how far partitions were copied; forgets that of those that pass a gap.
     cleanup
         Deletes at the target.
     clock
-        Time of the rows.
+        The clock, for the times of rows.
     events, warnings
         Log what was done, and what is not possible.
     """
@@ -134,10 +134,10 @@ class Settlement:
         self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
         """Ends of stopped targets, and how many reconciliations in a row have seen them."""
         self._settled_ms: dict[TopicName | TopicPartition, int] = {}
-        """When each was settled; earlier reports are outdated."""
+        """Wall clock when each was settled; reports of states that began before are outdated."""
 
     def fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
-        """Reports of states that began after the last settlement, without unfinished ones."""
+        """Return reports of states begun since the last settlement, if its rows are carried out."""
         undone = {row.source for row in self._cleanup.undone()}
         return [r for r in reports if r.source not in undone and self._is_after(r)]
 
@@ -256,7 +256,7 @@ class Settlement:
         )
 
     def _is_settled(self, facts: Facts, report: PartitionReport) -> bool:
-        """Whether the target's end no longer moves, or is the one that the lane reports."""
+        """Return whether the target's end no longer moves, or is the one that the lane reports."""
         end, turns = self._ends.get(facts.source, (Offset(-1), 0))
         turns = turns + 1 if end == facts.target_end else 1
         self._ends[facts.source] = (facts.target_end, turns)

@@ -3,7 +3,8 @@
 An unclean election can take records from a source that the target already has, and put others at
 their offsets; ends alone don't show that once the log has grown again. Leader epochs do (KIP-101,
 KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where an
-epoch ends in its log. If that is below what was copied from it, the source was truncated.
+epoch ends in its log (OffsetsForLeaderEpoch). If that is below what was copied from it, the source
+was truncated.
 
 A note (`Copied`) stays true of the log it was read from, however old it is: so it may lag behind
 the copy. It survives restarts in the link's ledger.
@@ -45,9 +46,9 @@ class Lost(NamedTuple):
 def truncations(
     source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
 ) -> dict[TopicPartition, Divergence | None]:
-    """Ask the source's leaders; None where it still holds all that was copied.
+    """Ask the source's leaders what they lost; None: they still hold all that was copied.
 
-    Partitions whose leader does not answer, or knows no epochs, are missing.
+    Partitions whose leader does not answer, or knows no epochs, are left out.
 
     Raises
     ------
@@ -69,9 +70,9 @@ def truncations(
 
 
 def is_truncated(was: Copied, answer: EpochEnd) -> bool:
-    """Whether the source's log no longer holds what was copied of it.
+    """Return whether the source's log no longer holds what was copied of it.
 
-    An end of -1 means that it knows no epochs so old or so new: then nothing can be said.
+    An end of -1 means that the leader knows no epoch so old or so new: then nothing is known.
     """
     if answer.end < 0 or answer.epoch < 0:
         return False
@@ -79,12 +80,12 @@ def is_truncated(was: Copied, answer: EpochEnd) -> bool:
 
 
 class EpochBook:
-    """What was copied, by source topic; no I/O.
+    """How far source partitions were copied, by topic; no I/O.
 
     Parameters
     ----------
     stored
-        As read from the ledger.
+        How far topics were copied, as read from the ledger.
     """
 
     def __init__(self, stored: Mapping[TopicName, CopiedTopic]) -> None:
@@ -98,24 +99,24 @@ class EpochBook:
         self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
         """Progress at the end of rounds, with the source topic's id; reports may lag behind it."""
         self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
-        """Losses by reports of rounds that have not ended: offsets `[first, end)`."""
+        """Losses by reports of rounds that have not ended: source offsets `[first, end)`."""
         self._noted_lost: list[tuple[str, Lost]] = []
         """Losses by rounds that have ended, with the source topic's id."""
         self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
         """Log ends of mirrors by the reports so far, with the source topic's id."""
         self._begun: dict[TopicPartition, str] = {}
-        """Partitions that lanes of this driver have begun to copy, with the source topic's id."""
+        """Partitions that this driver's lanes reported as COPYING, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
     def topics(self) -> Mapping[TopicName, CopiedTopic]:
-        """All that is known."""
+        """Return all that is known."""
         return self._topics
 
     def take(
         self, reports: Iterable[PartitionReport], source_ids: Mapping[TopicName, TopicId | None]
     ) -> list[Lost]:
-        """Take the lanes' reports; returns acknowledged records that the target has lost meanwhile.
+        """Take the lanes' reports; return acknowledged records that the target has lost meanwhile.
 
         A stopped partition reports what it has copied, but no position. Reports of unknown topics
         are ignored.
@@ -154,7 +155,7 @@ class EpochBook:
         return lost + self._take_noted_lost(source_ids)
 
     def _lose(self, report: PartitionReport, was: Copied) -> Lost:
-        """The target has lost what it had acknowledged, by a report."""
+        """Note, by a report, that the target has lost acknowledged records."""
         with self._lock:
             seen = self._seen_lost.get(report.source, (report.position, was.offset))
             first, end = min(seen[0], report.position), max(seen[1], was.offset)
@@ -164,7 +165,7 @@ class EpochBook:
         return Lost(report.source, report.target, report.position, was.offset)
 
     def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[Lost]:
-        """Losses by rounds that have ended, of known topics."""
+        """Take losses by rounds that have ended, of known topics."""
         with self._lock:
             noted, self._noted_lost = self._noted_lost, []
         return [
@@ -175,7 +176,7 @@ class EpochBook:
         ]
 
     def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
-        """Whether the mirror ends earlier than reported before; True if that is not known."""
+        """Return whether the mirror ends earlier than reported before; True if not known."""
         known_id, before = self._target_ends.get(report.source, ("", -1))
         if known_id != source_id:
             before = -1
@@ -234,7 +235,7 @@ class EpochBook:
                         del self._noted[partition]
 
     def row_of(self, spec: PartitionSpec) -> Copied | None:
-        """The newest note of this partition, of the same topic id; from any thread."""
+        """Return the newest note of this partition, of the same topic id; from any thread."""
         with self._lock:
             source_id, noted = self._noted.get(spec.source, ("", None))
             topic = self._topics.get(spec.source.topic)
@@ -246,7 +247,7 @@ class EpochBook:
             return noted if row is None or noted.offset > row.offset else row
 
     def has_begun(self, spec: PartitionSpec) -> bool:
-        """Whether a round of this driver has found it equal to the source; from any thread."""
+        """Return whether a lane of this driver has reported it as COPYING; from any thread."""
         with self._lock:
             return self._begun.get(spec.source) == id_text(spec.source_topic_id)
 
@@ -256,7 +257,7 @@ class EpochBook:
         self._moved.add(partition.topic)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Drop its notes, which no longer hold for the source's log: a gap was recorded."""
+        """Drop its notes: a gap was recorded, or its mirror was deleted."""
         self._next.pop(partition, None)
         with self._lock:
             self._noted.pop(partition, None)
@@ -266,7 +267,7 @@ class EpochBook:
             self._has_new_epoch.add(partition.topic)
 
     def due(self, *, all_moved: bool) -> dict[TopicName, CopiedTopic]:
-        """Topics to write now, with a new epoch or `all_moved` ones; they count as written."""
+        """Return topics to write now, with a new epoch or `all_moved`; they count as written."""
         names = self._has_new_epoch | (self._moved if all_moved else set())
         self._has_new_epoch, self._moved = set(), self._moved - names
         return {
@@ -277,9 +278,9 @@ class EpochBook:
     def to_ask(
         self, leader_epochs: Mapping[TopicPartition, int] | None, names: Iterable[TopicName]
     ) -> dict[TopicPartition, Copied]:
-        """Partitions of these topics whose leader epoch differs from the last copied one.
+        """Return partitions of these topics whose leader epoch differs from the last copied one.
 
-        Without `leader_epochs` all of them: what happened meanwhile is not known.
+        If `leader_epochs` is None, all of them: what happened meanwhile is not known.
         """
         found: dict[TopicPartition, Copied] = {}
         for name in names:
@@ -295,7 +296,7 @@ class EpochBook:
 
 
 def _end_of(report: PartitionReport) -> int:
-    """The mirror's log end when it was copied this far; -1: not known.
+    """Return the mirror's log end when it was copied this far; -1: not known.
 
     If a round begins at a lower end, the target has lost the rest (I2), and the round says so when
     it ends: no report shows what was copied again before its first report.

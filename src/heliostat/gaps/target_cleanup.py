@@ -46,11 +46,11 @@ class TargetCleanup:
         """Ids of target topics that were deleted here to be created again."""
 
     def has_deleted(self, target: TopicName, target_id: TopicId | None) -> bool:
-        """Whether this target topic, of the same id, was deleted here."""
+        """Return whether this target topic, of the same id, was deleted here."""
         return self._deleted.get(target) == id_text(target_id)
 
     def delete_topic(self, record: MirrorRecord, rows: Sequence[GapRow]) -> bool:
-        """Delete the target topic; returns whether it is gone, so that the plan recreates it.
+        """Delete the target topic; return whether it is gone, so that the plan recreates it.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class TargetCleanup:
         return True
 
     def undone(self) -> list[GapRow]:
-        """Rows whose mirrors must still be emptied before lanes get the jump."""
+        """Return rows whose mirrors must still be emptied before lanes get the jump."""
         rows = self._ledger.rows.values()
         return [row for row in rows if not row.is_done and row.jump is not None]
 

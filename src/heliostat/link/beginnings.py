@@ -41,7 +41,7 @@ class Beginnings:
         self._begun: dict[TopicPartition, _Begun] = {}
 
     def look_up(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """Source offsets by time; the log end if no record is that young.
+        """Look up source offsets by time; the log end if no record is that young.
 
         Partitions that can't be looked up now are left out, with a warning.
 
@@ -65,7 +65,7 @@ class Beginnings:
         return found
 
     def overtaken(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, Offset]:
-        """New start offsets of partitions that were overtaken before their first record.
+        """Return new start offsets of partitions that retention overtook before their first record.
 
         Raises
         ------

@@ -38,7 +38,7 @@ class CompactedLater:
     def hold(
         self, plan: TopicPlan, reports: Iterable[PartitionReport]
     ) -> tuple[TopicPlan, tuple[str, ...]]:
-        """The plan without the changes that must wait, and notes on them.
+        """Return the plan without the changes that must wait, and notes on them.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class CompactedLater:
         return replace(plan, configure=kept), notes
 
     def _look(self, plan: TopicPlan, names: Iterable[TopicName]) -> None:
-        """Note where these end; nothing for one that does not answer now, so that it waits."""
+        """Note where these topics end; nothing for one whose leaders don't answer: it waits."""
         wanted = set(names)
         asked = {
             mirror.source: [

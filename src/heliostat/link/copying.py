@@ -1,4 +1,4 @@
-"""What a link needs once its source is reachable: its parts are built, started, stopped as one."""
+"""The parts of a link that need its source: built, started and stopped together."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Copying:
         self._groups: GroupPart | None = None
 
     def begin(self) -> list[LoopSpec]:
-        """Read stored gaps and maps; returns the loops to run from now on.
+        """Read stored gaps and maps; return the loops to run from now on.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class Copying:
         )
 
     def _group_part(self) -> GroupPart | None:
-        """The part that publishes offsets of consumer groups, if that is configured."""
+        """Return the part that publishes offsets of consumer groups, if that is configured."""
         context = self._context
         if not context.link.groups.sync and not self._interchange.wants_groups:
             return None
@@ -259,11 +259,11 @@ class Copying:
         self._context.owner.run(lambda: self._context.keep_stops(reports, self._known))
 
     def reports(self) -> list[PartitionReport]:
-        """The last report of each partition by lanes of the newest plans."""
+        """Return the last report of each partition by rounds of the newest plans."""
         return self._context.board.reports_of(self.lanes.generations)
 
     def report(self) -> dict[str, object]:
-        """For the driver's report."""
+        """Return these parts' fields of the driver's report."""
         return {
             "groups": self._groups.report() if self._groups else {},
             "gaps": self._gaps.report(),

@@ -32,7 +32,7 @@ def with_filling(
 def filling_notes(
     link: LinkConfig, specs: Mapping[TopicPartition, PartitionSpec], refused: BrokerError | None
 ) -> tuple[str, ...]:
-    """What keeps mirrors from being exact, if `topics.offsets` is `exact`."""
+    """Return what keeps mirrors from being exact, if `topics.offsets` is `exact`."""
     if link.topics.offsets != "exact":
         return ()
     if refused is not None:
@@ -47,7 +47,7 @@ def filling_notes(
 
 
 def why_not_exact(link: LinkConfig, target: ClusterAdmin) -> BrokerError | None:
-    """Why markers can't be written, if they are wanted."""
+    """Return why markers can't be written, if they are wanted."""
     if link.topics.offsets != "exact":
         return None
     return target.check_markers()

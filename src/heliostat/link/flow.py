@@ -145,7 +145,7 @@ class Reconciler:
     def _filled(
         self, specs: Mapping[TopicPartition, PartitionSpec]
     ) -> tuple[Mapping[TopicPartition, PartitionSpec], tuple[str, ...]]:
-        """Mark partitions whose holes are filled; notes on those whose holes can't be."""
+        """Mark partitions whose holes are filled; return also notes on those that stay mapped."""
         wanted = self.link.topics.offsets == "exact"
         refused = why_not_exact(self.link, self.target)
         filled = with_filling(
@@ -154,7 +154,7 @@ class Reconciler:
         return filled, filling_notes(self.link, filled, refused)
 
     def _settle_gaps(self, known: Known, source: SourceTopics, plan: TopicPlan) -> bool:
-        """Carry out decisions on stopped partitions; whether to plan again."""
+        """Carry out decisions on stopped partitions; return whether to plan again."""
         reports = self.reports()
         memory = Memory(known.mirrors, known.starts, source.topics)
         later = self.starts.begin_later(known, reports)

@@ -100,7 +100,7 @@ class GroupPart:
         Raises
         ------
         ConnectionLost, BrokerError, GroupsFailed
-            It failed; the next one starts over.
+            It failed; the next call starts over.
         LinkTakenOver
             Another instance owns the link.
         """
@@ -114,7 +114,7 @@ class GroupPart:
             raise GroupsFailed(str(error)) from error
 
     def report(self) -> dict[str, object]:
-        """For the driver's report."""
+        """Return the groups' part of the driver's report."""
         return self._sync.report()
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class KeptLink:
         was, self._last_error = self._last_error, str(error)
         if self._last_error != was or self._failures & (self._failures - 1) == 0:
             again = "" if self._failures == 1 else f" ({self._failures} times in a row)"
-            self._events.warn(f"link {self.link.name} is retried: {error}{again}")
+            self._events.warn(f"link {self.link.name} is tried again: {error}{again}")
         self._settled.set()
 
     def _pause_s(self) -> float:

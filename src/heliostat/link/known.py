@@ -37,12 +37,12 @@ class Known:
     """The note on records without a duplicate check at the brokers; empty: not looked yet."""
 
     def mirrored(self) -> Callable[[TopicPartition], bool]:
-        """A predicate: is it copied or refused? True for all until the first reconciliation."""
+        """Return a test whether a partition is copied or refused; true for all at the beginning."""
         copied = frozenset(chain.from_iterable(self.packing.values()))
         return lambda each: not self.turns or each in copied or each.topic in self.refused
 
     def report(self) -> dict[str, object]:
-        """Topics in the driver's report; it is written each second, so their number is limited."""
+        """Return the topics' part of the driver's report: limited, as it is written each second."""
         refused = sorted(self.refused.items())
         notes = list(self.notes[:REPORTED_MAX])
         if refused[REPORTED_MAX:]:

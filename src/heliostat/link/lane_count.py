@@ -16,7 +16,8 @@ run its lanes until then, and spreading partitions again ends rounds."""
 LANE_BYTES_PER_S = 4e6
 """Load of one lane before there is a second; it could copy fifty times as much (`bulk`)."""
 LANE_PARTITIONS = 1_000
-"""Each lane may use a quarter of a core of each broker to watch quiet ones (`fetch_plan`)."""
+"""Partitions of one lane before there is a second; each lane may use a quarter of a core of each
+broker to watch quiet ones (`fetch_plan`)."""
 
 
 class LaneCount:
@@ -54,7 +55,7 @@ class LaneCount:
         self._fewer_since_s: float | None = None
 
     def __call__(self, partitions: int = 0, bytes_per_s: float | None = None) -> int:
-        """The most lanes, at least 1; it rises at once and falls after a while.
+        """Return the most lanes, at least 1; it rises at once and falls after a while.
 
         Parameters
         ----------

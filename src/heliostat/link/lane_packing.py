@@ -83,7 +83,7 @@ def _is_lopsided(
     weights: Mapping[TopicPartition, float],
     lane_count: int,
 ) -> bool:
-    """Whether the heaviest lane could be much lighter; one hot partition can't be split."""
+    """Return whether the heaviest lane could be much lighter; a hot partition can't be split."""
     counts = [len(items) for items in packing.values()]
     if min(counts) == 0 and max(counts) > 1:
         return True  # lanes were added

@@ -34,13 +34,13 @@ STAGGER, STAGGERED_LANES = 0.125, 4
 """A lane's first round of a plan is shorter by this part for each lane before it: lanes that change
 rounds at the same moment compete for the processor, 0.2 s of it for 2,400 partitions."""
 AHEAD_S_MAX, AHEAD_PART = 10.0, 1 / 3
-"""How long before it is given out a round is announced, and the most of it as part of a round:
-a successor waits that much longer. By default Kafka notices a dead broker after 9 s
+"""How long before a round is given out it is announced, and the longest as a part of `round_s`: a
+successor of the driver waits that much longer. By default Kafka notices a dead broker after 9 s
 (`broker.session.timeout.ms`)."""
 AHEAD_SLACK_S = 0.1
 """Added to announcements made ahead, as times are computed again when the round is given out."""
 START_SLACK_S = 15.0
-"""Added to a round without a predecessor: it has to wait for its task to start."""
+"""Added to the duration of a round without a predecessor: its task has to start first."""
 END_WITHIN_S = 30.0
 """A round ends within seconds of its deadline; after this its job is cancelled."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
@@ -97,7 +97,7 @@ class Lane:
     partitions: tuple[PartitionSpec, ...] = ()
     generation: int = 0
     announced: int = 0
-    """The newest generation announced to tasks: a round of an unannounced one ends at once."""
+    """The generation last announced to tasks: a round of another one would end at once."""
     rounds: list[Round] = field(default_factory=list)
     """Given out and not ended, in order."""
     numbers: int = 0
@@ -158,18 +158,18 @@ class LaneSchedule:
         return changed
 
     def stop(self) -> None:
-        """Want no plan from now on."""
+        """Give out no round from now on, and want no plan."""
         self.is_stopping = True
         self._switch_at_s = None
 
     def generations(self) -> dict[LaneId, int]:
-        """Wanted generation of each lane."""
+        """Return the wanted generation of each lane."""
         if self.is_stopping:
             return {}
         return {n: lane.generation for n, lane in self.lanes.items() if lane.partitions}
 
     def announcement(self) -> Announcement:
-        """The wanted plans, to be announced to tasks now."""
+        """Return the wanted plans, to be announced to tasks now."""
         switch_at_ms = None
         if self._switch_at_s is not None:
             left_s = self._switch_at_s - self._clock.monotonic_s()
@@ -183,7 +183,7 @@ class LaneSchedule:
             self.lanes[number].announced = generation
 
     def is_unannounced(self) -> bool:
-        """Whether some lane's plan was not announced, as that failed."""
+        """Return whether some lane's plan was not announced, as that failed."""
         wanted = [lane for lane in self.lanes.values() if lane.partitions]
         return any(lane.announced != lane.generation for lane in wanted)
 
@@ -198,16 +198,16 @@ class LaneSchedule:
     # -- when rounds are due -------------------------------------------------------------------
 
     def rounds(self) -> Iterator[Round]:
-        """All that were given out and have not ended."""
+        """Return all rounds that were given out and have not ended."""
         return (item for lane in self.lanes.values() for item in lane.rounds)
 
     def overdue(self) -> list[Round]:
-        """Rounds that should have ended."""
+        """Return rounds that should have ended."""
         now_s = self._clock.monotonic_s()
         return [item for item in self.rounds() if now_s > item.ends_at_s + END_WITHIN_S]
 
     def wait_s(self, lane: Lane) -> float | None:
-        """How long until the next round is given out; None: wait until something changes."""
+        """Return how long until the next round is given out; None: wait for a change."""
         if not lane.partitions or len(lane.rounds) >= ROUNDS_AT_ONCE:
             return None
         if lane.announced != lane.generation:
@@ -218,7 +218,7 @@ class LaneSchedule:
         return at_s - self._clock.monotonic_s()
 
     def announced_for_s(self) -> float:
-        """For how long from now rounds must be announced: those at work, and those that follow."""
+        """Return for how long from now current rounds and the next ones must be announced."""
         if self.is_stopping:
             return 0.0
         now_s = self._clock.monotonic_s()
@@ -226,7 +226,7 @@ class LaneSchedule:
         return max([0.0, *(end_s + LATE_S - now_s for end_s in ends_s if end_s is not None)])
 
     def _to_announce(self, lane: Lane, now_s: float) -> float | None:
-        """Until when rounds of a lane may send; also of the next, if it is given out soon."""
+        """Return until when a lane's rounds may send, the next included if it is given out soon."""
         if not lane.rounds:
             return None
         end_s, round_s = lane.rounds[-1].ends_at_s, self.round_s
@@ -236,7 +236,7 @@ class LaneSchedule:
         return end_s
 
     def next_times(self, lane: Lane) -> RoundTimes:
-        """When the lane's next round begins, and how long it lasts."""
+        """Return when the lane's next round begins, and how long it lasts."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         # Rounds whose partitions this one may take over; all that end with a switch of plans.
         before = list(lane.rounds)
@@ -262,14 +262,14 @@ class LaneSchedule:
     # -- rounds as they come and go ------------------------------------------------------------
 
     def give_out(self, lane: Lane, spec: LaneSpec, times: RoundTimes) -> Round:
-        """Note a lane's next round."""
+        """Note a lane's next round as given out."""
         lane.numbers += 1
         item = Round(spec, times.begins_s + times.lasts_s, times.begins_s - times.now_s)
         lane.rounds.append(item)
         return item
 
     def learn(self, lane: Lane, item: Round, spare_s: float | None) -> None:
-        """Learn how early to prepare the lane's rounds; that shrinks step by step.
+        """Learn how early to prepare the lane's rounds; the time shrinks step by step.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class LaneSchedule:
             lane.took_s = max(item.ahead_s - spare_s, lane.took_s / PREPARE_SLACK)
 
     def end(self, lane: Lane, item: Round, error: Exception | None) -> bool:
-        """Note that a round has ended; returns whether that must be announced now."""
+        """Note that a round has ended; return whether that must be announced now."""
         now_s = self._clock.monotonic_s()
         health = lane.health
         lane.rounds.remove(item)
@@ -307,12 +307,12 @@ class LaneSchedule:
 
 
 def prepare_s(partitions: Sequence[PartitionSpec]) -> float:
-    """How long preparing a lane's round takes on a machine that has other work as well."""
+    """Return how long preparing a lane's round takes on a machine that is also busy elsewhere."""
     return min(PREPARE_S_MAX, PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions))
 
 
 def _prepare_s_of(lane: Lane) -> float:
-    """How long before it begins a lane's next round is given out."""
+    """Return how long before its beginning a lane's next round is given out."""
     if lane.numbers < ROUNDS_AT_ONCE:
         return COLD_PREPARE_S
     took_s = lane.took_s * PREPARE_SLACK

@@ -5,7 +5,7 @@ predecessor stops sending, and begins: so the change of rounds causes no pause.
 
     lane_schedule    which rounds there are, and when the next ones are due
     round_specs      the description of a round
-    here             threads that run rounds; announcing plans; ending
+    here             threads that run rounds; announcing plans; stopping
 
 I10 Before a round is given out its last deadline is announced on the target, mostly seconds ahead,
 by the loop that renews the claim (`announced_for_s`): a hung broker delays announcements until the
@@ -120,7 +120,7 @@ class LaneSet:
             return self._schedule.generations()
 
     def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> list[LaneId]:
-        """Make `wanted` the lanes' partitions; returns the lanes that changed.
+        """Make `wanted` the lanes' partitions; return the lanes that changed.
 
         Rounds of changed lanes end at the same moment, and their next ones begin then.
         """
@@ -134,7 +134,7 @@ class LaneSet:
         return changed
 
     def renew(self, lasts_s: float) -> None:
-        """Announce that this driver owns the link for so many more seconds, rounds or not.
+        """Announce that this driver owns the link for `lasts_s` more seconds, rounds or not.
 
         Also cancels the jobs of rounds that do not end.
         """
@@ -150,7 +150,7 @@ class LaneSet:
             self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
 
     def announced_for_s(self) -> float:
-        """For how long from now rounds must be announced: those at work, and those that follow."""
+        """Return for how long from now current rounds and the next ones must be announced."""
         with self._changed:
             return self._schedule.announced_for_s()
 
@@ -170,7 +170,7 @@ class LaneSet:
 
     def _run(self, lane: Lane) -> None:
         """Run round after round, in turn with the lane's other thread."""
-        while True:  # ends when `stop` makes `_next_round` answer None
+        while True:  # ends when `stop` makes `_next_round` return None
             item = self._next_round(lane)
             if item is None:
                 return
@@ -229,7 +229,7 @@ class LaneSet:
                 self._schedule.take_announced(plan)
                 self._changed.notify_all()
 
-    # -- ending --------------------------------------------------------------------------------
+    # -- stopping ------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End all rounds and wait for them; requests in flight are acknowledged first."""

@@ -17,12 +17,12 @@ def lane_template(
     producer_id: ProducerId,
     expiration_s: float,
 ) -> LaneSpec:
-    """A `LaneSpec` without partitions, ids and deadlines, which are set for each round.
+    """Return a `LaneSpec` without partitions, ids and deadlines; each round sets these.
 
     Parameters
     ----------
     producer_id
-        Of all lanes.
+        The link's producer id, the same for all lanes.
     expiration_s
         How long the target's brokers remember a producer that sends nothing.
     """

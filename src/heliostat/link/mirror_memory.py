@@ -45,7 +45,7 @@ class MirrorMemory:
     def remember(
         self, known: Known, plan: TopicPlan, applied: ApplyReport
     ) -> Collection[TopicName]:
-        """Make mirrors durable; returns target topics that were no mirrors before."""
+        """Make mirrors durable; return target topics that were no mirrors before."""
         records = {record.source: record for record in applied.remember}
         usable = {mirror.source: mirror for mirror in applied.mirrors}
         for record in plan.remember:  # no mirror that is copied may be unknown

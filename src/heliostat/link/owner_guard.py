@@ -43,7 +43,7 @@ class OwnerGuard:
         act()
 
     def guarded(self, act: Callable[[], None]) -> Callable[[], None]:
-        """`act`, with a check that the link is ours before each call."""
+        """Return `act` with a check before each call that the link is ours."""
         return functools.partial(self.run, act)
 
     def announce_deadline(self, deadline_ms: int) -> None:
@@ -55,7 +55,7 @@ class OwnerGuard:
             raise
 
     def renew(self, ahead_s: float) -> None:
-        """Renew the claim for `ahead_s` or longer; rounds must be announced for that long."""
+        """Renew the claim for at least `ahead_s`, for which rounds must be announced."""
         self.ownership.keep(max(OWN_LASTS_S, ahead_s))
 
     def halt(self, error: BaseException) -> None:

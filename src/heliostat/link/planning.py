@@ -62,6 +62,6 @@ class Planner:
         )
 
     def notes(self, plan: TopicPlan) -> tuple[str, ...]:
-        """Notes on topics left to other links, and on topics whose origin can't be determined."""
+        """Return notes on topics left to other links, and on those of unknown origin."""
         left_out = left_out_notes(self.link, plan.left_out)
         return left_out + blind_note(self.link, self.source) + self.upstream.notes

@@ -36,7 +36,7 @@ class RoundSpecs:
         self._rates = rates
 
     def spec(self, lane: Lane, times: RoundTimes) -> LaneSpec:
-        """The `LaneSpec` of a lane's next round."""
+        """Return the `LaneSpec` of a lane's next round."""
         copied = self._copied(lane.partitions)
         maps, maps_from, maps_topic_id = self._maps(lane.partitions, copied)
         return replace(

@@ -41,7 +41,7 @@ class Running:
     events
         Where changes are logged.
     clock
-        Time.
+        The clock.
     stop_asked
         Set when `start` must not wait any longer.
     rounds
@@ -122,7 +122,7 @@ class Running:
         }
 
     def wait(self, seconds: float) -> BaseException | None:
-        """Wait so long, or until all links have halted or Spark has ended; returns why, if so."""
+        """Wait `seconds`, or until all links have halted or Spark has ended; return why, if so."""
         deadline_s = self._clock.monotonic_s() + seconds
         while not self._stopping.is_set():
             failures = [kept.failure for kept in self.kept]
@@ -174,7 +174,7 @@ class Running:
             )
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
-        """`auto`: one lane a core, shared between the links; with local Spark only as needed."""
+        """Return the lane count; `auto` is one a core shared by all links, as needed if local."""
         return LaneCount(
             link.lanes.count,
             lambda: spark.cores,
@@ -207,14 +207,14 @@ class Running:
                         self._events.warn(f"link {name}: its reports can't be read now: {error}")
                     progress.close()
                     self._stopping.wait(FOLLOW_AGAIN_S)
-        except Exception as error:  # noqa: BLE001  # without figures a link must not look well
+        except Exception as error:  # noqa: BLE001  # a link without reports must not look healthy
             self._events.warn(f"link {name}: its reports can't be read: {error}")
         finally:
             progress.close()
 
 
 def sent_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:
-    """A line for each cluster of these links that takes credentials without TLS."""
+    """Return a line for each cluster of these links that takes credentials without TLS."""
     used = {alias for link in links for alias in (link.source, link.target)}
     told = {alias: config.clusters[alias].security.sent_in_clear for alias in sorted(used)}
     return [

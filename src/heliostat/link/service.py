@@ -128,7 +128,7 @@ class LinkService:
     def _begin(self) -> bool:
         owner, state = self._context.owner, self._context.state
         target = self._opened(self._context.target)
-        with contextlib.suppress(ConnectionLost, BrokerError):  # the owner retries, and reports it
+        with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
             self._open_source(target)
         state.ensure()
         if not owner.ownership.claim():
@@ -164,7 +164,7 @@ class LinkService:
         return self._source
 
     def _begin_copying(self, target: ClusterAdmin) -> None:
-        """Start what needs the source: retried until it is there, and shown in the status."""
+        """Start the parts that need the source; a loop retries this until it has succeeded."""
         if self._begun.is_set():
             return
         context = self._context
@@ -185,7 +185,7 @@ class LinkService:
             producer_expiration_ms(target) / 1000,
         )
         if self._copying is not None:
-            self._copying.close()  # of a beginning that failed
+            self._copying.close()  # of an earlier start that failed
         copying = self._copying = Copying(
             context, self._resources, source, target, known=self._known, template=template
         )
@@ -198,7 +198,7 @@ class LinkService:
         lanes = None if self._copying is None else self._copying.lanes
         self._context.owner.renew(0.0 if lanes is None else lanes.announced_for_s())
         if lanes is not None:
-            lanes.renew(0.0)  # what it would announce was announced just now
+            lanes.renew(0.0)  # the deadline was announced just now
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
@@ -222,7 +222,7 @@ class LinkService:
         began = self._beginning.acquire(timeout=BEGIN_STOP_S)
         try:
             self._end()
-        finally:  # even if the target is away: clients left open retry for ever
+        finally:  # even if the target is unreachable: open clients would retry for ever
             self._close()
             if began:
                 self._beginning.release()
@@ -232,7 +232,7 @@ class LinkService:
         context, copying = self._context, self._copying
         reports = [] if copying is None else copying.reports()
         if copying is not None:
-            with contextlib.suppress(LinkTakenOver):  # the link is another's: nothing left to say
+            with contextlib.suppress(LinkTakenOver):  # the link has another owner: no report
                 copying.lanes.stop()
         owner = context.owner
         if owner.ownership.is_ours:
@@ -250,7 +250,7 @@ class LinkService:
 
 
 def _known(stored: Stored, producer_id: ProducerId) -> Known:
-    """What the link starts from."""
+    """Return what the link starts from."""
     return Known(
         stored.mirrors,
         stored.starts,

@@ -34,7 +34,7 @@ class StartOffsets:
     gaps: GapKeeper
 
     def look_up(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
-        """Source offsets at which partitions begin: looked up once, durable, then fixed."""
+        """Return where partitions begin: looked up once, made durable, then fixed."""
         rows = {mirror.source: _start_row(known, mirror) for mirror in mirrors}
         asked = {
             TopicPartition(mirror.source, PartitionId(number)): _when(mirror, number)
@@ -76,7 +76,7 @@ class StartOffsets:
 
 
 def _start_row(known: Known, mirror: Mirror) -> Starts:
-    """The stored row of this target topic; a recreated one gets an empty row."""
+    """Return the stored row of this target topic; an empty one if the topic was recreated."""
     row = known.starts.get(mirror.source)
     return (
         row if row is not None and row.target_id == mirror.target_id else Starts(mirror.target_id)
@@ -84,7 +84,7 @@ def _start_row(known: Known, mirror: Mirror) -> Starts:
 
 
 def _when(mirror: Mirror, number: int) -> int:
-    """The timestamp for ListOffsets; partitions added later are copied from their beginning."""
+    """Return the timestamp for ListOffsets; later partitions are copied from their beginning."""
     if number >= mirror.initial_partitions:
         return EARLIEST
     return {"earliest": EARLIEST, "latest": LATEST}.get(mirror.start) or int(mirror.start)

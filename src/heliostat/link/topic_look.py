@@ -50,7 +50,7 @@ def see(
 
 
 def planned(config: Config, link: LinkConfig, target_admin: ClusterAdmin, seen: Seen) -> TopicPlan:
-    """The plan by what was seen and by what other links have; raises as `see`."""
+    """Return the plan, by what was seen and by what other links have; raises as `see`."""
     neighbours = Neighbours(config, link).claims
     return plan_beside(
         link,

@@ -58,7 +58,7 @@ class TurnNotes:
         known.refused = problems
 
     def old_backlog(self, known: Known, applied: ApplyReport) -> tuple[str, ...]:
-        """The note on old records; looked for at first, later only checked until it is over."""
+        """Return the note on old records; once there is none, it is not looked for again."""
         if known.old_backlog is not None:
             found = old_backlog_note(
                 applied.mirrors,
