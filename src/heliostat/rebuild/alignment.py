@@ -73,7 +73,7 @@ def align(
         There is none, or more than one.
     """
     if not len(target):
-        raise NotAligned("the mirror has no record left: nothing shows where it ended")
+        raise NotAligned("the mirror holds no record any more: nothing shows where it ended")
     if not is_compacted:
         return list(_breaks(_places(source, target, _by_order(source, target)), target))
     places = _places(source, target, _by_anchors(source, target))
