@@ -112,7 +112,7 @@ class BatchMaker:
     def _add(
         self, batch: ConvertedBatch, places: Sequence[tuple[int, int]], next_offset: int
     ) -> None:
-        """Add a batch with its breaks: where source and target offsets begin to differ otherwise (I3).
+        """Add a batch with its breaks: where source offset less target offset changes (I3).
 
         `places` are pairs (number of a record in the batch, its source offset).
         """

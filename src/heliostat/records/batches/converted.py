@@ -54,7 +54,7 @@ class ConvertedBatch:
     places: Sequence[tuple[int, int]] = ()
     """Records with which a run of source offsets begins: (number in the batch, source offset)."""
     fills: range = range(0)
-    """Target offsets that it fills with markers instead of records, see `copier/markers`."""
+    """Target offsets that it fills with markers instead of records, see `markers.Filling`."""
     own_bytes: int = 0
     """Memory that it alone keeps. Parts that are views of the fetched answer don't count: they keep
     the whole answer, which is counted as such (`lane_memory`)."""
@@ -107,7 +107,7 @@ class StopReason(Enum):
     RECORD_REFUSED = "record refused"
     """The target rejects a record: no key although the topic is compacted, or its timestamp."""
     HOLE_TOO_LARGE = "hole too large"
-    """A hole of the source would need more markers than we write to keep offsets equal."""
+    """A hole of the source would need more markers than are written to keep offsets equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Place(NamedTuple):
     target: int
     """Target offset of the next record."""
     ahead: int | None = 0
-    """Source offset less target offset, by the offset map; None: the next batch determines it."""
+    """Source offset less target offset, by the offset map; None: the next batch has the break."""
 
     @classmethod
     def same(cls, offset: int) -> Place:
