@@ -200,6 +200,6 @@ class BatchMaker:
         largest = self._settings.batch_bytes_max
         self.stop(
             StopReason.TOO_LARGE,
-            f"it takes a batch of {size} bytes, the target topic takes {largest} "
+            f"it needs a batch of {size} bytes, the target topic accepts {largest} "
             "(max.message.bytes)",
         )

@@ -19,7 +19,7 @@ from heliostat.records.batches.converted import ConvertSettings
 
 
 class PartitionState(Enum):
-    """Where a partition of a mirror stands, as people see it."""
+    """State of a mirror's partition, as people see it."""
 
     STARTING = "starting"
     """Its position has not been read from the target yet."""
@@ -73,7 +73,7 @@ class PartitionCode(StrEnum):
     """The decision was to go back to an earlier source offset, but offsets are to stay equal."""
     OFFSET_MAP_LOST = "OFFSET_MAP_LOST"
     """Records of the mirror's offset map are gone, or it is not the map by which records landed:
-    where the mirror goes on can't be known."""
+    where the mirror continues can't be known."""
     MARKERS_MISSING = "MARKERS_MISSING"
     """The mirror does not end where the markers for a hole should have brought it; retried."""
     CONNECTION_LOST = "CONNECTION_LOST"
@@ -84,8 +84,8 @@ class PartitionCode(StrEnum):
 class PartitionSpec:
     """One partition to copy.
 
-    `start` is the source offset that the mirror begins with: fixed when the mirror was made and
-    kept in the link's state, so that every round lifts an empty target to the same offset.
+    `start` is the source offset that the mirror begins with: fixed when the mirror was created and
+    stored in the link's state, so that every round aligns an empty target with the same offset.
     """
 
     source: TopicPartition

@@ -152,7 +152,7 @@ class MirrorMap:
 
     @property
     def needs_write(self) -> bool:
-        """Whether breaks wait to be made durable."""
+        """Whether breaks wait to be written durably."""
         return self._needed_to > max(self._durable_to, self._writing_to)
 
     def row_to_write(self) -> Row | None:
