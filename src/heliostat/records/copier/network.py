@@ -160,9 +160,7 @@ Event = Unanswered | Fetched | Watched | Appended | FetchLost | AppendLost | Map
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets `[start, end)` of a log; at the target `end` is the log end offset, not the high
-    watermark.
-    """
+    """Offsets `[start, end)` of a log; `end`: high watermark of a source, log end of a target."""
 
     start: Offset
     end: Offset
