@@ -83,7 +83,7 @@ class RefusedAppends:
             PartitionState.BLOCKED,
             StopReason.CORRUPT.name,  # the same code, whether the target or we notice it first
             f"the batch at source offset {batch.source_offset} is stored corrupt at the "
-            "source: its checksum does not fit its bytes",
+            "source: its checksum does not match its bytes",
         )
 
 
