@@ -158,7 +158,7 @@ class Announcements:
 
 
 def _is_for_us(control: dict[str, object], lane: LaneSpec) -> bool:
-    """Check by `"claim"`, the announcing owner's number, that it was not taken over (I10)."""
+    """Whether the announcing owner, numbered by `"claim"`, was not taken over (I10)."""
     claim = control.get("claim")
     return not isinstance(claim, int) or is_from_current_owner(claim, lane.generation)
 
