@@ -1,4 +1,4 @@
-"""Keeps the classes of Spark's driver ready, see `heliostat.ops.quick_jvm`; a part of set-up."""
+"""Archives the classes of Spark's driver, see `heliostat.ops.quick_jvm`; a part of set-up."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ END_WITHIN_S = 120.0
 
 
 def make_archive() -> None:
-    """Run a session as links do, with one small job, and keep the classes that it has loaded.
+    """Run a session as links do, with one small job, and archive the classes that it loads.
 
     Raises
     ------
     OSError
-        It can't be written.
+        The archive can't be written.
     subprocess.TimeoutExpired
         The JVM does not end.
     """
