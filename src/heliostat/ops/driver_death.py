@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.pyspark_private import gateway_of, java_process, silence_accumulators
 
 DYING_S = 2.0
 """A killed JVM refuses connections shortly before its process is seen to have ended."""
@@ -40,7 +41,7 @@ def begun(builder: Any, context_kind: Any) -> Any:
     SparkUnavailable
         There is no Java, or its JVM does not start.
     """
-    had_jvm = context_kind._gateway is not None  # noqa: SLF001  # no other way
+    had_jvm = gateway_of(context_kind) is not None
     if not had_jvm:
         _find_java()
     _silence_py4j()
@@ -49,16 +50,13 @@ def begun(builder: Any, context_kind: Any) -> Any:
     except Exception as error:
         # What PySpark and py4j raise then has no common base class. A setting that Spark refuses
         # does not end the JVM: Spark's own message says more.
-        gateway = context_kind._gateway  # noqa: SLF001  # no other way
-        if had_jvm or not (gateway is None or _has_died(context_kind)):
+        if had_jvm or not (gateway_of(context_kind) is None or _has_died(context_kind)):
             raise
         raise SparkUnavailable(
             "Spark's JVM ended while it started; its own output is above",
             hint=INSTALL_HINT,
         ) from error
-    # Its accumulator thread prints a trace to stderr when the JVM ends.
-    server = session.sparkContext._accumulatorServer  # noqa: SLF001  # no other way
-    server.handle_error = lambda *_: None
+    silence_accumulators(session.sparkContext)
     return session
 
 
@@ -108,8 +106,7 @@ def stopped(context: Any, stop: Callable[[], None]) -> None:
 
 
 def _has_died(context_kind: Any) -> bool:
-    gateway = context_kind._gateway  # noqa: SLF001  # no other way
-    process = getattr(gateway, "proc", None)  # None if spark-submit started us
+    process = java_process(context_kind)
     return process is not None and process.poll() is not None
 
 

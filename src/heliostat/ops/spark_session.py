@@ -21,6 +21,7 @@ from typing import Any
 
 import heliostat
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.pyspark_private import scala_context
 from heliostat.ops.quick_jvm import QUICK_JVM
 
 LOOPBACK = "127.0.0.1"
@@ -146,7 +147,7 @@ def executors_of(context: Any) -> list[Executor]:
     Read from the store behind Spark's own page (Scala class `AppStatusStore`): Python has no other
     way to learn an executor's id and cores.
     """
-    listed = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # see above
+    listed = scala_context(context).statusStore().executorList(True)
     found = [listed.apply(index) for index in range(listed.size())]
     return [
         Executor(each.id(), each.hostPort().rpartition(":")[0], each.totalCores())

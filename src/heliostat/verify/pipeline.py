@@ -23,6 +23,7 @@ from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
+from heliostat.ops.pyspark_private import active_context
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
@@ -160,7 +161,7 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
     if not isinstance(spark, str):
         yield spark
         return
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001  # a process has one at most
+    if active_context(SparkContext) is not None:
         yield SparkSession.active()
         return
     settings = {

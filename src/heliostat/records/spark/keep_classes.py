@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from heliostat.ops.pyspark_private import gateway_of
 from heliostat.ops.quick_jvm import ARCHIVE, archiving_java_options
 from heliostat.records.spark.pipeline import SparkRounds
 
@@ -27,7 +28,7 @@ def make_archive() -> None:
     draft = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")
     conf = {"spark.driver.extraJavaOptions": archiving_java_options(draft)}
     rounds = SparkRounds("classes", "local[2]", conf, task_cpus=1.0)
-    gateway = SparkContext._gateway  # noqa: SLF001  # PySpark has no other way to end its JVM
+    gateway = gateway_of(SparkContext)  # PySpark has no public way to end its JVM
     assert gateway is not None
     try:
         context = rounds.session.sparkContext

@@ -23,6 +23,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
+from heliostat.ops.pyspark_private import jvm_of, scala_context
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
@@ -160,7 +161,7 @@ class SparkRounds:
             return death()
         try:
             with report_death(context):
-                is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001  # no other way
+                is_stopped = scala_context(context).isStopped()
         except SparkUnavailable as error:
             return error
         return SparkUnavailable("Spark has ended this program's session") if is_stopped else None
@@ -218,13 +219,13 @@ def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
     from pyspark import RDD
     from pyspark.serializers import CPickleSerializer
 
-    jvm = context._jvm  # noqa: SLF001  # as PySpark's own modules do
+    jvm = jvm_of(context)
     place = f"executor_{executor.host}_{executor.number}"  # Scala class TaskLocation
     wanted = jvm.PythonUtils.toSeq([place])
     pickles: Any = CPickleSerializer()
     row = jvm.scala.Tuple2(pickles.dumps(lane), wanted)
     tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
-    rows = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq([row]), tag)  # noqa: SLF001  # as above
+    rows = scala_context(context).makeRDD(jvm.PythonUtils.toSeq([row]), tag)
     placed = jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rows, tag)
     return RDD(placed, context, pickles)
 
