@@ -129,7 +129,7 @@ def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
         if target not in ours or is_another(ours[target], there[target].topic_id)
     }
     notes = tuple(
-        f"MirrorMaker 2 has positions for {source.topic}, but the link mirrors it already or does "
+        f"{source.topic} has positions of MirrorMaker 2, but the link mirrors it already or does "
         f"not select it, or there is no {naming.target_name(source.topic)} at the target"
         for source in sorted({TopicPartition(p.topic, PartitionId(0)) for p in committed})
         if source.topic not in candidates
@@ -214,8 +214,8 @@ def _moving(
             return f"the log end of {each} at the target can't be read"
         if ends[each] != again[each]:
             return (
-                f"something still writes into {each} at the target: its log end moved from "
-                f"{ends[each]} to {again[each]}"
+                f"something still writes: the log end of {each} moved from {ends[each]} to "
+                f"{again[each]} at the target in the meantime"
             )
     return ""
 
