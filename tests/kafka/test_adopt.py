@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused_and_stays(
     assert left.adopt("--yes", "--json") == 1
     found = found_by(capsys)
     assert found["verdict"] == "refused"
-    assert "none of the source's" in found["reason"]
+    assert "is not at the source" in found["reason"]
     assert left.remembered() == {}
 
 
