@@ -235,7 +235,7 @@ class _Draft:
                 before = there.partitions // slot.of
                 self.notes.append(
                     f"{there.name}: from now on the source may put a key into another partition "
-                    f"than before, as it has {topic.partitions} instead of {before} partitions"
+                    f"than before: its partition count is {topic.partitions} instead of {before}"
                 )
         elif there.partitions > wants and not slot.is_shared:
             self.notes.append(

@@ -118,7 +118,7 @@ def test_a_topic_that_is_gone_is_told_so(side: str) -> None:
 def test_a_topic_made_anew_is_told_so(side: str) -> None:
     world = World()
     getattr(world, side).topic_id = OTHER_ID
-    assert "made anew" in world.observe()
+    assert "recreated" in world.observe()
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
