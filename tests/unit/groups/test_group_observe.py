@@ -126,4 +126,4 @@ def test_offsets_wait_where_an_id_is_not_told_any_more(side: str) -> None:
     """It may be another topic: a group would pass over its records."""
     world = World()
     getattr(world, side).topic_id = None
-    assert "not told" in world.observe()
+    assert "not reported" in world.observe()
