@@ -271,8 +271,8 @@ class TopicsConfig(Frozen):
     """Names or regular expressions that match a whole name; a plain name is that name only.
     Only topics that match an entry are mirrored."""
     exclude: Annotated[Patterns, Field(title="Exclude")] = ()
-    """Names or regular expressions; wins over `include`. Brokers' topics and state topics are always
-    excluded."""
+    """Names or regular expressions; wins over `include`. Brokers' topics and state topics are
+    always excluded."""
     naming: Annotated[Naming, Field(title="Naming")] = "same"
     """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
     fan_in: Annotated[
