@@ -118,7 +118,7 @@ def test_a_topic_that_is_gone_is_told_so(side: str) -> None:
 def test_a_topic_made_anew_is_told_so(side: str) -> None:
     world = World()
     getattr(world, side).topic_id = OTHER_ID
-    assert "made anew" in world.observe()
+    assert "recreated" in world.observe()
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -126,4 +126,4 @@ def test_offsets_wait_where_an_id_is_not_told_any_more(side: str) -> None:
     """It may be another topic: a group would pass over its records."""
     world = World()
     getattr(world, side).topic_id = None
-    assert "not told" in world.observe()
+    assert "not reported" in world.observe()

@@ -214,8 +214,8 @@ def test_what_is_not_told_is_said() -> None:
         Reason.NOT_MIRRORED,
         Reason.NOT_TOLD,
     ]
-    assert "the source does not tell" in plan.groups[GroupId("x")].problem
-    assert "the target does not tell" in plan.groups[GroupId("y")].problem
+    assert "the source does not answer" in plan.groups[GroupId("x")].problem
+    assert "the target does not answer" in plan.groups[GroupId("y")].problem
     assert plan.commits == {}
 
 

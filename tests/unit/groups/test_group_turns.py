@@ -225,7 +225,7 @@ def test_a_broker_that_tells_no_groups_makes_none_of_them_gone() -> None:
     world.source.heal()
     world.target.fail("list_groups", LOADING)
     assert world.turn() == 10, "its state is not known"
-    assert "does not tell its groups" in str(world.sync.report()["left_alone"])
+    assert "does not list its groups" in str(world.sync.report()["left_alone"])
     world.target.heal()
     assert world.turn() == 20
 

@@ -337,7 +337,7 @@ def test_a_mirror_that_is_gone_begins_anew(there):
     plan = plan_topics(link(), source(topic(number=2)), target(*there), record())
     assert not plan.refuse
     assert plan.remember[0].source_id == UUID(int=2)
-    assert plan.notes == ("t: its mirror is gone, it is copied anew",)
+    assert plan.notes == ("t: its mirror is gone, it is copied again",)
 
 
 def test_a_mirror_of_a_topic_that_cannot_be_read_now_is_left_as_it_is():
