@@ -221,7 +221,7 @@ class _Resource:
         kind = authentication.get("type")
         is_sasl = kind in _MECHANISMS or kind == "oauth"
         protocol = ("SASL_" if is_sasl else "") + ("PLAINTEXT" if tls is None else "SSL")
-        if protocol == "SASL_PLAINTEXT" or protocol != "PLAINTEXT":
+        if protocol != "PLAINTEXT":
             found["protocol"] = protocol
         if tls is not None:
             self._tell_all(tls, f"{path}.tls", Fate.USED, f"clusters.{alias}.security.ca_file")

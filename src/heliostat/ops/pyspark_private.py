@@ -17,7 +17,7 @@ def gateway_of(context_kind: Any) -> Any:
     context_kind
         PySpark's class `SparkContext`, which keeps it from one session to the next.
     """
-    return context_kind._gateway  # noqa: SLF001
+    return context_kind._gateway  # noqa: SLF001  # no public way
 
 
 def active_context(context_kind: Any) -> Any:
@@ -25,7 +25,7 @@ def active_context(context_kind: Any) -> Any:
 
     The public `getOrCreate` would start one.
     """
-    return context_kind._active_spark_context  # noqa: SLF001
+    return context_kind._active_spark_context  # noqa: SLF001  # no public way
 
 
 def java_process(context_kind: Any) -> Any:
@@ -35,14 +35,14 @@ def java_process(context_kind: Any) -> Any:
 
 def silence_accumulators(context: Any) -> None:
     """Keep the accumulator thread from printing a trace to stderr when the JVM ends."""
-    context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001
+    context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001  # no public way
 
 
 def scala_context(context: Any) -> Any:
     """Return Spark's own `SparkContext`, in the JVM."""
-    return context._jsc.sc()  # noqa: SLF001
+    return context._jsc.sc()  # noqa: SLF001  # no public way
 
 
 def jvm_of(context: Any) -> Any:
     """Return py4j's view of the JVM's packages."""
-    return context._jvm  # noqa: SLF001
+    return context._jvm  # noqa: SLF001  # no public way
