@@ -259,7 +259,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], tuple[Script, Security]], type, str]]
             sasl(at, "SCRAM-SHA-256"),
         ),
         AuthenticationRefused,
-        "less than 4096 iterations",
+        "fewer than 4096 iterations",
     ),
     "SASL asked of a listener without": (
         lambda at: (Script(pair(at, "broker")), sasl(at, "PLAIN")),
