@@ -31,7 +31,7 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds of the system's monotonic clock, including those while it was suspended.
 
-        A laptop that sleeps, or a virtual machine that is paused, wakes up after its deadlines (I10).
+        A laptop that sleeps, or a paused virtual machine, may wake up after its deadlines (I10).
         """
         return time.clock_gettime(_GOES_ON)
 
