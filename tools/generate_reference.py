@@ -72,7 +72,7 @@ def config_page() -> Iterator[str]:
     yield ""
     yield "YAML, checked whole before anything is touched: an unknown key, a wrong type or a value"
     yield "out of its bounds is refused with field, value and reason. `${env:NAME}` in a value is"
-    yield "replaced by that environment variable, except where a secret belongs. A complete example:"
+    yield "replaced by that environment variable, except where a secret belongs. An example:"
     yield "[docs/examples/heliostat.yaml](../examples/heliostat.yaml)."
     yield from _section("", schema, schema["$defs"], depth=2)
 
