@@ -54,7 +54,7 @@ def side(cluster_pair: ClusterPair) -> Iterator[Real]:
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, *GROUP_SCRIPTS], ids=lambda script: script.__name__)
-def test_a_broker_answers_as_the_stand_in(side: Real, script: Callable[[Side], None]) -> None:
+def test_a_broker_answers_like_the_stand_in(side: Real, script: Callable[[Side], None]) -> None:
     script(side)
 
 

@@ -95,11 +95,11 @@ def right_on(topic: TopicName, operation: Operation) -> AclRule:
     return AclRule(f"User:{USER}", operation, ResourceKind.TOPIC, topic)
 
 
-def test_rights_on_single_topics_are_lost_and_given_back(stage: Stage) -> None:
-    """Given five topics / when four lose a right each / then told, the fifth and later all go on.
+def test_rights_on_single_topics_are_revoked_and_granted_again(stage: Stage) -> None:
+    """Given five topics / when four lose a right each / then reported; later all continue.
 
-    The source's reading right, the source's name, the target's writing right (its mirror is
-    read-only then), the mirror's name.
+    The right to read the source, to describe the source, to write the target (its mirror is
+    read-only then), to describe the mirror.
     """
     loads = [small_load(fresh_name("fault"), rate_hz=100.0) for _ in range(5)]
     *hurt, other = [load.topic for load in loads]
@@ -142,7 +142,7 @@ def is_told(stage: Stage, topic: TopicName) -> bool:
 
 
 def test_token_expires_and_is_renewed(stage: Stage) -> None:
-    """Given a token that ends in mid run / when it has, and there is a new one / then exact."""
+    """Given a token that expires during the run / when a new one is there / then exact."""
     credentials = stage.source.credentials
     with Trial(stage) as trial:
         credentials.renew_token(USER, TOKEN_S)
@@ -156,8 +156,8 @@ def test_token_expires_and_is_renewed(stage: Stage) -> None:
         trial.wait_copied(600)
 
 
-def test_account_deleted_and_made_again(stage: Stage) -> None:
-    """Given no account at the target / when it is made again / then exact, by the same link."""
+def test_account_deleted_and_recreated(stage: Stage) -> None:
+    """Given no account at the target / when it is recreated / then exact, by the same link."""
     accounts = stage.target.accounts
     assert stage.link is not None
     with Trial(stage) as trial:

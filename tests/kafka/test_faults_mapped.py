@@ -132,7 +132,7 @@ def cut_everywhere(proxy: FaultProxy, api_key: int, about: tuple[bytes, ...], ho
     holes.wait_copied()
 
 
-def test_mapped_mirrors_are_exact_after_each_fault(stage: Stage) -> None:
+def test_mapped_mirrors_have_each_record_once_after_each_fault(stage: Stage) -> None:
     """Given holes and load / when cut, killed, restarted / then each record once, by the map."""
     assert stage.at_source is not None
     assert stage.at_target is not None

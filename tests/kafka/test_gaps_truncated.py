@@ -97,13 +97,13 @@ def forget_note(target: Cluster, topic: TopicName) -> None:
 
 
 @pytest.mark.provokes("SOURCE_TRUNCATED", "gap:source_truncated")
-def test_an_unclean_election_is_found_though_the_log_has_grown_again(
+def test_an_unclean_election_is_found_after_the_log_has_grown_again(
     clusters: tuple[Cluster, Cluster],
     tmp_path: Path,
     provoked: Provoked,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given copied records / when an old replica leads and takes others / then GAP, from where."""
+    """Given copied records / when a stale replica leads and takes others / then GAP, from where."""
     monkeypatch.setattr(copy_progress, "WRITE_EVERY_S", 5.0)  # it is noted once a minute otherwise
     source, target = clusters
     topic = replicated_topic(source)
@@ -147,13 +147,13 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
             raise AssertionError(f"{error}\n{stops()}\n{link.text()[-3000:]}") from None
 
 
-def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_it(
+def test_lost_records_are_found_though_the_killed_driver_had_not_noted_them(
     clusters: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a power cut: the driver dies just after a copy, then an old replica leads / then GAP.
+    """Given a driver killed just after a copy, then a stale replica that leads / then GAP.
 
-    How far was copied is noted once a minute: of the records lost the link knows nothing. Of one of
-    the topics it has no note at all.
+    Copy progress is noted once a minute: the link has no note of the lost records, and of one topic
+    no note at all.
     """
     monkeypatch.setattr(lane_schedule, "START_SLACK_S", 3.0)  # a first round is little longer
     source, target = clusters

@@ -172,7 +172,9 @@ def spare(cluster: Cluster, hung: Broker, topic: TopicName) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_others_go_on(cluster_pair: ClusterPair, target: Cluster, tmp_path: Path) -> None:
+def test_partitions_of_other_brokers_continue(
+    cluster_pair: ClusterPair, target: Cluster, tmp_path: Path
+) -> None:
     """Given partitions on three brokers / when one hangs / then the others' records arrive."""
     source = cluster_pair.source.bootstrap
     topic = create_topic(cluster_pair.source, fresh_name("hung"), partitions=PARTITIONS)
@@ -229,10 +231,10 @@ def told(config: Path) -> str:
 def test_the_leader_of_the_links_own_topics_hangs(
     cluster_pair: ClusterPair, target: Cluster, tmp_path: Path
 ) -> None:
-    """Given a broker that leads the link's topics and coordinates its owner / when it hangs /
+    """Given a broker that leads the link's topics and coordinates its owner / when it hangs / then
 
-    then status answers in time and names it, and partitions that others lead go on: those whose
-    round changes just then, when others lead the link's topics.
+    status answers in time and names it, and partitions that others lead continue: those whose round
+    changes just then, once others lead the link's topics.
     """
     source = cluster_pair.source.bootstrap
     topic = create_topic(cluster_pair.source, fresh_name("hung"), partitions=PARTITIONS)

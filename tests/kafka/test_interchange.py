@@ -128,7 +128,7 @@ def records_of(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
         return [(record.key, record.value) for record in found.read_all()]
 
 
-def test_java_finds_the_link_its_topics_and_how_far_its_source_is(linked: Linked) -> None:
+def test_java_finds_the_link_its_topics_and_replication_hops(linked: Linked) -> None:
     utils = linked.jvm.mirror("RemoteClusterUtils")
     mirrored = "east.heartbeats"
     wait_for(mirrored, lambda: mirrored in set(utils.heartbeatTopics(linked.properties())))
@@ -149,7 +149,7 @@ def test_java_finds_the_link_its_topics_and_how_far_its_source_is(linked: Linked
     assert not {"heliostat"} & set(utils.upstreamClusters(linked.properties()))
 
 
-def test_heartbeats_cross_and_their_age_is_shown(linked: Linked) -> None:
+def test_heartbeats_are_copied_and_their_age_is_shown(linked: Linked) -> None:
     def age() -> float | None:
         found: float | None = linked.status()["heartbeat_age_s"]
         return found
@@ -194,7 +194,7 @@ def test_java_translates_exactly_where_the_source_has_holes(linked: Linked, grou
     wait_for("its checkpoint", lambda: linked.translated(group) == expected)
 
 
-def test_offset_syncs_hold_true_pairs(linked: Linked) -> None:
+def test_offset_syncs_hold_correct_pairs(linked: Linked) -> None:
     def told() -> dict[int, OffsetSync]:
         written = records_of(linked.target, "mm2-offset-syncs.east.internal")
         syncs = [OffsetSync.decode(*r) for r in written]
@@ -211,7 +211,7 @@ def test_offset_syncs_hold_true_pairs(linked: Linked) -> None:
     )
 
 
-def test_a_link_that_ended_is_told_by_the_age_of_its_heartbeat(linked: Linked) -> None:
+def test_a_stopped_link_is_recognized_by_the_age_of_its_heartbeat(linked: Linked) -> None:
     assert linked.link.stop() == 0
     first = linked.status()["heartbeat_age_s"]
     wait_for("the heartbeat to grow old", lambda: linked.status()["heartbeat_age_s"] > first)

@@ -190,10 +190,10 @@ def write_over(target: Cluster, link: LinkName) -> None:
 
 
 def test_mirrors_whose_maps_are_lost(cluster_pair: ClusterPair, tmp_path: Path) -> None:
-    """Given mapped and exact mirrors / when rows of their maps are gone, while the link is stopped
+    """Given mapped and exact mirrors / when rows of their maps are deleted, while the link is
 
-    and while it runs / then the mapped ones alone stop, over rounds and restarts, until their maps
-    are made anew; then all goes on, each record once, and the maps are right.
+    stopped and while it runs / then only mapped ones stop, over rounds and restarts, until their
+    maps are rebuilt; then all continue, each record once, and the maps are correct.
     """
     mirrors = Mirrors(cluster_pair, tmp_path)
     target, link = cluster_pair.target, mirrors.link

@@ -139,13 +139,13 @@ def _killed(*_: object) -> None:
     raise ConnectionLost("killed before the last write")
 
 
-def test_mirrors_go_on_when_their_state_was_made_anew(
+def test_mirrors_continue_after_their_state_was_rebuilt(
     cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given mirrors of every kind / when their link's state is lost, then all of its topics
+    """Given mirrors of every kind / when their link's state is lost, then all of its topics / then
 
-    / then they are refused until contents have proved them, and go on without loss or doubling;
-    all but the one into which a stranger wrote.
+    they are refused until contents have proved them, and continue without loss or duplicates; all
+    but the one with foreign records.
     """
     mirrors = Mirrors(cluster_pair, tmp_path)
     exact, mapped, filled, foreign = mirrors.exact, mirrors.mapped, mirrors.filled, mirrors.foreign

@@ -74,8 +74,8 @@ def test_each_record_is_found_from_both_sides(mirrored: tuple[Path, str, list[Se
     assert [one["to_offset"] for one in answers] == [row[0] for row in seen]
 
 
-def test_what_is_no_record_is_said(mirrored: tuple[Path, str, list[Seen]]) -> None:
-    """A marker, an aborted record, the last marker, what has not landed, and what is nowhere."""
+def test_offsets_without_a_record_are_explained(mirrored: tuple[Path, str, list[Seen]]) -> None:
+    """A marker, an aborted record, the last marker, one not copied yet, one beyond both logs."""
     config, topic, _ = mirrored
     questions = (
         f"{topic} 0 70\n{topic} 0 90\n{topic} 0 123\n{topic} 0 124\nelsewhere 0 1\n{topic} 9 1"
@@ -94,7 +94,7 @@ def test_what_is_no_record_is_said(mirrored: tuple[Path, str, list[Seen]]) -> No
 def test_the_target_alone_answers(
     mirrored: tuple[Path, str, list[Seen]], tmp_path: Path, cluster_pair: ClusterPair
 ) -> None:
-    """The day on which the source is gone."""
+    """As on the day on which the source is lost."""
     _, topic, seen = mirrored
     config = write_config(
         tmp_path, "127.0.0.1:9", cluster_pair.target.bootstrap, topics={"include": [topic]}

@@ -109,10 +109,10 @@ def standby_of(stage: Stage, stack: contextlib.ExitStack) -> RunningLink:
 
 
 @pytest.mark.thorough
-def test_one_works_the_other_takes_over(stage: Stage) -> None:
-    """Given two started at once / when the working one is killed, stopped / then the other works.
+def test_a_standby_takes_over(stage: Stage) -> None:
+    """Given two started at once / when the owner is killed, or stopped / then the other copies.
 
-    And one that waits ends at once when it is told to, without having taken over.
+    A waiting standby ends at once when stopped, without having taken over.
     """
     with contextlib.ExitStack() as stack:
         pair = [stage.process, stack.enter_context(LinkProcess(stage.config))]
@@ -178,10 +178,12 @@ def stopped_and_woken(stage: Stage, trial: Trial) -> str:
 
 
 @pytest.mark.provokes("LINK_TAKEN_OVER")
-def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage, provoked: Provoked) -> None:
-    """Given a stopped owner under load / when it wakes after a takeover / then it halts.
+def test_a_paused_owner_that_resumes_after_a_takeover_does_no_harm(
+    stage: Stage, provoked: Provoked
+) -> None:
+    """Given a paused owner under load / when it resumes after a takeover / then it halts.
 
-    Records are of two days ago and producers forgotten at once: brokers refuse no late append.
+    Records are two days old and producers are forgotten at once: brokers refuse no late append.
     """
     shape = GenericShape(value_bytes=200, timestamps=Timestamps.AGED, age_ms=2 * DAY_MS)
     load = small_load(fresh_name("fault"), shape=shape, configs={"retention.ms": "-1"})
@@ -256,8 +258,8 @@ def load_and_meet(barrier: Barrier) -> None:
 
 
 @pytest.mark.thorough
-def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
-    """Given three copiers of the same fresh records, stopped in turn / then each record is once."""
+def test_concurrent_owners_leave_one_copy(stage: Stage) -> None:
+    """Given three copiers of the same fresh records, paused in turn / then each record is once."""
     partitions, turns, batches, size = 3, 40, 15, 50
     records = turns * batches * size
     topic = fresh_name("rivals")
@@ -304,7 +306,7 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
 
 
 @pytest.mark.provokes("PRODUCER_FENCED")
-def test_only_the_newest_writer_writes(stage: Stage, provoked: Provoked) -> None:
+def test_an_earlier_writer_is_fenced(stage: Stage, provoked: Provoked) -> None:
     """Given a writer / when another one fences it / then it is refused, until it fences back."""
     name = fresh_name("heliostat.writers")
     bootstrap = stage.target.bootstrap.split(",")

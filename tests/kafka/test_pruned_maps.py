@@ -44,12 +44,13 @@ def records_left(bootstrap: str, topic: TopicName) -> int:
         return len(list(maps.read_all()))
 
 
-def test_rows_of_what_the_target_lost_go_and_the_rest_of_the_map_stays_true(
+def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
     pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a mirror of transactions / when its log begins later / then rows go, and are compacted,
+    """Given a mirror of transactions / when its log start moves up / then
 
-    and this driver, the next one, groups, people and `verify` find each record where it is.
+    rows go, and are compacted away, and this driver, the next one, groups, operators and `verify`
+    find each record where it is.
     """
     monkeypatch.setattr(map_pruning, "EVERY_S", 0.3)
     monkeypatch.setattr(map_pruning, "ROWS_MIN", 2)

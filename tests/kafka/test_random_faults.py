@@ -166,7 +166,9 @@ class Faults:
         broker.resume()
 
 
-def test_random_faults_lose_double_and_reorder_nothing(stage: Stage, chance: random.Random) -> None:
+def test_random_faults_lose_duplicate_and_reorder_nothing(
+    stage: Stage, chance: random.Random
+) -> None:
     """Given load of fresh and of old records / when faults are drawn / then a verified copy."""
     old = GenericShape(value_bytes=200, timestamps=Timestamps.RANDOM, age_ms=3 * DAY_MS)
     loads = [

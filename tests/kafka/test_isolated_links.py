@@ -129,8 +129,8 @@ def apart(cluster_pair: ClusterPair, tmp_path: Path) -> Iterator[Apart]:
 
 @pytest.mark.provokes("refused:maybe_two_links")
 @pytest.mark.usefixtures("spark")  # its start is not what is timed
-def test_a_source_that_is_away_stops_its_own_link_only(apart: Apart, provoked: Provoked) -> None:
-    """Given two links, one source away / when it comes and goes / then the other's link goes on."""
+def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: Provoked) -> None:
+    """Given two links, one source away / when it comes and goes / then the other link continues."""
     near, far, address = apart.near_link, apart.far_link, apart.door.address
     first = apart.filled(apart.pair.source, apart.near)
     its_own = apart.filled(apart.north, apart.far)
@@ -175,7 +175,7 @@ def test_a_source_that_is_away_stops_its_own_link_only(apart: Apart, provoked: P
 
 @pytest.mark.usefixtures("spark")
 def test_a_link_that_must_halt_halts_alone(cluster_pair: ClusterPair, tmp_path: Path) -> None:
-    """Given two links, one whose state topic can't serve / when run / then the other copies."""
+    """Given two links, one with an unusable state topic / when run / then the other copies."""
     apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
     create_topic(cluster_pair.target, f"heliostat.{apart.far_link}.state", partitions=2)
     first = apart.filled(cluster_pair.source, apart.near)
@@ -194,10 +194,10 @@ def test_a_link_that_must_halt_halts_alone(cluster_pair: ClusterPair, tmp_path: 
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
+def test_a_bad_record_in_another_links_state_is_reported_and_hides_nothing(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a rival's state with records of a stranger / when new topics come / then safe, told."""
+    """Given foreign records in another link's state / when topics are added / then reported."""
     apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
     other_link = f"heliostat.{fresh_name('other_link')}.state"
     hidden = f"{apart.near}-hidden"

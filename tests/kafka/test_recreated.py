@@ -26,10 +26,11 @@ def id_of(bootstrap: str, topic: TopicName) -> TopicId | None:
         return admin.describe_topics([topic])[topic].topic_id
 
 
-def test_an_empty_mirror_made_anew_is_not_taken_for_the_old_one(cluster_pair: ClusterPair) -> None:
-    """Given a round that knows who leads a mirror / when that is made anew / then it is another.
+def test_an_empty_recreated_mirror_is_not_taken_for_the_old_one(cluster_pair: ClusterPair) -> None:
+    """Given a round that knows a mirror's leader / when the mirror is recreated / then refused.
 
-    As markers know no ids, a round of the old one would begin the new one with them.
+    Markers carry no topic ids, so a round of the old mirror would append its first ones to the new
+    one.
     """
     bootstrap = cluster_pair.target.bootstrap
     topic = create_topic(cluster_pair.target)
