@@ -47,10 +47,9 @@ def records_left(bootstrap: str, topic: TopicName) -> int:
 def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
     pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a mirror of transactions / when its log start moves up / then
+    """Given a mirror of transactions / when its log start moves up / then rows are deleted,
 
-    rows go, and are compacted away, and this driver, the next one, groups, operators and `verify`
-    find each record where it is.
+    and this driver, the next one, groups, operators and `verify` find each record where it is.
     """
     monkeypatch.setattr(map_pruning, "EVERY_S", 0.3)
     monkeypatch.setattr(map_pruning, "ROWS_MIN", 2)

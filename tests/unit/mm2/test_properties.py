@@ -37,7 +37,7 @@ def test_names_and_values(text: str, name: str, value: str) -> None:
     assert read_properties(text)[0][:2] == (name, value)
 
 
-def test_comments_and_empty_lines_are_none_and_lines_are_counted() -> None:
+def test_comments_and_empty_lines_are_skipped_and_lines_counted() -> None:
     text = "# one\n\n   ! two \\\na = 1\n b = 2\\\n3\nc=4"
     assert read_properties(text) == [
         Property("a", "1", 4),
@@ -46,7 +46,7 @@ def test_comments_and_empty_lines_are_none_and_lines_are_counted() -> None:
     ]
 
 
-def test_repeated_names_are_all_told() -> None:
+def test_repeated_names_are_all_reported() -> None:
     assert [each.value for each in read_properties("a=1\na=2")] == ["1", "2"]
 
 
