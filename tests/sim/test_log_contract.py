@@ -10,5 +10,5 @@ from support.log_sides import ModelSide
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_the_model_answers_as_a_broker(script: Callable[[Make], None]) -> None:
+def test_the_model_answers_like_a_broker(script: Callable[[Make], None]) -> None:
     script(ModelSide)

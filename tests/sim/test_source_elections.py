@@ -142,12 +142,12 @@ def elect(ground: Plain, log: PartitionLog, end: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [(Plain, SEEDS // 3), (Filled, SEEDS // 6)])
-def test_what_a_source_lost_is_found_however_old_the_note(kind: type[Plain], seeds: int) -> None:
+def test_a_loss_at_the_source_is_found_however_old_the_note(kind: type[Plain], seeds: int) -> None:
     """Given elections, some unclean / when the next round begins / then a stop, or an equal copy.
 
-    Where the source lost copied records and others stand in their place nothing is copied on; where
-    it has them all the copy goes on, whoever leads. Where it lost no record, but markers that were
-    noted as copied, it may stop, too: epochs tell of offsets.
+    Where the source lost copied records and has others in their place nothing is copied; where it
+    has them all copying continues, whoever leads. Where it lost no record, but markers that were
+    noted as copied, it may stop, too: epochs refer to offsets.
     """
     told = {True: 0, False: 0}
     for seed in range(seeds):

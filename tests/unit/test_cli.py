@@ -60,7 +60,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (HeliostatError("no"), 3),
     ],
 )
-def test_error_is_said_once_on_stderr_with_its_code(
+def test_error_is_printed_once_on_stderr_with_its_code(
     verb: Callable[[Callable[[], object]], list[str]],
     capsys: pytest.CaptureFixture[str],
     error: HeliostatError,
@@ -79,7 +79,7 @@ def test_bug_is_shown_whole_and_never_ends_as_a_difference(
     assert "ValueError: a bug" in capsys.readouterr().err
 
 
-def test_interruption_ends_as_shells_say_it(
+def test_interruption_ends_with_the_shells_exit_code(
     verb: Callable[[Callable[[], object]], list[str]],
 ) -> None:
     assert cli.run(verb(raising(KeyboardInterrupt()))) == 130
@@ -126,7 +126,7 @@ def test_each_verb_has_help_that_ends_in_examples() -> None:
             assert f"  heliostat {name}" in text.split("Example")[1], name
 
 
-def test_each_option_says_what_it_is_for() -> None:
+def test_each_option_has_help() -> None:
     for name, command in commands_of(cli.root):
         for parameter in command.params:
             if isinstance(parameter, click.Option):

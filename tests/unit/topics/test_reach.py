@@ -33,7 +33,7 @@ PREFIXED = PatternKind.PREFIXED
         ([], []),
     ],
 )
-def test_what_an_entry_reaches(entries: list[str], expected: list[Reach]) -> None:
+def test_the_names_that_an_entry_reaches(entries: list[str], expected: list[Reach]) -> None:
     assert sorted(reach_of(entries), key=repr) == sorted(expected, key=repr)
 
 

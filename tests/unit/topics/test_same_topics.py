@@ -49,7 +49,7 @@ def test_an_unknown_id_proves_nothing(
         (None, None, False, False),
     ],
 )
-def test_what_is_not_shown_to_be_the_same_is_not_deleted_from(
+def test_nothing_is_deleted_from_a_topic_not_shown_to_be_the_same(
     was: TopicId | None, now: TopicId | None, *, is_recreated: bool, is_kept: bool
 ) -> None:
     found = {NAME: TopicInfo(NAME, now, (), is_internal=False)}
@@ -58,6 +58,6 @@ def test_what_is_not_shown_to_be_the_same_is_not_deleted_from(
     assert (not_shown_same(found, ids) == {NAME}) is is_kept
 
 
-def test_a_topic_that_is_gone_is_neither() -> None:
+def test_a_deleted_topic_is_neither_the_same_nor_another() -> None:
     assert not recreated({}, {NAME: id_text(A)})
     assert not not_shown_same({}, {NAME: id_text(A)})

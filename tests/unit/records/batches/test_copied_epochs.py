@@ -30,7 +30,7 @@ def test_the_last_whole_batch_counts(codec: int) -> None:
         assert last_epoch(answer, last, end) == CopiedTo(15, 5)
 
 
-def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
+def test_incomplete_batches_and_old_formats_give_no_epoch() -> None:
     one = batch(10, 3, 4)
     for answer in (bytearray(one)[:20], bytearray(), bytearray(64)):
         last, _ = last_batches(answer, 0, len(answer))
@@ -41,7 +41,7 @@ def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
     assert last_epoch(old, 0, len(old)) == NO
 
 
-def test_only_what_is_at_the_target_is_told() -> None:
+def test_only_epochs_of_acknowledged_batches_are_reported() -> None:
     epochs = CopiedEpochs()
     epochs.fetched(CopiedTo(15, 5), 15)
     epochs.fetched(CopiedTo(20, 6), 20)
@@ -52,7 +52,7 @@ def test_only_what_is_at_the_target_is_told() -> None:
     assert epochs.copied(30) == CopiedTo(15, 5)
 
 
-def test_an_answer_that_was_not_carried_to_its_end_is_not_counted() -> None:
+def test_an_answer_that_was_not_converted_to_its_end_is_not_counted() -> None:
     epochs = CopiedEpochs()
     epochs.fetched(CopiedTo(20, 6), 18)
     epochs.fetched(NO, 18)

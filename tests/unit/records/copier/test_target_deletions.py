@@ -37,7 +37,7 @@ def asked(*ids: UUID | None) -> tuple[WireQuestions, Mock]:
     return questions, target.delete_records
 
 
-def test_of_the_topic_that_is_meant_they_go() -> None:
+def test_records_of_the_lanes_topic_are_deleted() -> None:
     for ids in ((OURS, OURS, OURS), (None, None, None)):  # None: brokers before 2.8 tell no id
         questions, delete = asked(*ids)
         assert questions.delete_target_records(0, Offset(5)) is None
@@ -47,10 +47,10 @@ def test_of_the_topic_that_is_meant_they_go() -> None:
 @pytest.mark.parametrize(
     ("ids", "is_asked"), [((OURS, OTHERS), False), ((OURS, OURS, OTHERS), True)]
 )
-def test_one_made_anew_is_left_alone_or_told_of(
+def test_a_recreated_topic_is_unchanged_or_reported(
     ids: Sequence[UUID | None], *, is_asked: bool
 ) -> None:
-    """Given another topic before, or behind, the deletion / then a problem: nothing is copied."""
+    """Given another topic before, or after, the deletion / then a problem: nothing is copied."""
     questions, delete = asked(*ids)
     problem = questions.delete_target_records(0, Offset(5))
     assert isinstance(problem, BrokerError)
@@ -58,7 +58,7 @@ def test_one_made_anew_is_left_alone_or_told_of(
     assert delete.called is is_asked
 
 
-def test_without_a_leader_nobody_is_asked() -> None:
+def test_without_a_leader_no_request_is_sent() -> None:
     questions, delete = asked(OTHERS)
     assert isinstance(questions.delete_target_records(0, Offset(5)), ConnectionLost)
     assert not delete.called

@@ -77,7 +77,7 @@ def report(ended_by: str) -> RoundReport:
 
 
 @pytest.mark.parametrize("told", ["heard", "written"])
-def test_silence_is_borne_for_a_while_and_then_raised(nowhere: str, told: str) -> None:
+def test_silence_is_tolerated_for_a_while_and_then_raised(nowhere: str, told: str) -> None:
     """Given no broker / then nothing at first, and after `SILENT_S_MAX` the reason."""
     hands = Hands()
     channel = channel_to(nowhere, hands)
