@@ -1,4 +1,4 @@
-"""A link with the rights that `heliostat acls` prints and nothing more; each of them is needed."""
+"""A link with only the rights that `heliostat acls` prints; each of them is needed."""
 
 from __future__ import annotations
 

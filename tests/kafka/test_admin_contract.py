@@ -1,4 +1,4 @@
-"""What the stand-in of `ClusterAdmin` is held to, asked of a real broker."""
+"""The contract of the `ClusterAdmin` stand-in, run against a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takeovers on real clusters from what a MirrorMaker 2 leaves behind, written by the tests."""
+"""Takeovers on real clusters of what a MirrorMaker 2 leaves, written by the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is told where something is missing: one clear sentence, soon, no traceback."""
+"""Missing clusters, Java or JVM: the operator sees one clear sentence, soon, no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real broker, in Java, takes what `carry` and `padding` make, and gives it back unchanged."""
+"""A real broker accepts what `convert` and `padding` make, and returns it unchanged."""
 
 from __future__ import annotations
 

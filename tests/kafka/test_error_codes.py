@@ -1,6 +1,6 @@
 """Codes of partitions that no other test provokes, each between real brokers.
 
-By the product's copier in this process, without Spark. All codes and their tests are listed in
+Run by the product's copier in this process, without Spark. All codes and their tests are listed in
 docs/reference/errors-provoked.md.
 """
 

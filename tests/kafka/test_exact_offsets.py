@@ -1,4 +1,4 @@
-"""`topics.offsets: exact`: holes are filled with markers, so that offsets are equal there, too."""
+"""`topics.offsets: exact`: holes are filled with markers, so that offsets stay equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that face each other, of one file or several: what one has made no other brings back."""
+"""Links in opposite directions, of one file or several: no mirror is mirrored back."""
 
 from __future__ import annotations
 

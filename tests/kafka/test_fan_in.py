@@ -1,4 +1,4 @@
-"""Two sources into one target: the same names at both, kept apart by the naming's format."""
+"""Two sources into one target: equal topic names, kept apart by the naming format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Each kind of fault on three brokers a side, on exact, mapped and filled mirrors side by side.
 
-The tests of this file go on from one another: load runs on through all of them, and at the end
+The tests of this file build on each other: load continues through all of them, and at the end
 every record is compared. It needs both cores for itself (`scripts/test --alone`).
 """
 

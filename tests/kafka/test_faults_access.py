@@ -1,4 +1,4 @@
-"""Rights and credentials that are lost while a link runs, and given back: it goes on by itself."""
+"""Rights and credentials lost while a link runs, and restored: it continues by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults where offsets differ: a transactional and a compacted topic, written to all the while."""
+"""Faults where offsets differ: a transactional and a compacted topic under load."""
 
 from __future__ import annotations
 

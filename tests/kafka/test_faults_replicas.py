@@ -1,4 +1,4 @@
-"""Clusters of three brokers: leaders move, brokers are lost, replicas are too few for a while."""
+"""Clusters of three brokers: leaders move, brokers are lost, too few replicas are in sync."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link's own state: its topics deleted under it, and the clock it lives by stepped."""
+"""The link's own state: its topics are deleted, and the wall clock is stepped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that go, or are written by others: said clearly, and no harm to the rest."""
+"""Topics that are deleted, or written by others: reported clearly, and others are unaffected."""
 
 from __future__ import annotations
 

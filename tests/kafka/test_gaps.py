@@ -1,4 +1,4 @@
-"""Records that are gone, topics that are others: stopped, told, decided on, recorded (I6)."""
+"""Expired records and recreated topics: stopped, reported, decided on, recorded (I6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of three target brokers hangs: partitions of the others go on, and the broker is named."""
+"""One of three target brokers hangs: partitions of the others continue, the broker is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of one file that live by themselves: what befalls one stops no other, and is told."""
+"""Links of one file are isolated: a failure of one stops no other, and is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An append of a round that was killed lands late, behind a compaction of the source's log."""
+"""An append of a killed round lands late, after a compaction of the source's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model's transactions, cleaning, deletion and re-creation, held to a real broker."""
+"""The model's transactions, cleaning, deletion and recreation, compared with a real broker."""
 
 from __future__ import annotations
 

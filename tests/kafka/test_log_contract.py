@@ -1,4 +1,4 @@
-"""The simulation's model of a partition log, held to a real broker: same appends, same answers."""
+"""The simulation's model of a partition log against a real broker: same appends, same answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Offset maps whose rows are gone: mapped mirrors stop and stay so, exact ones of the link go on.
+"""Offset maps whose rows are gone: mapped mirrors stop and stay so, exact ones continue.
 
-Then `heliostat offsets rebuild` makes the maps anew, and all records of both sides are compared.
+Then `heliostat offsets rebuild` rebuilds the maps, and all records of both sides are compared.
 """
 
 from __future__ import annotations

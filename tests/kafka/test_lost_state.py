@@ -1,6 +1,6 @@
 """State topics that are gone: mirrors are refused until `heliostat state rebuild` has proved them.
 
-Exact, mapped and filled mirrors, and one into which a stranger wrote; afterwards every record of
+Exact, mapped and filled mirrors, and one with foreign records; afterwards every record of
 both sides is compared.
 """
 

@@ -1,4 +1,4 @@
-"""A link of 300 topics and 1,000 partitions: work done, status from afar, a quick stop."""
+"""A link of 300 topics and 1,000 partitions: requests made, status by reports, a quick stop."""
 
 from __future__ import annotations
 

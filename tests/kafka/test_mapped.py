@@ -1,4 +1,4 @@
-"""Mirrors of sources with holes: readers of both sides see the same, and the map says where."""
+"""Mirrors of sources with holes: readers of both sides see the same records, the map is correct."""
 
 from __future__ import annotations
 

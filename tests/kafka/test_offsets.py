@@ -1,4 +1,4 @@
-"""Offsets of a mirror that a link really made: asked for on the command line, and verified."""
+"""Offsets of a real mirror: translated on the command line, and verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of formats v0 and v1 as a real broker stores them, 2.8.2, copied to one of today."""
+"""Messages of formats v0 and v1 as a real broker 2.8.2 stores them, copied to a current one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two whole instances of a link: one works, the other waits, takes over, and is never harmed."""
+"""Two instances of a link: one copies, the other waits and takes over, without damage."""
 
 from __future__ import annotations
 

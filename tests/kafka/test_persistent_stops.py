@@ -1,4 +1,4 @@
-"""A stop that a person must decide on is there in every later round, and after a restart.
+"""A stop that requires a decision persists in every later round, and after a restart.
 
 The target forgets producers at once, as a broker does with records of days ago or a mirror that was
 idle for a day: only the link's own looks keep a stranger's records from becoming part of a mirror.

@@ -1,4 +1,4 @@
-"""Rows of an offset map go as the target's log loses what they tell of; all else stays true."""
+"""Rows of an offset map are pruned as the target's log start moves; the rest stays correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of faults drawn by a printed seed, under load all the time.
+"""A run of faults drawn from a printed seed, under constant load.
 
 Short by default. By hand, longer or again with a seed that failed::
 

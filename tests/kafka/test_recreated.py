@@ -1,4 +1,4 @@
-"""A mirror that is deleted and made anew while a round of the old one still begins."""
+"""A mirror that is deleted and recreated while a round of the old one still begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a secured sandbox offers: every listener and mechanism lets the right ones in only."""
+"""A secured sandbox: every listener and mechanism accepts only the right clients."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Secured listeners of a real broker: each door, each refusal, renewed sessions, a whole link."""
+"""Secured listeners of a real broker: each listener, each refusal, renewed sessions, a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sources fill one topic: each has its partitions, its offsets, its groups, and its proof."""
+"""Two sources fill one topic: each has its partitions, offsets and groups, and is verified."""
 
 from __future__ import annotations
 

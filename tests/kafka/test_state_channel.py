@@ -1,4 +1,4 @@
-"""A lane's line to its state topics on a real broker: announcements, reports, endings."""
+"""A lane's channel to its state topics on a real broker: announcements, reports, closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of state topics that got stuck are left, on a real broker; nothing is lost or twice."""
+"""Stuck clients of state topics are replaced, on a real broker; nothing is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`heliostat topics` and `heliostat plan` on real clusters, through the command line's door."""
+"""`heliostat topics` and `heliostat plan` on real clusters, through the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status, plan and log of a real link: never better than the truth, and true again afterwards."""
+"""Status, plan and log of a real link: never better than the truth, correct again afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` on real brokers: damage is planted into a mirror by hand and must be named."""
+"""`verify` on real brokers: damage is planted into a mirror and must be named."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Mirrors change hands between a real MirrorMaker 2 and a link in the middle of load, both ways."""
+"""Mirrors change hands between a real MirrorMaker 2 and a link under load, both ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live scenarios of the benchmark: their arithmetic, and runs that show that they work."""
+"""The live scenarios of the benchmark: their arithmetic, and short runs."""
 
 from __future__ import annotations
 

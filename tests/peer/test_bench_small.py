@@ -1,4 +1,4 @@
-"""The benchmark itself: its arithmetic, and a run on a size that shows that it works."""
+"""The benchmark itself: its arithmetic, and a short run."""
 
 from __future__ import annotations
 

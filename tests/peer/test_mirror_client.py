@@ -1,4 +1,4 @@
-"""Java's own classes of MirrorMaker 2 4.3.0 read what a link of ours writes."""
+"""The Java classes of MirrorMaker 2 4.3.0 read what our link writes."""
 
 from __future__ import annotations
 

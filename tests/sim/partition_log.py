@@ -1,6 +1,6 @@
 """A small model of one partition's log: Kafka's sequence rules, transactions, cleaning, truncation.
 
-`tests/kafka/test_log_contract.py` and `test_log_cleaning_contract.py` hold it to a real broker, so
+`tests/kafka/test_log_contract.py` and `test_log_cleaning_contract.py` check it on a real broker, so
 that the simulation cannot lie.
 """
 

@@ -1,4 +1,4 @@
-"""A `Network` over model logs, with a clock that only the simulation turns and seeded faults."""
+"""A `Network` over model logs, with a simulated clock and seeded faults."""
 
 from __future__ import annotations
 

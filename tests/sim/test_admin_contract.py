@@ -1,4 +1,4 @@
-"""The stand-in of `ClusterAdmin`: it is called as the real one, and answers as brokers do."""
+"""The `ClusterAdmin` stand-in: same signatures as the real one, same answers as brokers."""
 
 from __future__ import annotations
 

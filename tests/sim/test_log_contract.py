@@ -1,4 +1,4 @@
-"""The model of a log answers as a broker was seen to; `tests/kafka` asks a broker the same."""
+"""The model of a log answers as observed of a broker; `tests/kafka` asks a broker the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of a log, by itself: what cleaning, transactions and truncation leave."""
+"""The model of a log by itself: the effect of cleaning, transactions and truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections at the source between rounds that know of the copy from old notes only (KIP-101)."""
+"""Elections at the source between rounds that have only old notes of the copy (KIP-101)."""
 
 from __future__ import annotations
 

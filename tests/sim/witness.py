@@ -1,4 +1,4 @@
-"""What a simulation holds against the target: every record that was ever committed, by offset.
+"""The reference that a simulation compares with the target: every record ever committed, by offset.
 
 Compaction and truncation take records from logs; a witness remembers them. So it can say what a
 record at the target is, also when it is gone from both logs.

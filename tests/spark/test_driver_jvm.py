@@ -1,4 +1,4 @@
-"""Spark's driver begins with the classes that set-up has kept ready."""
+"""Spark's driver starts with the class archive of set-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link on a real standalone Spark cluster: spread, killed, shrunk and grown while it copies."""
+"""A link on a real standalone Spark cluster whose workers come, go and die while it copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door of the command line: what it loads, what it says, which code it ends with."""
+"""The command line's entry point: what it loads, what it prints, its exit code."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`heliostat import-mm2` through the command line's door."""
+"""`heliostat import-mm2` through the command line."""
 
 from __future__ import annotations
 

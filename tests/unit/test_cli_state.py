@@ -1,4 +1,4 @@
-"""`heliostat state rebuild` through the command line's door: what is asked, shown and answered."""
+"""`heliostat state rebuild` through the command line: question, output and exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say is so: generated pages are fresh, links lead somewhere, verbs are told."""
+"""The documents are correct: generated pages are up to date, links resolve, verbs are listed."""
 
 import re
 from pathlib import Path

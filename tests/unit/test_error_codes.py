@@ -1,4 +1,4 @@
-"""Every error says what to do, every code has a test on a real broker, and no marker lies."""
+"""Every error says what to do, every code has a test on a real broker, and markers are true."""
 
 from __future__ import annotations
 

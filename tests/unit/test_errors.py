@@ -1,4 +1,4 @@
-"""What is done about each error of a broker, where a wrong row would cost records or a night."""
+"""The verdict on each broker error, where a wrong row would cost records or a night."""
 
 from __future__ import annotations
 

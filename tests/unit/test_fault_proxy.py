@@ -1,4 +1,4 @@
-"""The fault proxy cuts where it says: held against a stand-in that answers frames."""
+"""The fault proxy cuts where it says, tested with a stand-in that answers frames."""
 
 from __future__ import annotations
 

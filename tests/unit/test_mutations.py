@@ -1,4 +1,4 @@
-"""The list of mutations is whole, and what runs it notices a survivor (`scripts/test --mutations`).
+"""The list of mutations is valid, and its runner reports a survivor (`scripts/test --mutations`).
 
 That each of them is caught takes minutes and is not run here.
 """

@@ -1,4 +1,4 @@
-"""Which tests run, in which order, what is said meanwhile: by pytest, on files of its own."""
+"""Which tests run, in which order, and the progress shown: by pytest, on files of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scripts/setup` in a project of its own, with stand-ins for what it would fetch and install."""
+"""`scripts/setup` in a test project, with stand-ins for what it would fetch and install."""
 
 import os
 import shutil

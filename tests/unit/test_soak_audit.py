@@ -1,4 +1,4 @@
-"""What `bench/soak` would say of mirrors that are not what they should be."""
+"""What `bench/soak` reports about incorrect mirrors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree is tidy, and the tool that says so finds each kind of breach where one is planted."""
+"""The tree is tidy, and the tool finds a planted breach of each kind."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A broker that is down is no reason to give up while others of its cluster serve."""
+"""A request to any broker does not fail while one of them serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large buffers are used again, and never while anybody holds them."""
+"""Large buffers are reused, and never while they are held."""
 
 from __future__ import annotations
 

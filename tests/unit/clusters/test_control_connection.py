@@ -1,4 +1,4 @@
-"""Questions to a broker that hangs, refuses, or is slow."""
+"""Requests to a broker that hangs, refuses, or is slow."""
 
 from __future__ import annotations
 

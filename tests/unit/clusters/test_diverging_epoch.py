@@ -1,4 +1,4 @@
-"""A leader's word that its log is not the one that was read before (`DivergingEpoch`, KIP-595)."""
+"""A leader's answer that its log is not the one read before (`DivergingEpoch`, KIP-595)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we rely on inside kafka-python is there, and does what it did."""
+"""The kafka-python internals that we rely on exist and behave as expected."""
 
 from __future__ import annotations
 

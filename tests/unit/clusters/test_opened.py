@@ -1,4 +1,4 @@
-"""A client that can't be opened leaves no thread behind."""
+"""A client that can't be opened leaves no thread running."""
 
 from __future__ import annotations
 

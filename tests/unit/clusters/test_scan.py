@@ -1,6 +1,6 @@
-"""The compiled look through a fetch's answer, against the plain reader of `fetch`.
+"""The compiled scan of a fetch answer, against the plain reader of `fetch`.
 
-It looks twice, the second time compiled with each index checked.
+Each scan runs twice, the second time compiled with index checks.
 """
 
 from __future__ import annotations

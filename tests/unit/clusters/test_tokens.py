@@ -1,4 +1,4 @@
-"""Tokens from a real endpoint on loopback: asked for once, kept while fresh, refused aloud."""
+"""Tokens from a real endpoint on loopback: requested once, kept while fresh, refusals reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security of a cluster in the configuration: what is taken, refused, and never shown."""
+"""Security of a cluster in the configuration: what is accepted, refused, and never shown."""
 
 from __future__ import annotations
 

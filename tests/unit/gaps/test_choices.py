@@ -1,4 +1,4 @@
-"""What each choice means: numbers, where the mirror goes on, and what is not possible."""
+"""The effect of each choice: counts, where the mirror continues, and what is not possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both clusters say of partitions that stand stopped: asked, never guessed."""
+"""What both clusters answer about stopped partitions: read, never guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `plan` says of source records that are gone before they were copied."""
+"""How `plan` reports source records that expired before they were copied."""
 
 from __future__ import annotations
 

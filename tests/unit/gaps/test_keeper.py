@@ -1,4 +1,4 @@
-"""The driver's turn: facts first, rows before anything is passed, each thing done once (I6)."""
+"""The driver's turn: facts first, rows before records are skipped, each step once (I6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and decisions cross the ledger unchanged, and decisions hold for what they were made for."""
+"""Rows and decisions are read back unchanged, and decisions apply only to their own stop."""
 
 from __future__ import annotations
 

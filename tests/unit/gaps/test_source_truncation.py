@@ -1,4 +1,4 @@
-"""By leader epochs a truncated source is found, however far its log has grown again."""
+"""Leader epochs show a truncated source, however far its log has grown again."""
 
 from __future__ import annotations
 

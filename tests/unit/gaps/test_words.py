@@ -1,4 +1,4 @@
-"""What people read of gaps: the ledger, what waits, and sums in the status."""
+"""Texts about gaps: the ledger, waiting stops, and sums in the status."""
 
 from __future__ import annotations
 

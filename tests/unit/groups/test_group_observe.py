@@ -1,4 +1,4 @@
-"""What is read of mirrors for groups: in which order, and what a silent broker means."""
+"""Reading mirrors for groups: in which order, and what a silent broker means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule of what becomes of a group's offset at the target."""
+"""Every rule for a group's offset at the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn after turn of a link's groups against clusters in memory, with a clock of the test's own."""
+"""Turns of a link's groups against clusters in memory, with a simulated clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror begins to compact when it has what its source took before it did."""
+"""A mirror becomes compacted when it has the records that its source got before it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which mirrors have their holes filled, and what is said where they can't."""
+"""Which mirrors have their holes filled, and the note where they can't."""
 
 from __future__ import annotations
 

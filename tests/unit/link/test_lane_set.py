@@ -1,4 +1,4 @@
-"""Lanes at run time, with rounds that a test ends itself instead of Spark's."""
+"""Lanes at run time, with rounds that the test ends instead of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops tell of their failures, and of the same one ever less often."""
+"""Loops log their failures, and the same one ever less often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a link changes is changed by its owner only, and who has lost it halts (I10)."""
+"""Only the owner of a link changes anything, and a fenced one halts (I10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links of one process live by themselves: each is tried again, or halts, alone."""
+"""Links of one process are isolated: each is retried, or halts, alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver tells of thousands of topics in trouble stays small."""
+"""A driver's report of thousands of topics with problems stays small."""
 
 from __future__ import annotations
 

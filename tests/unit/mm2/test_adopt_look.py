@@ -1,4 +1,4 @@
-"""How far back both logs are read until a seam is sure."""
+"""How far back both logs are read until a resume point is certain."""
 
 from __future__ import annotations
 

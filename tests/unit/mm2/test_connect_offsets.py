@@ -1,4 +1,4 @@
-"""Positions in Connect's offsets topic: exact bytes, and what a whole topic says."""
+"""Positions in Connect's offsets topic: exact bytes, and the result of a whole topic."""
 
 from __future__ import annotations
 

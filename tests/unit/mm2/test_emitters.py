@@ -1,4 +1,4 @@
-"""Which parts of MirrorMaker 2's interface a link has, and that their trouble stays their own."""
+"""Which parts of MirrorMaker 2's interface a link has, and that their failures stay their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's records against bytes that its own classes made, and round trips."""
+"""MirrorMaker 2's records against bytes of its own classes, and round trips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations of MirrorMaker 2 as people have them, and what becomes of each property."""
+"""Real-life configurations of MirrorMaker 2, and the import of each property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors' JSON and Strimzi's resource: the same rules behind other forms."""
+"""Connectors' JSON and Strimzi's resource: the same rules for other formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's `.properties` format: what `java.util.Properties` makes of it."""
+"""Java's `.properties` format, read as `java.util.Properties` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam: small histories of a MirrorMaker 2, and random ones with its crashes."""
+"""The resume point: small histories of a MirrorMaker 2, and random ones with its crashes."""
 
 from __future__ import annotations
 

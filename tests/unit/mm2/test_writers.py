@@ -1,4 +1,4 @@
-"""What is written into MirrorMaker 2's topics, and when; on topics that stand in memory."""
+"""What is written into MirrorMaker 2's topics, and when; with topics in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offset maps of which rows are gone: what is stopped for it, what goes on, and what is durable."""
+"""Offset maps that lost rows: which mirrors stop, which continue, and what is durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A map that is packed answers as one that is not, whatever was done to it before."""
+"""A packed map answers like a plain one after any sequence of changes."""
 
 from __future__ import annotations
 

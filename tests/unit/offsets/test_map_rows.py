@@ -1,4 +1,4 @@
-"""A map whose old rows are deleted, by whomever and whenever its topic is read."""
+"""A map whose old rows are deleted, for any reader at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offset map: both ways exact, the same from rows, from its end, and from any place on."""
+"""The offset map: exact both ways, and the same from rows, from its end, and from any offset on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the maps' topic that are no rows of ours: set aside, and who has to stop for them."""
+"""Foreign records in the maps' topic: set aside, and which mirrors stop for them."""
 
 from __future__ import annotations
 

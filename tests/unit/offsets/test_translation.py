@@ -1,4 +1,4 @@
-"""Translation of offsets from hand-made maps: exact, or with the reason why not."""
+"""Translation of offsets by given maps: exact, or with the reason why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `heliostat acls` says for a configuration; that it holds is for real brokers to show."""
+"""What `heliostat acls` prints for a configuration; tests on real brokers show that it holds."""
 
 from __future__ import annotations
 

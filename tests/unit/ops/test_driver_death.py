@@ -1,4 +1,4 @@
-"""A JVM that is missing or dead is told in a sentence; what else goes wrong stays what it is."""
+"""A missing or dead JVM is reported in one sentence; other errors stay as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings by master, and the archive that carries our code."""
+"""Settings by master, and the archive with our code."""
 
 import os
 import subprocess

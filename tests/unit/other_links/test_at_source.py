@@ -1,4 +1,4 @@
-"""What feeds a source, read from states there; and links that begin in every order."""
+"""What feeds a source, read from states there; and links that start in every order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrors that other links of a target have are not taken."""
+"""Mirrors of other links at the target are not taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other links of the file would write, also while their sources do not answer."""
+"""Topics that other links of the file would write, also while their sources don't answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offset map that two logs show by their contents, or why they show none."""
+"""The offset map derived from the contents of two logs, or why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a map that was made anew, and which maps are asked for."""
+"""Rows of a rebuilt map, and which maps are rebuilt."""
 
 from __future__ import annotations
 

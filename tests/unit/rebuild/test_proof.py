@@ -1,4 +1,4 @@
-"""What shows that a mirror is its source's, and what does not."""
+"""What proves that a mirror is a copy of its source, and what does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written where a link's state is made anew, in which order, and what is waited for."""
+"""Rebuilding a link's state: what is written, in which order, and what is waited for."""
 
 from __future__ import annotations
 

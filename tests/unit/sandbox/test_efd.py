@@ -1,4 +1,4 @@
-"""The catalogue has the shape that was measured at the observatory."""
+"""The catalogue has the distribution that was measured at the observatory."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Java is found or said to be missing; jars that are not the locked ones are never used."""
+"""Java is found or reported as missing; jars other than the locked ones are never used."""
 
 import hashlib
 import os

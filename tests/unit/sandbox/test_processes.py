@@ -1,4 +1,4 @@
-"""A process of ours ends with its owner, is let go on demand, and is never mistaken."""
+"""A process of ours ends with its owner, is released on demand, and never confused."""
 
 import os
 import signal

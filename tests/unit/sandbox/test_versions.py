@@ -1,4 +1,4 @@
-"""Which versions of Kafka a sandbox offers, and to whom."""
+"""Which versions of Kafka a sandbox offers."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What is remembered of mirrors that were taken over, and what a lane hears of it."""
+"""What is remembered of mirrors that were taken over, and what a lane gets of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State topics that somebody deleted are made anew from what the running driver knows."""
+"""Deleted state topics are recreated from what the running driver knows."""
 
 from __future__ import annotations
 

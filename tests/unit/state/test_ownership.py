@@ -1,4 +1,4 @@
-"""Claims of a link, with clocks of our own: no two of them agree."""
+"""Claims of a link, with simulated clocks, no two of which agree."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_a_target_that_is_unreachable_from_the_start_is_reported() -> None:
 
 
 def test_a_covered_announcement_costs_no_write_and_ignores_clock_steps() -> None:
-    """Given 20 s announced / when 10 s are, or the wall clock is set back / then as it must be."""
+    """Given 20 s announced / when 10 s are / then no write; after a clock step 25 s are written."""
     topic = Topic()
     first = owned(topic)
     first.ownership.announce(first.hands.wall_ms() + 20_000)

@@ -1,4 +1,4 @@
-"""Stops in the state topic: what is written, when one is over, and what a status makes of them."""
+"""Stops in the state topic: what is written, when one is over, and how a status shows them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_stop_is_written_once_and_read_back_as_it_was(state: PartitionState) -
 
 
 def test_another_stop_replaces_one() -> None:
-    """Given another message, offset or code / then written; only the last restarts its age."""
+    """Given another message, offset or state / then written; only the last restarts its age."""
     first = report(GAP)
     for changed in ({"reason": "other"}, {"position": 6}):
         now = replace(first, since_ms=NOW_MS + 1, **changed)

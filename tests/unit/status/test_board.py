@@ -1,4 +1,4 @@
-"""The status put together from reports: rates, lag, problems, silence."""
+"""The status built from reports: rates, lag, problems, silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told in the log of partitions that stop, lanes that are silent, and when it is over."""
+"""Log lines about partitions that stop, lanes that are silent, and the end of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions that hold records back: whose they are, and since when."""
+"""Open transactions that hold records back: their producer, and since when."""
 
 from __future__ import annotations
 

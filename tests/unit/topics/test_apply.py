@@ -1,4 +1,4 @@
-"""Each answer of the target is awaited and looked at: what failed is told, per topic."""
+"""Each answer of the target is waited for and checked: failures are reported per topic."""
 
 from __future__ import annotations
 

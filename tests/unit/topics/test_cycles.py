@@ -1,4 +1,4 @@
-"""What may be mirrored on, and what would go in a circle."""
+"""Which mirrors may be mirrored again, and which would form a cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of topics: what is asked of the target, and how often settings are worked out."""
+"""Thousands of topics: requests to the target, and how often settings are computed."""
 
 from __future__ import annotations
 

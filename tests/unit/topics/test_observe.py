@@ -1,4 +1,4 @@
-"""What a source's list does not name: gone, or hidden from the link's user."""
+"""Topics missing from a source's list: deleted, or hidden from the link's user."""
 
 from __future__ import annotations
 

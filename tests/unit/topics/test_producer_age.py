@@ -1,4 +1,4 @@
-"""What preflight says of records that are older than brokers remember producers."""
+"""What preflight reports about records older than brokers remember producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names as MirrorMaker 2's policies form and read them."""
+"""Names as MirrorMaker 2's replication policies form and parse them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a topic is still the one of its name: what ids prove, and what an unknown one does."""
+"""Whether a topic is still the same one: what ids prove, and what a missing id does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two links that fill one topic: each has partitions of its own there."""
+"""Two links that fill one topic: each has its own partitions there."""
 
 from __future__ import annotations
 

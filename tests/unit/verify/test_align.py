@@ -1,4 +1,4 @@
-"""What happened to records, on lists: each kind of damage is planted and must be named."""
+"""Aligning lists of records: each kind of damage is planted and must be named."""
 
 import random
 from collections.abc import Iterable

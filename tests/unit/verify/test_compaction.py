@@ -1,4 +1,4 @@
-"""What compaction explains, on lists: everything else must be found through it."""
+"""Differences that compaction explains, on lists: all others must be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal or not, and from which offset on, whatever the borders of batches."""
+"""Equal or not, and from which offset on, whatever the batch borders."""
 
 import random
 from typing import Any

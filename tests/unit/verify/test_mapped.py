@@ -1,4 +1,4 @@
-"""Mapped mirrors: a source with holes, a target without, and a map that says what stands where."""
+"""Mapped mirrors: a source with holes, a target without, and a map between their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a mirror is told as clean: of all that may be wrong, each by itself."""
+"""When a mirror is reported as clean: each possible finding by itself."""
 
 from __future__ import annotations
 

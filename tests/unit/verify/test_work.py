@@ -1,4 +1,4 @@
-"""What a task makes of logs that move while it reads, and of what is explained too easily."""
+"""How a task handles logs that move while it reads, and explanations that don't apply."""
 
 from __future__ import annotations
 

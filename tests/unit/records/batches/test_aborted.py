@@ -1,4 +1,4 @@
-"""Which batches of an answer are of aborted transactions, however many there are."""
+"""Which batches of an answer belong to aborted transactions, however many there are."""
 
 from __future__ import annotations
 

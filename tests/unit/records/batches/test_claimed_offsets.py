@@ -1,4 +1,4 @@
-"""Offsets that no checksum covers: a damaged one never hides records, whatever stands around it."""
+"""Offsets that no checksum covers: a damaged one never hides records, whatever is next to it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_offset_that_the_next_answer_contradicts_is_not_accepted() -> None:
 
 
 def test_an_offset_beyond_the_log_end_is_never_accepted() -> None:
-    """But for the first time: a broker notes the log end before it reads."""
+    """The first time it is no error: a broker notes the log end before it reads."""
     claims = ClaimedOffsets()
     first = believed(claims, batch(LOG_END))
     assert (first.end, first.stop) == (0, None)

@@ -1,4 +1,4 @@
-"""Codecs against those of aiokafka, and against what is no compressed data at all."""
+"""Codecs against those of aiokafka, and against data that is not compressed at all."""
 
 from __future__ import annotations
 

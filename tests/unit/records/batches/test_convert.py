@@ -1,4 +1,4 @@
-"""`carry` against batches that an independent codec made, and read back by that codec.
+"""`convert` on batches that an independent codec made, and that this codec reads back.
 
 Everything is carried twice, the second time with each index of the compiled loops checked.
 """

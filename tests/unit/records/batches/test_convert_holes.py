@@ -1,4 +1,4 @@
-"""`carry` where the source has holes: what stays, and where the offset map says it stands."""
+"""`convert` where the source has holes: what stays, and its offsets by the offset map."""
 
 from __future__ import annotations
 

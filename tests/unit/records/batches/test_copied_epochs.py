@@ -1,4 +1,4 @@
-"""The leader epoch of what was copied: of the newest whole batch, once it is at the target."""
+"""The leader epoch of copied records: of the newest whole batch, once it is at the target."""
 
 from __future__ import annotations
 

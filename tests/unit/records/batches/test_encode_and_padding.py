@@ -1,4 +1,4 @@
-"""Batches that are ours from the first byte: state records and padding."""
+"""Batches that we create ourselves: state records and padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of formats v0 and v1, made by aiokafka's codec: copied, and read to verify, alike."""
+"""Messages of formats v0 and v1, made by aiokafka's codec: copied, and read by `verify`."""
 
 from __future__ import annotations
 

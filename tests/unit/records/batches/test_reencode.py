@@ -1,6 +1,6 @@
-"""The compiled loop over records: never outside its arrays, whatever the bytes say.
+"""The compiled loop over records: never outside its arrays, whatever the bytes are.
 
-All run twice, the second time compiled with each index checked.
+All run twice, the second time compiled with index checks.
 """
 
 from __future__ import annotations

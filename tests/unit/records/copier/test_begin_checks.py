@@ -1,4 +1,4 @@
-"""What keeps a partition from being copied on where the target's log ends."""
+"""Checks that keep a partition from being continued at the target's log end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a partition whose source elected a leader behind what is known to be copied."""
+"""A partition whose source elected a leader after the noted epoch: compared before it continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that is stopped while it works out its deadline does not get more time by it (I10)."""
+"""A process that is paused while it computes its deadline gains no time by it (I10)."""
 
 from __future__ import annotations
 

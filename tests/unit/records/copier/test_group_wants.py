@@ -1,4 +1,4 @@
-"""Wants of a group are made once, and anew for what was heard of."""
+"""The fetch request of a group is built once, and updated for partitions that changed."""
 
 from __future__ import annotations
 

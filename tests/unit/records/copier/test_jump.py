@@ -1,4 +1,4 @@
-"""Behind a recorded gap: the mirror goes on at another source offset, and its map says so."""
+"""After a recorded gap the mirror continues at another source offset, and its map has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lane keeps of answers is counted, and let go of where it is more than it may."""
+"""Memory that a lane keeps of answers is counted, and released above its bound."""
 
 from __future__ import annotations
 

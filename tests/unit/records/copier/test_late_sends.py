@@ -1,4 +1,4 @@
-"""A process that is frozen while it sends says nothing more (I10)."""
+"""A process that is paused past its deadline while it sends never sends again (I10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markers for holes: which, in which order, and what must be certain before records follow."""
+"""Markers for holes: which, in which order, and what must be durable before records follow."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_an_earlier_rounds_break_without_a_hole_is_revoked() -> None:
 def test_a_hole_noted_from_a_truncated_log_is_read_again() -> None:
     """Given a hole written ahead of a mirror's end / when the source lost that part / then read.
 
-    If a filled mirror has continued since, its row of then gives the hole.
+    If the mirror has copied further since, the row written then still holds.
     """
     known = OffsetMap.of([Break(33, 37)])
     made = begun(known, 0)

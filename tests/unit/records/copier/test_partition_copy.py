@@ -1,4 +1,4 @@
-"""One partition's copy: what goes out when, and what each answer of the target means."""
+"""One partition's copy: what is sent when, and what each answer of the target means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quiet partitions that a round watches before it begins: what makes it look again."""
+"""Quiet partitions that a round watches before it begins: what makes it read the end again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process does for the first time, before it matters."""
+"""Warming up a process: the first conversion is done before copying starts."""
 
 from __future__ import annotations
 

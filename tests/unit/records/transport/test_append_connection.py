@@ -1,4 +1,4 @@
-"""One connection to a target broker: what may be under way, and whose answer is whose."""
+"""One connection to a target broker: what may be in flight, and matching answers to requests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_as_many_appends_are_in_flight_as_a_broker_remembers(conn: AppendConnect
 
 
 @pytest.mark.parametrize(("appended_ms", "is_repeated"), [(-1, False), (0, True), (5, True)])
-def test_a_duplicate_append_has_the_first_ones_append_time(
+def test_a_duplicate_append_is_recognized_by_its_append_time(
     conn: AppendConnection, appended_ms: int, *, is_repeated: bool
 ) -> None:
     conn.send(sends(0))

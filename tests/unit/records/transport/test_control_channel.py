@@ -1,4 +1,4 @@
-"""What a lane makes of announcements: which it hears, and when they end its round (I10)."""
+"""How a lane handles announcements: which it accepts, and when they end its round (I10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of a lane over scripted connections: pauses that brokers ask for, answers held."""
+"""The network of a lane over scripted connections: throttling, buffered answers, lost brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a log's last record is, by the broker's memory or by the last batch."""
+"""Who wrote a log's last record, by the broker's producer state or by the last batch."""
 
 from __future__ import annotations
 

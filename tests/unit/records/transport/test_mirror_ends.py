@@ -1,4 +1,4 @@
-"""What a mirror ends with, looked for at the source."""
+"""The last records of a mirror, compared with the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How old the oldest missing record of a partition is that copies nothing: looked up once."""
+"""The age of the oldest missing record of a partition that copies nothing: read once."""
 
 from __future__ import annotations
 

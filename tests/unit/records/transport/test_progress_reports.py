@@ -1,4 +1,4 @@
-"""Reports thinned: what is written, how much, and that a late reader knows everything in time."""
+"""Thinned reports: what is written, how much, and that a late reader has everything in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lane that cannot reach its state topics: it goes on for a while, then it says so."""
+"""A lane that cannot reach its state topics: it continues for a while, then fails."""
 
 from __future__ import annotations
 
