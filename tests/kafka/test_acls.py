@@ -436,7 +436,7 @@ def _without(
     rule: AclRule,
     is_missed: Callable[[], bool],
 ) -> Iterator[str]:
-    """Take a right away until that is noticed; which error was told then."""
+    """Revoke a right until that is noticed; return the error that was reported then."""
     assert cluster.accounts.take_back([rule]) == 1
     try:
         said = [""]

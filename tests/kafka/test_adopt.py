@@ -85,7 +85,7 @@ def test_duplicated_records_are_mapped_and_both_directions_follow_the_map(
     assert left.adopt("--back", "--yes") == 0
     assert left.committed()[-1][1] == 199
     left.write_source(range(200, 210))
-    left.write_target(range(200, 205))  # MirrorMaker 2 goes on, and is killed
+    left.write_target(range(200, 205))  # MirrorMaker 2 continues, and is killed
     assert left.adopt("--yes", "--json") == 0
     capsys.readouterr()
     left.runs_until(219)

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 TOLD_WITHIN_S = 15.0
 STARTED_WITHIN_S = 30.0
-"""Of a process of its own, whose imports alone are 5 s of a processor that others use as well."""
+"""Limit for a separate process, whose imports alone take 5 s of a shared processor."""
 HALTED = 3
 RECORDS = 20
 SAMPLES = encode([Sample(b"k", b"v", 1_790_000_000_000) for _ in range(RECORDS)])
@@ -42,7 +42,7 @@ def secured() -> Iterator[Cluster]:
 
 @dataclass(frozen=True)
 class Misfit:
-    """A cluster that the configuration does not lead into, and what is to be said of it."""
+    """A cluster that the configuration fails to reach, and the expected message."""
 
     alias: str
     section: dict[str, Any]

@@ -126,7 +126,7 @@ def test_a_mirror_that_does_not_end_after_its_markers(
 ) -> None:
     """Given markers in flight / when others append meanwhile / then the end is read again."""
     one = OnePartition(cluster_pair, fills=True)
-    # Several requests of markers: with one, the records might land behind the look at the end.
+    # Several requests of markers: with one, the records might land after the check of the end.
     hole = 3 * filling.MARKERS_MAX
     write_transaction(cluster_pair.source.bootstrap, one.topic, hole, commit=False)
     steps = iter([lambda: one.write_target(2)])

@@ -72,7 +72,7 @@ def test_transactions_are_copied_with_equal_offsets(
             link = stack.enter_context(RunningLink(config))
         wait_level(pair, topic)
         assert_equal(pair, topic)
-        transactions(source, topic, rng, 5)  # the last marker has no record behind it
+        transactions(source, topic, rng, 5)  # no record follows the last marker
         write_batches(source, topic, [encode(odd_records(rng, 20))])
         wait_level(pair, topic)
         assert_equal(pair, topic)

@@ -125,7 +125,7 @@ def test_links_recover_by_themselves(matrix: Matrix, what: str, side: str) -> No
 
 
 class Some:
-    """A mirror of each kind, at rest, which strangers and elections are let loose on."""
+    """An idle mirror of each kind, for foreign writes and unclean elections."""
 
     def __init__(self, matrix: Matrix, create: Callable[[TopicName], object]) -> None:
         self.matrix = matrix
@@ -147,7 +147,7 @@ class Some:
         return time.monotonic()
 
     def write_foreign(self) -> None:
-        """Three records of somebody else into each mirror."""
+        """Write three foreign records into each mirror."""
         at_ms = int(time.time() * 1000)
         for load in self.loads:
             batch = encode([Sample(b"k", STRANGERS, at_ms - load.age_ms)] * 3)
@@ -241,7 +241,7 @@ def test_an_unclean_election_at_the_source(matrix: Matrix) -> None:
     some.last(expected)
     some.decide("restart")
     matrix.wait_level(some.topics, partitions=1)
-    # Filled ones were deleted and made again; the others were emptied, and go on at later offsets.
+    # Filled ones were deleted and recreated; others were emptied, and continue at later offsets.
     loads = [each._replace(is_exact=each.topic.startswith("f.")) for each in some.loads]
     matrix.audit(loads, partitions=1)
 

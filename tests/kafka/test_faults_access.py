@@ -25,7 +25,7 @@ SESSION_S = 3.0
 TOKEN_S = 6.0
 """Life of the token that ends in the middle of a run."""
 NO_SKEW = "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.clock.skew.seconds"
-"""Brokers take expired tokens for half a minute more, unless this says otherwise."""
+"""Brokers accept expired tokens for half a minute more, unless this is set."""
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_rights_on_single_topics_are_revoked_and_granted_again(stage: Stage) -> 
 
 
 def is_told(stage: Stage, topic: TopicName) -> bool:
-    """Whether all that is said of a topic is which error it is, and what is to be done."""
+    """Return whether a topic is reported with exactly its error and what to do."""
     said = stage.said_of(topic)
     words = ("AUTHORIZATION_FAILED", "grant the right")
     return bool(said) and all(word in text for text in said for word in words)

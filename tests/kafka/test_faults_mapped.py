@@ -103,16 +103,16 @@ class Holes:
         )
 
     def _told_ends(self) -> dict[TopicName, int] | None:
-        """Where the mirrors end; a broker that has just started does not tell it yet."""
+        """Return the mirrors' ends; a broker that has just started may not know them yet."""
         found = self.copied()
         return found if min(found.values()) >= 0 else None
 
     def told(self) -> str:
-        """Where the mirrors are and what the link says."""
+        """Return the mirrors' positions and the link's status."""
         return f"{self.copied()}, {self._stage.status()}\n{self._stage.text()}"
 
     def is_level(self) -> bool:
-        """Whether the link says that it has all, as far as transactions have ended.
+        """Return whether the link reports no lag, as far as transactions have ended.
 
         Reports are a second old and more: so it must name no less than the source holds now.
         """

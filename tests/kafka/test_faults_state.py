@@ -98,6 +98,6 @@ def test_state_topics_deleted_while_the_link_is_stopped(stage: Stage) -> None:
     write_batches(stage.source.bootstrap, trial.topic, [some(10)])
     said = wait_for("word of the refused mirror", lambda: stage.said_of(trial.topic))
     assert trial.topic in said[0]
-    with Trial(stage) as fresh:  # a new topic goes on
+    with Trial(stage) as fresh:  # a new topic is copied
         fresh.wait_copied(300)
     assert trial.target_ends() == before

@@ -61,7 +61,7 @@ def trim(cluster: Cluster, topic: TopicName, before: int, *, partition: int = 0)
 
 
 def said(stage: Stage, *words: str) -> tuple[int, Any]:
-    """What a verb answers in JSON, and its exit code."""
+    """Return the JSON output of a verb, and its exit code."""
     answer = heliostat(stage.config, *words, "--json")
     assert answer.returncode in {0, 1}, answer.said
     return answer.returncode, answer.json
@@ -121,7 +121,7 @@ def test_retention_overtakes_the_link_and_continue_is_chosen(
     stopped = wait_stopped(stage, topic, "SOURCE_OVERTOOK")
     assert (stopped["partition"], stopped["state"]) == (0, "gap")
     provoked("SOURCE_OVERTOOK", stopped)
-    wait_ends(stage, topic, [100, 200])  # the other partition goes on (I7)
+    wait_ends(stage, topic, [100, 200])  # the other partition continues (I7)
     _, explained = said(stage, "resolve", topic, "0")
     effect = explained[0]["choices"]["continue"]
     assert (effect["first"], effect["last"], effect["count"]) == (100, 149, 50)

@@ -79,7 +79,7 @@ def stops_of(config: Path) -> list[dict[str, Any]]:
 
 
 def diverged_at(config: Path, topic: TopicName) -> int | None:
-    """Where a source and its mirror diverged, once its leader tells it."""
+    """Return where a source and its mirror diverged, once its leader knows it."""
     (explained,) = said(config, "resolve", topic)
     found: int | None = explained["facts"]["diverged_at"]
     return found
@@ -191,7 +191,7 @@ def test_lost_records_are_found_though_the_killed_driver_had_not_noted_them(
         assert values_at(target.bootstrap, topic, 0, 150) == list(range(150))
     assert diverged_at(config, noted) == 100
     # Of this one only the new leader's epoch is known. The one before it may have brought nothing,
-    # as after a broker's start: then the leader can't tell where it ended.
+    # as after a broker's start: then the leader doesn't know where it ended.
     assert diverged_at(config, unnoted) in {100, None}
     said(config, "resolve", noted, "--choose", "continue", "--by", "ops", "--yes")
     with RunningLink(config):

@@ -35,7 +35,7 @@ HANGS_S = 25.0
 LEADER_HANGS_S = 20.0
 STATUS_S_MAX = 15.0
 STANDS_STILL_S_MAX = 5.0
-"""Healthy partitions stood still for 61 s; a machine that is full takes some time for anything."""
+"""Healthy partitions once stalled for 61 s; a busy machine takes some time for anything."""
 LEADER_STANDS_STILL_S_MAX = 15.0
 """A round that begins before others lead the maps waits for them, 9 s and some; 29 s were seen."""
 ROUND_S = 12
@@ -286,6 +286,6 @@ def asked_while_hung(hung: Broker, config: Path) -> list[float]:
     finally:
         hung.resume()
     assert max(took_s) <= STATUS_S_MAX, took_s
-    # Mostly because it can't be read; or, where others lead by then, by what a lane says.
+    # Mostly because it can't be read; or, where others lead by then, by a lane's report.
     assert any(str(hung.endpoint) in each for each in said), said
     return took_s

@@ -29,15 +29,15 @@ RECORDS = 300
 GROUP = "readers"
 COMMITTED = {0: 17, 1: RECORDS}
 TRANSACTIONS = ((5, True), (2, False), (5, True))
-"""Records and whether they are committed; behind each stands a marker."""
+"""Records and whether they are committed; a marker follows each."""
 MAPPED = dict(enumerate((*range(5), *range(9, 14))))
 """Target offset → source offset of the records that readers see."""
 IN_TRANSACTIONS = {"in the last": (11, 7), "in what was aborted": (6, 5), "at a marker": (5, 5)}
-"""Where groups stand at the source, and where they go on at the target."""
+"""Committed offsets of groups at the source, and the translated ones at the target."""
 METADATA = "by hand"
 SECONDS_30 = 30_000
 FRESH_S = 10.0
-"""A heartbeat each half second crosses in less than one; a stalled machine takes longer."""
+"""Heartbeats are sent each half second and copied within one; a stalled machine takes longer."""
 
 
 @dataclass(frozen=True)

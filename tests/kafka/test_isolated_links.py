@@ -39,9 +39,9 @@ class Apart:
     pair: ClusterPair
     north: Cluster
     door: FaultProxy
-    """Where the link's configuration leads: at first nobody listens there."""
+    """Address in the link's configuration: at first nothing listens there."""
     inside: FaultProxy
-    """What the broker says of itself."""
+    """Address that the broker advertises."""
     folder: Path
     near: str = field(default_factory=lambda: fresh_name("near"))
     far: str = field(default_factory=lambda: fresh_name("far"))
@@ -103,7 +103,7 @@ class Apart:
         return heliostat(self.folder / "heliostat.yaml", "status", "--link", name)
 
     def wait_status(self, name: str, code: int, *words: str, within_s: float) -> None:
-        """Its status has this exit code and says these words."""
+        """Wait until its status has this exit code and these words."""
         last: list[str] = []
 
         def holds() -> bool:
@@ -136,7 +136,7 @@ def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: P
     its_own = apart.filled(apart.north, apart.far)
     with ExitStack() as stack:
         apart.link = stack.enter_context(RunningLink(apart.configured()))
-        apart.wait_copied(first)  # nobody listens at the other's port
+        apart.wait_copied(first)  # nothing listens at the other's port
         wait_for("word of it", lambda: address in apart.text(), TOLD_WITHIN_S)
         told = [line for line in apart.text().splitlines() if address in line]
         assert all("north" in line and far in line for line in told), told
@@ -223,6 +223,6 @@ def test_a_bad_record_in_another_links_state_is_reported_and_hides_nothing(
             assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
             assert any("at offset 0" in note for note in told["notes"])
             apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
-            state.write(f"mirror/{hidden}", None)  # somebody has taken the bad record away
+            state.write(f"mirror/{hidden}", None)  # the bad record has been removed
             apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
             assert link.stop() == 0, apart.text()

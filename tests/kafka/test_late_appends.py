@@ -30,7 +30,7 @@ _SIZE = struct.Struct(">i")
 
 
 class _Killed(Exception):
-    """A round ends in mid-work, and says nothing."""
+    """Ends a round while it copies, without a report."""
 
 
 class Late:
@@ -75,7 +75,7 @@ class Late:
         return first.kept
 
     def land(self, request: bytes) -> None:
-        """What was kept comes to the broker, and is answered to nobody who wants to know."""
+        """Send the kept append to the broker, and ignore the answer."""
         (broker,) = self.target.brokers
         where = broker.endpoint
         with socket.create_connection((where.host, where.port), ANSWERED_WITHIN_S) as connection:

@@ -121,7 +121,7 @@ class Mirrors:
         return {one["source"]: (one["partitions"] or [None])[0] for one in topics}
 
     def refused(self) -> dict[str, str]:
-        """By topic, as `plan` tells it."""
+        """Return the refusals of `plan`, by topic."""
         plans = heliostat(self.config, "plan", "--json").json
         return {
             name: f"{one['code']}: {one['reason']} {one['hint']}"
@@ -151,7 +151,7 @@ def test_mirrors_continue_after_their_state_was_rebuilt(
     exact, mapped, filled, foreign = mirrors.exact, mirrors.mapped, mirrors.filled, mirrors.foreign
     ours = (exact, mapped, filled)
     with RunningLink(mirrors.config) as running:
-        # Where they begin is looked up behind their creation: what came before is not copied.
+        # Their begin is read after their creation: earlier records are not copied.
         until(mirrors.are_copying, running.text, timeout_s=120)
         mirrors.write()
         mirrors.wait_equal(*ours, foreign)
@@ -159,7 +159,7 @@ def test_mirrors_continue_after_their_state_was_rebuilt(
             answer = mirrors.rebuild(mirrors.maps, *words)
             assert answer.returncode == 1
             assert f"link {mirrors.maps} runs" in answer.stderr
-    # Nobody tells of himself any more, and all rounds have ended.
+    # No driver reports any more, and all rounds have ended.
     monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
     monkeypatch.setattr(state_rebuild, "START_SLACK_S", 0.0)
     mirrors.plain("target", foreign, 1)

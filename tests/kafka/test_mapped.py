@@ -85,7 +85,7 @@ def test_transactions_are_copied_committed_and_in_order(pair: ClusterPair, tmp_p
     hanging.flush()
     config = write_config(tmp_path, source, pair.target.bootstrap, topics={"include": [topic]})
     with RunningLink(config) as link:
-        write_batches(source, topic, [encode(odd_records(rng, 20))])  # behind the open one
+        write_batches(source, topic, [encode(odd_records(rng, 20))])  # after the open one
         wait_equal(pair, topic)
         assert ends(source, {topic: 1})[topic][0] > len(assert_same(pair, topic)) > 0
         hanging.commit_transaction()

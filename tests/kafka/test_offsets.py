@@ -38,7 +38,7 @@ def mirrored(
         planter.write_transaction(topic, records(5, "committed"), commit=True)
     seen = read_committed(source, topic)
     assert len(seen) == 100
-    assert seen[-1][0] == 121  # and the last marker behind it
+    assert seen[-1][0] == 121  # and the last marker after it
     folder = tmp_path_factory.mktemp("offsets")
     config = write_config(folder, source, target, topics={"include": [topic]})
 
@@ -56,7 +56,7 @@ def mirrored(
 
 
 def asked(config: Path, *options: str, questions: str = "", code: int = 0) -> tuple[Any, str]:
-    """JSON answers of the program, and what it said beside them."""
+    """Return the JSON answers of the program, and its other output."""
     answer = heliostat(config, "offsets", *options, "--json", questions=questions)
     assert answer.returncode == code, answer
     return answer.json, answer.stderr
@@ -114,4 +114,4 @@ def test_the_map_is_shown_and_verified(mirrored: tuple[Path, str, list[Seen]]) -
     assert answer.returncode == 0, answer
     told = answer.json
     assert (told["records"], told["mapped_partitions"], told["offsets_equal"]) == (100, 1, True)
-    assert told["not_copied_yet"] == 0  # behind the last record is a marker only
+    assert told["not_copied_yet"] == 0  # only a marker follows the last record

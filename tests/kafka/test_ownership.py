@@ -43,9 +43,9 @@ BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
 ROUNDS_LAST_S = 60.0
-"""At most: they are told to end when all is copied."""
+"""Limit: rounds are told to end when all is copied."""
 STOPPED_S = 0.2
-"""Of each turn: long enough that a rival's pause between retries is over."""
+"""Pause of each turn: longer than another copier's pause between retries."""
 LOADED_S = 90.0
 HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
@@ -198,7 +198,7 @@ def control_of(topic: TopicName) -> str:
 
 
 def say_wanted(stage: Stage, topic: TopicName, generations: dict[str, int]) -> None:
-    """Announce which lanes are to run, by their generations; others end."""
+    """Announce the generations of the lanes that are to run; others end."""
     access = load_config(stage.config).clusters[Alias("west")].access()
     with contextlib.closing(KeyedTopic(access, control_of(topic))) as control:
         control.ensure(1)
@@ -252,7 +252,7 @@ def two_lanes(
 
 
 def load_and_meet(barrier: Barrier) -> None:
-    """Load the code in a rival's process; on a full machine one is ready long before another."""
+    """Load the code in another copier's process; on a busy machine that takes a varying time."""
     warm_up()
     barrier.wait(LOADED_S)
 
@@ -266,7 +266,7 @@ def test_concurrent_owners_leave_one_copy(stage: Stage) -> None:
     for cluster in (stage.source, stage.target):
         create_topic(cluster, topic, partitions=partitions)
     # A time that is yet to come: this target forgets producers of anything older than a second,
-    # and what keeps rivals apart is that it remembers ours.
+    # and concurrent copiers are safe only because it remembers ours.
     times_ms = int(time.time() * 1000) + REMEMBERED_MS
     batch = encode([Sample(b"k%d" % at, b"v%d" % at * 20, times_ms) for at in range(size)])
     fetch_bytes, spawn = [30_000, 70_000, 300_000], multiprocessing.get_context("spawn")
@@ -277,7 +277,7 @@ def test_concurrent_owners_leave_one_copy(stage: Stage) -> None:
         pending = pool.map_async(copy_round, lanes, chunksize=1)
         processes = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
         pending.wait(RIVALS_BEGIN_MS / 1000)
-        for turn in range(turns):  # whoever copies now is stopped soon: another one must go on
+        for turn in range(turns):  # whoever copies now is stopped soon: another one must continue
             processes[turn % len(processes)].suspend()
             try:
                 for number in range(partitions):

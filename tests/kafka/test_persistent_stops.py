@@ -1,7 +1,7 @@
 """A stop that requires a decision persists in every later round, and after a restart.
 
 The target forgets producers at once, as a broker does with records of days ago or a mirror that was
-idle for a day: only the link's own looks keep a stranger's records from becoming part of a mirror.
+idle for a day: only the link's own checks keep foreign records from becoming part of a mirror.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Mirror:
         )
 
     def write(self, cluster: Cluster, count: int, *partitions: int) -> None:
-        """Records of two days ago, one batch a partition, of nobody's producer."""
+        """Write records of two days ago, one batch a partition, without a producer id."""
         at_ms = int(time.time() * 1000) - TWO_DAYS_MS
         for partition in partitions:
             batch = encode([Sample(b"k", b"%d" % number, at_ms) for number in range(count)])
@@ -92,7 +92,7 @@ class Mirror:
         return found
 
     def problems(self) -> dict[int, dict[str, Any]]:
-        """By partition, as `heliostat status` tells them."""
+        """Return the problems of `heliostat status`, by partition."""
         return {item["partition"]: item for item in self.status()["problems"]}
 
     def codes(self) -> dict[int, dict[str, str]]:
@@ -108,7 +108,7 @@ class Mirror:
     def stays(
         self, expected: dict[int, dict[str, str]], ends_at: list[int], rounds: int = ROUNDS
     ) -> None:
-        """While so many more rounds begin nothing is copied, and status says the same."""
+        """Assert that during `rounds` more rounds nothing is copied, and status is unchanged."""
         seen: list[tuple[int, int]] = []
         at_first: set[tuple[int, int]] = set()
 
@@ -211,7 +211,7 @@ def test_foreign_records_that_were_deleted_again_are_noticed(
 
 
 def empty_progress(mirror: Mirror, link: str) -> None:
-    """As an hour does: nothing is left of what lanes and drivers told."""
+    """Delete all reports of lanes and drivers, as retention does after an hour."""
     topic = TopicName(f"heliostat.{link}.progress")
     bootstrap = mirror.target.bootstrap
     remove_all(mirror.target, topic, [int(end) for end in ends(bootstrap, {topic: 1})[topic]])
@@ -248,7 +248,7 @@ def test_stops_are_reported_before_a_lane_has_checked(
     assert first["problems"][0]["reason"].startswith("the record before the target's end 55")
     with RunningLink(mirror.config):
         seen = 0
-        while not first["lanes"]:  # until a lane has told something
+        while not first["lanes"]:  # until a lane has reported
             (first,) = said(mirror.config, "status")
             assert first["in_sync"] is False
             codes = [item["code"] for item in first["problems"]]

@@ -44,7 +44,7 @@ def chance() -> random.Random:
 
 @pytest.fixture
 def stage(tmp_path: Path, spark: SparkSession, chance: random.Random) -> Iterator[Stage]:
-    """Fresh records or forgotten producers, large or small fetches: the seed says."""
+    """Give a stage: fresh records or forgotten producers, large or small fetches, by the seed."""
     forgets = {
         "producer.id.expiration.ms": "1000",
         "producer.id.expiration.check.interval.ms": "300",

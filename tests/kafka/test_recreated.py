@@ -53,7 +53,7 @@ def test_an_empty_recreated_mirror_is_not_taken_for_the_old_one(cluster_pair: Cl
         problem = asked.target_ranges([0])[0]
         assert isinstance(problem, BrokerError)
         assert problem.kafka_code == UNKNOWN_TOPIC_ID
-        # With a record in it the ends are told, and who wrote that is asked by the id.
+        # With a record in it the ends show it, and its writer is looked up by topic id.
         write_batches(address, topic, [encode([Sample(b"k", b"v", 1_790_000_000_000)])])
         told = asked.target_ranges([0])
         assert told == {0: LogRange(Offset(0), Offset(1))}

@@ -70,7 +70,7 @@ REFUSED_WITHIN_S = 25.0
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[Cluster, Cluster]]:
-    """Two clusters with all listeners, whose sessions of SASL end after some seconds."""
+    """Two clusters with all listeners, whose SASL sessions end after some seconds."""
     security = SandboxSecurity(
         users={USER: CANARY},
         client_auth=ClientAuth.REQUIRED,
@@ -477,7 +477,7 @@ def test_a_changed_password_is_reported_and_the_new_one_is_used(
 
 
 def status_of(config: Path) -> str:
-    """What `heliostat status` says, whatever its exit code."""
+    """Return the output of `heliostat status`, whatever its exit code."""
     return heliostat(config, "status", "--json").stdout
 
 

@@ -116,7 +116,7 @@ def test_a_new_client_reads_the_remaining_rows_of_a_byte_topic(bootstrap: list[s
         assert topic.position() == 3
         found = wait_for("what came since", lambda: topic.poll(0.5))
         assert [record.value for record in found] == [b"3"]
-        topic.close()  # who closes it begins anew: rows may have been lost
+        topic.close()  # after closing it, reading starts over: rows may have been lost
         assert topic.position() == 0
         found = wait_for("all of it", lambda: topic.poll(0.5))
         assert [record.value for record in found] == [b"0", b"1", b"2", b"3"]

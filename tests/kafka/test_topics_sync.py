@@ -210,7 +210,7 @@ def test_a_topic_that_fails_is_reported_and_the_others_are_created(sides, provok
     good = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.good")
     bad = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.bad")
     plan = sides.plan()
-    make(sides.target, f"summit.{bad}")  # somebody is faster than we are
+    make(sides.target, f"summit.{bad}")  # somebody else creates it first
     report = apply_plan(plan, sides.target)
     assert {name: error.kafka_name for name, error in report.failed.items()} == {
         bad: "TOPIC_ALREADY_EXISTS"

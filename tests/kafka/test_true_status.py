@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 LOOKS_MAX = 200
 """At a driver that begins."""
 TOLD_WITHIN_S = 40.0
-"""Silence is told after 10 s, and tests run beside."""
+"""Silence is reported after 10 s, and other tests run meanwhile."""
 RECORDS = 20
 
 
@@ -90,7 +90,7 @@ def test_a_hanging_transaction_is_reported_with_its_lag(link: Link) -> None:
 
 
 def frozen(running: RunningLink) -> list[psutil.Process]:
-    """Stop what copies, and what would start it anew."""
+    """Pause the workers, and the daemon that would restart them."""
     stopped: list[psutil.Process] = []
     for each in running.workers():
         for process in (each.parent(), each):

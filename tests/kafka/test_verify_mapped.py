@@ -93,13 +93,13 @@ def transactional(source: Planter) -> tuple[str, list[Seen]]:
     source.write_transaction(name, some(50, 5), commit=True)
     seen = read_committed(source.bootstrap, name)
     assert len(seen) == 40 + 60 + 25 + 50
-    assert len(map_of(seen)) == 2  # behind the first marker; behind aborted records and theirs
+    assert len(map_of(seen)) == 2  # after the first marker; after aborted records and their marker
     return name, seen
 
 
 @pytest.fixture
 def copied(target: Planter, transactional: tuple[str, list[Seen]]) -> Iterator[Callable[..., str]]:
-    """Write the mirror of that topic anew, as told; and delete it afterwards."""
+    """Write a new mirror of that topic; delete it afterwards."""
     name, _ = transactional
     made: list[str] = []
 

@@ -38,7 +38,7 @@ WALL_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 ROUNDS_MAX = 400
 STILL_S = 1.0
-"""Without a fault or a change: what comes behind that is the same turn again and again."""
+"""Seconds without a fault or a change; after that all turns would be equal."""
 
 Record = tuple[int, int, bytes | None, bytes | None]
 
@@ -99,7 +99,7 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
             join_below_bytes=400,
             join_bytes_max=2000,
             queued_bytes_max=4000,
-            partition_fetch_bytes_max=world.random.choice([400, 2**20]),  # often or never behind
+            partition_fetch_bytes_max=world.random.choice([400, 2**20]),  # lagging often or never
             live_partitions_max=world.random.choice([0, 1, 64]),
             backlog_connections=world.random.choice([1, 2]),
         ),
@@ -201,13 +201,13 @@ class Stillness:
 
 
 def run_to_the_end(world: World, copier: Copier) -> RoundReport:
-    """A round to its deadline, or until nothing happens any more; it reports to nobody."""
+    """Run a round to its deadline, or until nothing happens any more, without a report."""
     stillness = Stillness(world, [copier], STILL_S)
     return copier.run(Hooks(stillness.is_reached, lambda: False, lambda _: None))
 
 
 def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: float = 2.5) -> None:
-    """Turns of rivals interleave at random; at a kill what is on its way may arrive later."""
+    """Interleave turns of copiers at random; after a kill requests in flight may arrive late."""
     networks = [copier._network for copier in copiers]
     until_s = world.clock.now_s + within_s
     stillness = Stillness(world, copiers, STILL_S / 5)
@@ -444,7 +444,7 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
 
 
 def strangers_batch(records: int) -> bytes:
-    """A batch of nobody's producer."""
+    """Return a batch without a producer id."""
     stranger = PartitionLog()
     fill(stranger, random.Random(records), 1, WALL_MS)
     return stranger.batches[0].data

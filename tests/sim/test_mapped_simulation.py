@@ -1,6 +1,6 @@
 """The copy loop against logs with holes, under seeded faults: each seed is one run.
 
-Transactions are open, committed and aborted while rounds go on; cleaners compact both sides between
+Transactions are open, committed and aborted while rounds run; cleaners compact both sides between
 rounds; rows of the offset map are lost or arrive late. Checked after every round, from durable rows
 alone: each record at the target is the one that the map says (I2, I3), in order, and none that was
 committed is missing (I5, I6).
@@ -89,7 +89,7 @@ class Writer:
 
 
 class Scene:
-    """A world whose sources get holes, and what holds the target against them."""
+    """A world whose sources get holes, and the check of the target."""
 
     def __init__(
         self, seed: int, fault_rate: float | None = None, *, is_filled: bool = False

@@ -135,7 +135,7 @@ def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf:
 
 
 def assert_verified(config: Path, records: int) -> None:
-    """Both sides are equal by content, told by `heliostat verify` on this machine alone."""
+    """Assert by `heliostat verify`, run on this machine only, that both sides are equal."""
     done = heliostat(config, "verify", "--json", "--master", "local[2]")
     assert done.returncode == 0, done.said
     answer = done.json

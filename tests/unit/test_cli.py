@@ -16,7 +16,7 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "kafka", "aiokafka", "rich", "pydantic"
 
 @pytest.fixture
 def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[str]]:
-    """Plant a verb `try` that does what the test says."""
+    """Add a verb `try` that does what the test sets."""
 
     def plant(action: Callable[[], object]) -> list[str]:
         command = click.Command("try", callback=action, help="Try.")

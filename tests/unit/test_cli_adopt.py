@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 
 
 class Done:
-    """Stands for the operations behind the door."""
+    """Stand-in of the operations that the command calls."""
 
     def __init__(self, *, reason: str = "") -> None:
         self.reason = reason

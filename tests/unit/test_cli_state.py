@@ -22,7 +22,7 @@ ZERO, SEVEN = Offset(0), Offset(7)
 
 
 class Done:
-    """Stands for the operations behind the door."""
+    """Stand-in of the operations that the command calls."""
 
     def __init__(self, *, reason: str = "") -> None:
         found = NotProved(reason, 3) if reason else Proof(Kind.EXACT, ZERO, SEVEN, 7)

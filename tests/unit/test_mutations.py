@@ -104,7 +104,7 @@ def made(root: Path, **changed: str) -> Path:
 
 
 def told(root: Path, *arguments: str) -> tuple[int, str]:
-    """Run it in a process of its own, as it forks; over a small tree of a test's own."""
+    """Run it in a separate process, as it forks, on a small test tree."""
     code = (
         "import sys; from pathlib import Path; from mutations import run; run.PRELOADED = ();"
         "sys.exit(run.main(sys.argv[2:], Path(sys.argv[1])))"

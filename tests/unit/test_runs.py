@@ -26,7 +26,7 @@ COST = "9.0\ttest_dear.py::test_first\n"
 
 
 def said(folder: Path, *options: str) -> tuple[int, str]:
-    """What pytest says of `FILES`."""
+    """Return pytest's output for `FILES`."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "costs.tsv").write_text(COST)

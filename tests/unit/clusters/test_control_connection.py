@@ -41,7 +41,7 @@ def line(broker: ScriptedBroker) -> Iterator[ControlConnection]:
 
 
 def spent_s(ask: Any) -> float:
-    """How long it takes to be told that there is no answer."""
+    """Return the seconds until a missing answer is reported."""
     began_s = time.monotonic()
     with pytest.raises(ConnectionLost):
         ask()

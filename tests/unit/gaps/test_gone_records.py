@@ -19,7 +19,7 @@ T = TopicName("t")
 
 
 class Clusters:
-    """A topic with 200 records at the source, and its mirror; what a plan would be told."""
+    """A topic with 200 records at the source, and its mirror, as a plan observes them."""
 
     def __init__(self, *, copied: int, gone_to: int, begin: int = 0, partitions: int = 1) -> None:
         self.source, self.target = SimulatedCluster(), SimulatedCluster()
@@ -64,7 +64,7 @@ def test_expired_records_after_the_mirrors_end_are_reported_with_offsets() -> No
         (150, 150, 0),
         (200, 150, 0),
         (0, 150, 0),  # it just begins later
-        (100, 150, 100),  # nothing was copied behind the beginning
+        (100, 150, 100),  # nothing was copied after the start
     ],
 )
 def test_nothing_is_gone_if_copied_or_if_the_mirror_is_empty(

@@ -218,8 +218,8 @@ def test_a_rounds_end_before_a_settled_gap_is_forgotten() -> None:
     ("position", "records", "state", "end"),
     [
         (60, 5, PartitionState.COPYING, 58),
-        (61, 5, PartitionState.COPYING, -1),  # behind a marker: where the mirror ended is elsewhere
-        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it heard of the end
+        (61, 5, PartitionState.COPYING, -1),  # after a marker: the mirror's end is elsewhere
+        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it was given the end
         (60, 5, PartitionState.GAP, -1),
     ],
 )

@@ -124,10 +124,10 @@ HOLES = (Break(20, 25), Break(40, 60))
         (Scene(source=5, start=30, target=at(10), sent=sent(10)), Reason.TARGET_AGED, None),
         (Scene(source=5, start=30, target=at(10)), Reason.TARGET_AGED, None),
         (Scene(source=20, start=30, target=at(10), sent=sent(10)), Reason.BELOW_START, 30),
-        # Held back while somebody is in the group there, whatever stands there.
+        # Held back while the group has members there, whatever is committed there.
         (Scene(state="Stable"), Reason.ACTIVE_AT_TARGET, None),
         (Scene(state="Assigning"), Reason.ACTIVE_AT_TARGET, None),
-        (Scene(state=""), Reason.ACTIVE_AT_TARGET, None),  # a broker that tells no state
+        (Scene(state=""), Reason.ACTIVE_AT_TARGET, None),  # a broker that returns no state
         (Scene(state="Dead"), Reason.PUBLISH, 50),
         (Scene(state="Stable", target=at(20), sent=sent(20)), Reason.ACTIVE_AT_TARGET, None),
         (Scene(state="Stable", source=900), Reason.ACTIVE_AT_TARGET, None),
@@ -145,7 +145,7 @@ HOLES = (Break(20, 25), Break(40, 60))
         (Scene(target=at(20), sent=sent(10), policy="leave"), Reason.MOVED_AT_TARGET, None),
         (Scene(target=at(20), policy="leave"), Reason.MOVED_AT_TARGET, None),
         (Scene(target=at(20), sent=sent(20), policy="leave"), Reason.PUBLISH, 50),
-        # What somebody put back there stays.
+        # An offset reset there stays.
         (Scene(target=at(20), sent=sent(30)), Reason.REWOUND_AT_TARGET, None),
         (Scene(target=at(20), sent=sent(40, 30)), Reason.REWOUND_AT_TARGET, None),
         (Scene(target=at(20), sent=Sent(Offset(30), over=Offset(20))), Reason.PUBLISH, 50),

@@ -24,7 +24,7 @@ AUTO = LinkConfig(name="l", source="a", target="b")
     [
         (None, True, True),
         (None, False, False),
-        (True, False, True),  # its map counts records: nothing else can go on with it
+        (True, False, True),  # its map counts records: nothing else can continue with it
         (False, True, False),
     ],
 )

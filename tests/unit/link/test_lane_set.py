@@ -26,7 +26,7 @@ from heliostat.records.copier.round_time import PREPARED_S_MAX
 WAIT_S = 10.0
 ROUND_S = 3.0
 CLOCK_MS = 60
-"""Two clocks are looked at, one behind the other, on a machine that is full."""
+"""Two clocks are read, one after the other, on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ class Rounds:
         """First round of each generation."""
         self.deadlines: list[int] = []
         self.lingers_s = 0.0
-        """A round waits so long behind its deadline for answers to what it has sent."""
+        """Seconds that a round waits after its deadline for answers."""
         self.unfinished: set[str] = set()
         self.released: list[bool] = []
         """Of rounds that took those before them for ended: whether all had."""
@@ -196,7 +196,7 @@ def test_a_failed_round_is_reported_and_retried(lanes: LaneSet, rounds: Rounds) 
     rounds.fail_next = True
     lanes.assign({LaneId(0): (spec(0),)})
     # One that was prepared before it failed may have begun; the retry is of a newer plan: its task
-    # may go on where it was cut off from the driver, and the plan does not name it any more.
+    # may continue where it was cut off from the driver, and the plan does not name it any more.
     wait(
         lambda: rounds.failed and max(rounds.started_at_s, default=0) > rounds.failed[0].generation
     )

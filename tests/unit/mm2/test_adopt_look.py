@@ -119,7 +119,7 @@ def test_a_mirror_that_no_window_explains_is_reported(monkeypatch: pytest.Monkey
 def test_a_window_that_ends_with_the_target_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption_look, "LOOKS", (10, 1_000))
     source, target = Log(numbers(1_000)), Log(numbers(600))
-    # The first window of the source ends with 599, so that what landed behind could not be seen.
+    # The first window of the source ends with 599, so that later records could not be seen.
     found = resume_point(look(source, target, 589))
     assert found.source == 600
     assert len(source.asked) == 2

@@ -79,7 +79,7 @@ def test_three_connectors_make_one_link(tmp_path: Path) -> None:
     assert link.groups.sync
     assert link.groups.include == ("g.*",)
     assert link.checkpoints.emit
-    assert not link.heartbeats.emit  # it writes into west, and nobody copies that
+    assert not link.heartbeats.emit  # it writes into west, which no link copies
     assert "p4ss" not in json.dumps(found.to_json())
     assert {each.origin.file for each in found.findings} == set(files)
     assert fates(found)["config.tasks.max"] is Fate.REPLACED

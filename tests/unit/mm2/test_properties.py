@@ -18,7 +18,7 @@ from heliostat.mm2.config_properties import Property, read_properties
         ("a\tb", "a", "b"),
         ("a = = b", "a", "= b"),
         ("a", "a", ""),
-        ("  a  =  b  ", "a", "b  "),  # blanks behind a value belong to it
+        ("  a  =  b  ", "a", "b  "),  # blanks after a value belong to it
         (r"a\ b = c", "a b", "c"),
         (r"a\:b\=c = d", "a:b=c", "d"),
         (r"a = \\d\t\n\q", "a", "\\d\t\nq"),

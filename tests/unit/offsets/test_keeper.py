@@ -274,7 +274,7 @@ def test_only_the_mirror_of_an_overwritten_row_stops(world: World) -> None:
 def stopped(
     topic: str, state: PartitionState = PartitionState.BLOCKED, code: str = OffsetMapLost.code
 ) -> PartitionReport:
-    """What a lane says that has held a mirror against its map."""
+    """Return the report of a lane that has compared a mirror with its map."""
     one = partition(topic)
     return PartitionReport(one, one, state, 0, 9, 0, 0, -1, -1, 5, code, f"{WHY} (hint: x)")
 
@@ -287,7 +287,7 @@ def test_a_loss_found_by_a_lane_stops_its_mirror_for_all_drivers_until_rebuilt(
     assert WHY in world.look()["e-0"]
     assert world.marks().read().lost == {name("e"): WHY}
     world.marks().put_rebuilt([name("e")])
-    assert world.look(stopped("e")) == {}  # what it said before
+    assert world.look(stopped("e")) == {}  # its previous report
     assert world.marks().read().lost == {}
 
 

@@ -63,7 +63,7 @@ class Plain:
 
 @st.composite
 def rows(draw):
-    """Breaks to put behind, or into, what is there: mostly on, at times back at either side."""
+    """Draw breaks to append or insert: mostly forward, sometimes back at either side."""
     back = draw(st.sampled_from([0, 0, 0, 0, 1, 3, 20, 60, 200]))
     source_back = draw(st.sampled_from([0, 0, 0, 0, 5, 40, 150]))
     steps = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), max_size=14))

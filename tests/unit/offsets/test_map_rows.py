@@ -43,7 +43,7 @@ class Topic:
         }
 
     def read(self, reader: MapReader, start: int) -> int:
-        """Read on; what is told as lost is a failure."""
+        """Continue reading; a reported loss is a failure."""
         for at in sorted(self.records):
             if at >= start:
                 assert reader.take_record(*self.records[at], at) is None
@@ -115,7 +115,7 @@ def row(first: int, number: int = 1, *sources: int) -> Row:
 
 
 def told(reader: MapReader, *records: tuple[bytes, bytes | None]) -> list[str]:
-    """What is wrong with records, at their end."""
+    """Return what is wrong with records, at their end."""
     odd = [reader.take_record(*record, at) for at, record in enumerate(records)]
     return [one.why for one in odd if one is not None] + [one.why for one in reader.lost_rows()]
 

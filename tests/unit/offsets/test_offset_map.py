@@ -14,7 +14,7 @@ MIRROR = TopicPartition(TopicName("t"), PartitionId(3))
 
 @st.composite
 def sources(draw):
-    """Source offsets of the records that a mirror holds, one behind the other."""
+    """Draw source offsets of a mirror's records, in order."""
     holes = draw(st.lists(st.sampled_from([0, 0, 0, 1, 5]), min_size=1, max_size=30))
     found, at = [], draw(st.sampled_from([0, 7]))
     for hole in holes:

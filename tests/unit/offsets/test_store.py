@@ -32,7 +32,7 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetMaps]:
 
 
 def read(maps: OffsetMaps, *records: tuple[bytes | None, bytes | None]) -> None:
-    """As if they stood in the topic from offset 10 on, behind a row of each mirror."""
+    """Read records as if they were in the topic from offset 10 on, after a row of each mirror."""
     for at, one in enumerate((row(3), row(3, OTHER))):
         maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
     for at, (key, value) in enumerate(records):

@@ -76,7 +76,7 @@ def test_a_record_that_the_source_lacks_is_refused_and_named() -> None:
 def test_records_expired_at_the_source_keep_the_distance_of_later_ones() -> None:
     """Where the true one was smaller, a reader is sent back too far: it misses nothing."""
     assert aligned({6: "c", 8: "d"}, letters("abcd")) == [Break(0, 4), Break(3, 8)]
-    # The source's first record is not the one behind those that it lacks.
+    # The source's first record is not the one after those that it lacks.
     assert "like target offset 1" in why_not({4: "x", 6: "c", 8: "d"}, letters("abcd"))
 
 
@@ -111,7 +111,7 @@ def test_records_compacted_at_the_source_lie_between_known_ones(
 def test_of_a_compacted_source_the_mirrors_last_record_must_be_known() -> None:
     for source in ({0: "a"}, {0: "a", 2: "b", 4: "b"}):
         assert "target offset 1" in why_not(source, letters("ab"), is_compacted=True)
-    # Unless the link has noted where it goes on.
+    # Unless the link has noted where it continues.
     for source, at, expected in (
         ({0: "a"}, 7, [Break(1, 6)]),
         ({0: "a", 2: "b", 4: "b"}, 5, [Break(1, 4)]),

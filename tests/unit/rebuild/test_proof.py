@@ -77,7 +77,7 @@ def test_equal_offsets_are_an_exact_mirror_that_continues_at_its_end() -> None:
     [
         (letters("cdef", 2), letters("abcd"), 0, 2),  # the source has deleted more
         (letters("abcdef"), letters("cd", 2), 2, 2),  # the mirror has
-        (letters("cdef", 7), letters("cde", 7), 7, 3),  # it was lifted
+        (letters("cdef", 7), letters("cde", 7), 7, 3),  # its start was aligned
     ],
 )
 def test_log_starts_may_differ(source: Log, target: Log, start: int, compared: int) -> None:
@@ -146,7 +146,7 @@ def test_a_filled_mirror_has_equal_offsets_and_its_rows_stay() -> None:
     assert found == Proof(Kind.FILLED, Offset(0), Offset(3), 2, None)
     text, at = refused(source, {0: "a", 2: "X"}, is_filled=True)
     assert ("another key" in text, at) == (True, 2)
-    # Its end may be behind a marker.
+    # Its end may be after a marker.
     assert proved(source, {0: "a"}, at_target=(0, 2), is_filled=True).position == 2
 
 

@@ -58,7 +58,7 @@ BROKEN = TopicRebuild(
 
 
 class Memory:
-    """Stands for the link's state: what was written, in order; fails where it is told to."""
+    """Stand-in of the link's state: the writes, in order; with planned failures."""
 
     def __init__(self, fails_at: str = "", marks: Marks | None = None) -> None:
         self.fails_at = fails_at

@@ -21,7 +21,7 @@ WAIT_S = 10.0
 
 
 class Hands:
-    """A clock whose hands we turn; something may happen as time passes."""
+    """A clock that the test advances; actions may be scheduled on it."""
 
     def __init__(self, wall_ms: int = 0) -> None:
         self.now_s = 0.0

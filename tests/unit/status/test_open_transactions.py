@@ -53,7 +53,7 @@ def test_a_transaction_is_reported_with_its_producer_and_keeps_its_age() -> None
     }
     assert side.looked.report() == [expected]
     side.now_ms += 60_000
-    side.write(side.now_ms, sequence=1)  # it goes on: its age is that of its first record
+    side.write(side.now_ms, sequence=1)  # it continues: its age is that of its first record
     side.looked.look()
     assert side.looked.report() == [expected]
 

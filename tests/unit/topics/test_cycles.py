@@ -37,7 +37,7 @@ def feed(
         (CLAIMED, True, True),
         (CLAIMED, False, False),  # theirs is the smaller cluster id, A
         (BEGUN, True, False),
-        (BEGUN, False, None),  # theirs is a claim, and lets go
+        (BEGUN, False, None),  # theirs is only a claim, and backs off
     ],
 )
 def test_of_two_links_the_one_that_has_begun_stays(

@@ -96,7 +96,7 @@ def test_latest_is_for_topics_of_the_links_beginning(before, start, expected):
         ({"retention__ms": "5"}, {"retention__ms": "6"}, ("retention.ms",), {"retention.ms": "5"}),
         ({"retention__ms": "5"}, {}, (), {"retention.ms": "5"}),
         ({}, {"retention__ms": "5"}, ("retention.ms",), {"retention.ms": None}),
-        ({}, {"retention__ms": "5"}, (), {}),  # somebody's override at the target alone
+        ({}, {"retention__ms": "5"}, (), {}),  # an override at the target alone
         ({}, {}, ("retention.ms",), {}),
         ({"min__insync__replicas": "2"}, {}, (), {}),  # excluded
         ({"compression__type": "zstd"}, {}, (), {}),  # forced to producer, and is

@@ -31,7 +31,7 @@ def note(
     holes: int | None = 0,
     is_compacted: bool = False,
 ) -> str | None:
-    """What is said when so many of them are at a target that keeps producers for a day.
+    """Return the note for a target with `copied` of them that keeps producers for a day.
 
     The source has `holes` before what comes next; None: nobody knows how many.
     """

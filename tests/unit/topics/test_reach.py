@@ -1,4 +1,4 @@
-"""Rights must reach every name that an entry selects; and no further where that can be said."""
+"""Rights must cover every name that an entry selects, and no others if that can be expressed."""
 
 import re
 

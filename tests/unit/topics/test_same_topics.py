@@ -12,7 +12,7 @@ from heliostat.topics.same_topics import not_shown_same, recreated
 
 A, B = UUID(int=1), UUID(int=2)
 ZERO = UUID(int=0)
-"""What a broker's response says where it knows no id."""
+"""The id in a broker's response if there is none."""
 NAME = TopicName("orders")
 
 

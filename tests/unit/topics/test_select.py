@@ -98,7 +98,7 @@ def test_entries_that_match_nothing_are_found():
         (["a.b"], False),
         (["b"], True),
         ([], True),
-        (["heartbeats"], True),  # mirrored whatever the lists say
+        (["heartbeats"], True),  # mirrored regardless of the lists
         (["a.b", "heartbeats"], False),
         (["a.secret"], True),
     ],

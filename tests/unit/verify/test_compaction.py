@@ -29,7 +29,7 @@ def row(offset: int, key: bytes | None, value: bytes | None, at_ms: int = OLD_MS
 
 @dataclass
 class Lists:
-    """Two logs; what lies behind the compared range apart."""
+    """Two logs; records after the compared range are separate."""
 
     one: list[ConsumedRecord]
     two: list[ConsumedRecord]

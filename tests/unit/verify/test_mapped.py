@@ -31,7 +31,7 @@ def record(number: int) -> Record:
 
 
 class Log:
-    """A reader of one partition, whose batches may lie anywhere."""
+    """A reader of one partition, whose batches may be anywhere."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, bytes]] = []

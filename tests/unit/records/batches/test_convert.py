@@ -1,6 +1,6 @@
 """`convert` on batches that an independent codec made, and that this codec reads back.
 
-Everything is carried twice, the second time with each index of the compiled loops checked.
+Everything is converted twice, the second time with index checks in the compiled loops.
 """
 
 from __future__ import annotations

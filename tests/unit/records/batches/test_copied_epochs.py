@@ -48,7 +48,7 @@ def test_only_epochs_of_acknowledged_batches_are_reported() -> None:
     assert epochs.copied(14) == NO
     assert epochs.copied(15) == CopiedTo(15, 5)
     assert epochs.copied(19) == CopiedTo(15, 5)
-    epochs.drop(19)  # the end is read anew: what was fetched behind it comes again
+    epochs.drop(19)  # the end is read again: what was fetched after it comes again
     assert epochs.copied(30) == CopiedTo(15, 5)
 
 

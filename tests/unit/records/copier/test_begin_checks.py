@@ -90,7 +90,7 @@ def test_a_note_names_a_source_offset() -> None:
 
 
 def test_markers_at_the_end_of_a_filled_mirror_are_ours() -> None:
-    known = OffsetMap.of([Break(90, 100)])  # 90 records, and 10 markers behind them
+    known = OffsetMap.of([Break(90, 100)])  # 90 records, and 10 markers after them
     known.is_filled = True
     marker = LastBatch(filler_of(PRODUCER), 2**31 - 1)
     assert code(marker, known=known, fills=True) == ""

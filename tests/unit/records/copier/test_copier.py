@@ -72,7 +72,7 @@ def test_a_request_before_the_deadline_is_sent() -> None:
         (frozenset({OWN, BEFORE}), True),
         (frozenset({OWN, "7/7/7"}), False),
         (frozenset({OWN}), False),
-        # It was said before this round was given out, or those before it were.
+        # It was announced before this round, or those before it, were submitted.
         (frozenset({BEFORE}), True),
         (frozenset(), True),
     ],
@@ -145,7 +145,7 @@ def test_an_unreadable_last_record_is_read_again(
     one.copier._attention._find_positions(one.copier.partitions, now_s)
     first, second = one.copier.partitions
     assert (first.phase, first.standing.code) == (Phase.FIND_END, "TAIL_UNREAD")
-    assert second.phase is Phase.COPY  # its log is empty: nobody has written there
+    assert second.phase is Phase.COPY  # its log is empty: no one has written there
 
 
 @pytest.mark.parametrize("seed", range(10))

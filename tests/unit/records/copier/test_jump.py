@@ -74,7 +74,7 @@ def test_a_break_that_goes_back_replaces_breaks_of_lost_records() -> None:
     assert found.source_of(100) == 70
     assert found.target_of(70) == 100
     assert found.target_of(75) == 105
-    assert found.target_of(69) == 59  # before it all stands where it stood
+    assert found.target_of(69) == 59  # before it nothing has changed
     row = Row(RowKey(P, "", 10, Stamp(1, 1)), (Break(10, 20), Break(50, 80), Break(100, 70)))
     again = OffsetMap()
     again.apply(Row.decode(row.key, row.encode()))

@@ -75,7 +75,7 @@ def test_the_first_marker_of_an_attempt_is_sent_alone_and_its_end_checked() -> N
     filling.check_end = None
     rest, is_all = filling.next_of(queued)
     assert (rest.fills, is_all) == (range(4, 6), True)
-    assert not filling.acknowledged(rest)  # of several, an answer does not say how many landed
+    assert not filling.acknowledged(rest)  # with several, an answer does not show how many landed
     filling.check_end = None
     (queued,) = filling.behind(7, NOW_MS)
     assert filling.next_of(queued) == (queued, True)

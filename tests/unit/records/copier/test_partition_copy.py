@@ -183,8 +183,8 @@ def test_old_records_wait_until_earlier_rounds_have_ended() -> None:
     assert one.send() == []
     one.copy.appends.holds_old = False
     assert one.send() == []
-    # What the round before had sent may have landed behind the end that was read at the beginning:
-    # no broker refuses what is appended again behind it.
+    # Appends of the previous round may have landed after the end that was read at the beginning:
+    # no broker refuses them when they are appended again.
     assert one.copy.must_find_end
     one.begin(12)
     assert one.copy.progress.position == 12

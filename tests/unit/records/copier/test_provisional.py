@@ -23,12 +23,12 @@ QUIET: Any = SimpleNamespace(is_busy=lambda _: False)
 
 
 class Side:
-    """A target whose logs all end at 100; who is asked about is noted."""
+    """A target whose logs all end at 100; notes which partitions are asked about."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.tails: dict[int, LastBatch | None] = {}
-        """Of those whose last record is not ours."""
+        """Last batches of partitions whose last record is not ours."""
 
     def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
         return {index: self.tails.get(index, LastBatch(7, 99)) for index in ranges}

@@ -21,7 +21,7 @@ OURS, OTHERS = UUID(int=1), UUID(int=2)
 
 
 def asked(*ids: UUID | None) -> tuple[WireQuestions, Mock]:
-    """A lane whose target tells these ids one after the other; the first is looked up already."""
+    """Return a lane whose target returns these ids in turn; the first is looked up already."""
     spec = PartitionSpec(P, P, None, OURS, Offset(5), 1 << 20, is_compacted=False)
     answers = iter(ids)
 
@@ -38,7 +38,7 @@ def asked(*ids: UUID | None) -> tuple[WireQuestions, Mock]:
 
 
 def test_records_of_the_lanes_topic_are_deleted() -> None:
-    for ids in ((OURS, OURS, OURS), (None, None, None)):  # None: brokers before 2.8 tell no id
+    for ids in ((OURS, OURS, OURS), (None, None, None)):  # None: brokers before 2.8 have no ids
         questions, delete = asked(*ids)
         assert questions.delete_target_records(0, Offset(5)) is None
         delete.assert_called_once_with(BrokerId(1), P, Offset(5))

@@ -104,7 +104,7 @@ class ScriptedConnection:
 
 
 class Lane:
-    """A network whose two connections and clock a test has in its hands."""
+    """A network whose two connections and clock the test controls."""
 
     def __init__(self, security: Security) -> None:
         self.now_s = 100.0
@@ -253,7 +253,7 @@ class Dialed:
             self._at_once += 1
             self.at_once_max = max(self.at_once_max, self._at_once)
             self._lock.notify_all()
-            if asked > 1:  # all behind the first: they wait for each other
+            if asked > 1:  # all after the first: they wait for each other
                 self._lock.wait_for(lambda: self.at_once_max == len(GROUPS) - 1, SIDE_BY_SIDE_S)
             self._at_once -= 1
             if asked == self._refused:

@@ -203,7 +203,7 @@ def test_within_a_batch_earlier_records_are_compared_too() -> None:
 def map_says(
     source: PartitionLog, target: PartitionLog, known: OffsetMap, doubted_from: int = 0
 ) -> SourceSays | None:
-    """Of a map that is asked for."""
+    """Compare the mirror with its map."""
     within = LogRange(Offset(target.start), Offset(target.end))
     end = MirrorEnd(within, known, Offset(doubted_from), asks_map=True)
     return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)

@@ -22,7 +22,7 @@ FAILS_WITHIN_S = 20.0
 
 
 class Hands:
-    """A clock whose hands can be moved on."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -33,7 +33,7 @@ class Hands:
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address at which nobody listens."""
+    """Return an address at which nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
