@@ -72,7 +72,7 @@ def config_page() -> Iterator[str]:
     yield ""
     yield "YAML, checked whole before anything is touched: an unknown key, a wrong type or a value"
     yield "out of its bounds is refused with field, value and reason. `${env:NAME}` in a value is"
-    yield "replaced by that environment variable, but where a secret belongs. A complete example is"
+    yield "replaced by that environment variable, except where a secret belongs. An example:"
     yield "[docs/examples/heliostat.yaml](../examples/heliostat.yaml)."
     yield from _section("", schema, schema["$defs"], depth=2)
 
@@ -152,7 +152,11 @@ def _type(field: Schema, models: Mapping[str, Schema]) -> str:
 
 def _bounds(field: Schema) -> str:
     low, high = field.get("minimum"), field.get("maximum")
-    return "" if low is None and high is None else f", {low} to {high}"
+    if high is None and field.get("type") == "integer" and "exclusiveMaximum" in field:
+        high = field["exclusiveMaximum"] - 1
+    if low is None and high is None:
+        return ""
+    return f", {low} or more" if high is None else f", {low} to {high}"
 
 
 def errors_page() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Users' SCRAM credentials and access rights of a running sandbox cluster, as its super user."""
+"""SCRAM credentials and ACLs of a running sandbox cluster, managed as its super user."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ CLIENT_ID = "heliostat-sandbox"
 
 
 class Accounts:
-    """What an administrator does with users and rights while the cluster runs.
+    """Administration of users and ACLs while the cluster runs.
 
-    Brokers hear of a change within a tenth of a second after it was answered; wait for what it
-    should bring about.
+    Brokers apply a change within a tenth of a second after it was answered; wait for its effect.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ class Accounts:
         self._bootstrap = bootstrap
 
     def set_passwords(self, users: Mapping[str, str]) -> None:
-        """Give users SCRAM passwords, for SHA-256 and SHA-512; replaces those they had.
+        """Set users' SCRAM passwords, for SHA-256 and SHA-512.
 
         Raises
         ------
@@ -58,12 +57,12 @@ class Accounts:
             _refuse("a password is refused", answers)
 
     def remove_passwords(self, users: Iterable[str]) -> None:
-        """Take users' SCRAM passwords away; who is connected stays connected.
+        """Remove users' SCRAM passwords; open connections stay open.
 
         Raises
         ------
         SandboxError
-            One has none.
+            A user has none.
         """
         names = list(users)
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
@@ -74,7 +73,7 @@ class Accounts:
             _refuse("a password can't be removed", answers)
 
     def allow(self, rules: Iterable[AclRule]) -> None:
-        """Give rights.
+        """Add ACLs that allow something.
 
         Raises
         ------
@@ -84,7 +83,7 @@ class Accounts:
         self._create(rules, ACLPermissionType.ALLOW)
 
     def deny(self, rules: Iterable[AclRule]) -> None:
-        """Forbid something, whatever else is allowed.
+        """Add ACLs that deny something, which win over those that allow it.
 
         Raises
         ------
@@ -94,7 +93,7 @@ class Accounts:
         self._create(rules, ACLPermissionType.DENY)
 
     def take_back(self, rules: Iterable[AclRule]) -> int:
-        """Remove these rules, allowed or denied ones; how many were there.
+        """Remove these rules, allowing or denying ones, and return how many there were.
 
         Raises
         ------
@@ -114,7 +113,7 @@ class Accounts:
         return self._delete(filters)
 
     def take_all_back(self) -> int:
-        """Remove every rule of the cluster; how many there were."""
+        """Remove every rule of the cluster, and return how many there were."""
         everything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
         return self._delete(
             [ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, everything)]
@@ -134,14 +133,14 @@ class Accounts:
         with self._admin() as admin:
             answer = admin.create_acls(wanted)
         if answer["failed"]:
-            raise SandboxError("rights are refused", why=[str(each) for each in answer["failed"]])
+            raise SandboxError("ACLs are refused", why=[str(each) for each in answer["failed"]])
 
     def _delete(self, filters: list[ACLFilter]) -> int:
         with self._admin() as admin:
             answers = admin.delete_acls(filters)
         failed = [error.__name__ for _, _, error in answers if error.errno]
         if failed:
-            raise SandboxError("rights can't be removed", why=failed)
+            raise SandboxError("ACLs can't be removed", why=failed)
         return sum(len(found) for _, found, _ in answers)
 
     @contextlib.contextmanager

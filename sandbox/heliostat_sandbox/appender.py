@@ -1,4 +1,4 @@
-"""Append batches to a cluster fast: one batch of every partition a request, several in flight."""
+"""Append batches to a cluster fast: one batch per partition in a request, several in flight."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from heliostat_sandbox.protocol import ClusterFacts
 
 ACKS_LEADER = 1
-"""As the EFD's producers."""
+"""As for the EFD's producers."""
 IN_FLIGHT_MAX = 16
-"""Requests on their way to one broker; a broker handles one at a time and keeps their order."""
+"""Requests in flight to one broker, which handles one at a time and keeps their order."""
 REQUEST_BYTES_MAX = 8 * 1024 * 1024
-"""Far below `socket.request.max.bytes` (100 MiB), far above what a request costs."""
+"""Far below `socket.request.max.bytes` (100 MiB), large enough for the overhead not to matter."""
 REQUEST_TIMEOUT_S = 30.0
-"""A loopback broker that takes longer is gone."""
+"""A broker on loopback that takes longer has failed."""
 
 
 @dataclass(slots=True)
 class _Link:
-    """One connection, the request that is being filled, and those in flight."""
+    """One connection, the request being filled, and those in flight."""
 
     connection: Connection
     batches: dict[str, list[tuple[int, Part]]] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class _Link:
 
 
 class Appender:
-    """Sends batches and counts what was acknowledged. Not thread-safe.
+    """Sends batches and counts acknowledged records. Not thread-safe.
 
     Parameters
     ----------
     bootstrap
-        Addresses of the cluster, with commas between.
+        Addresses of the cluster, separated by commas.
     acks
         1 (the leader has it) or -1 (all in-sync replicas have it).
     """
@@ -81,7 +81,7 @@ class Appender:
         ConnectionLost
             No broker of the cluster answers.
         BrokerError
-            A topic is not there.
+            A topic does not exist, or its metadata has another error.
         """
         facts = self._ask(topics)
         self._endpoints.update(facts.brokers)
@@ -96,12 +96,12 @@ class Appender:
                     self._leaders.pop(item, None)
 
     def append(self, partition: TopicPartition, batch: Part, records: int) -> None:
-        """Put a batch into the next request; sends when the partition is in it already.
+        """Put a batch into the next request; send that first if it has the partition already.
 
         Raises
         ------
         ConnectionLost
-            The leader is unknown or went away.
+            The leader is not known, or its connection is lost.
         """
         link = self._link(partition)
         if partition in link.counts or link.size > REQUEST_BYTES_MAX:
@@ -111,12 +111,12 @@ class Appender:
         link.size += len(batch)
 
     def flush(self) -> None:
-        """Send what was put into requests so far."""
+        """Send the requests filled so far."""
         for link in self._links.values():
             self._send(link)
 
     def poll(self) -> None:
-        """Read the answers that are there, without waiting."""
+        """Read the answers that have arrived, without waiting."""
         links = [link for link in self._links.values() if link.in_flight]
         while links:
             ready, _, _ = select.select([link.connection for link in links], [], [], 0)
@@ -135,12 +135,12 @@ class Appender:
                 self._receive(link)
 
     def check(self) -> None:
-        """Raise what went wrong, if a batch was refused or its fate is unknown."""
+        """Raise the last error, if a batch was refused."""
         if self.last_error is not None:
             raise self.last_error
 
     def reset(self) -> None:
-        """Close all connections; what is in flight is unknown from here on."""
+        """Close all connections; count records in flight as unknown."""
         for link in self._links.values():
             link.connection.close()
             for _, counts in link.in_flight:

@@ -14,38 +14,38 @@ from heliostat_sandbox.process import OwnProcess
 from heliostat_sandbox.protocol import ask_metadata
 
 PAUSE_TIMEOUT_S = 5.0
-"""Threads stop within milliseconds, but for one that waits for the disk."""
+"""Threads stop within milliseconds, except one that waits for the disk."""
 
 MAIN_CLASS = "kafka.Kafka"
 READY_TIMEOUT_S = 60.0
-"""Measured 3 to 5 s on two cores; several brokers at once on a busy machine take a multiple."""
+"""Measured 3 to 5 s on two cores; a multiple for several brokers at once on a busy machine."""
 STOP_TIMEOUT_S = 40.0
 """A controlled shutdown takes a second; a broker without a controller gives up after 30 s."""
 KILL_TIMEOUT_S = 15.0
-"""The kernel takes the memory back; seconds at most."""
+"""The kernel frees the memory; seconds at most."""
 LOOK_S = 0.05
 LOG_TAIL_LINES = 25
-"""What an error shows of broker.log: the last stack trace with its cause."""
+"""Lines of broker.log shown in an error: enough for the last stack trace with its cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """All it takes to start one broker, again and again.
+    """Everything needed to start one broker, repeatedly.
 
     Parameters
     ----------
     broker_id
-        Also its number as a controller.
+        Broker id, also its id as a controller.
     endpoint
-        Where clients reach it.
+        Address for clients.
     folder
-        Holds server.properties, broker.log, what it prints, and `data`.
+        Has server.properties, broker.log, its output, and `data`.
     command
-        How it is started.
+        Command line that starts it.
     dies_with_owner
         Whether it ends with the process that starts it.
     on_start
-        Called after each start: a named cluster writes the new pid down.
+        Called after each start: a named cluster saves the new pid.
     """
 
     broker_id: BrokerId
@@ -57,14 +57,14 @@ class BrokerPlan:
 
 
 class Broker:
-    """A broker of a sandbox cluster; every verb may be called in any state.
+    """A broker of a sandbox cluster; every method may be called in any state.
 
     Parameters
     ----------
     plan
         What to start.
     process
-        The process that runs already, if one does.
+        The process, if it already runs.
     """
 
     def __init__(self, plan: BrokerPlan, process: OwnProcess | None = None) -> None:
@@ -73,12 +73,12 @@ class Broker:
 
     @property
     def broker_id(self) -> BrokerId:
-        """`node.id`, counted from 1."""
+        """The broker's `node.id`, counted from 1."""
         return self._plan.broker_id
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients reach it."""
+        """Address for clients."""
         return self._plan.endpoint
 
     @property
@@ -93,7 +93,7 @@ class Broker:
 
     @property
     def command(self) -> Sequence[str]:
-        """How it is started."""
+        """Command line that starts it."""
         return self._plan.command
 
     @property
@@ -115,11 +115,11 @@ class Broker:
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Whether the process runs (a paused one does)."""
+        """Return whether the process exists (also if paused)."""
         return self._process is not None and self._process.is_alive()
 
     def launch(self) -> None:
-        """Start the process on the same port and folder as ever; does not wait. See `start`."""
+        """Start the process on its port and in its folder, without waiting. See `start`."""
         if not self.is_alive():
             self._process = OwnProcess.start(
                 self._plan.command,
@@ -131,22 +131,22 @@ class Broker:
                 self._plan.on_start()
 
     def start(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Start it on the same port and folder as ever and wait until it serves."""
+        """Start it on its port and in its folder, and wait until it serves."""
         self.launch()
         self.wait_ready(timeout_s)
 
     def stop(self) -> None:
-        """End it as an operator would: SIGTERM, controlled shutdown.
+        """Stop it like an operator: SIGTERM, controlled shutdown.
 
         Raises
         ------
         SandboxError
-            It is still there after `STOP_TIMEOUT_S`; then it was killed.
+            It still ran after `STOP_TIMEOUT_S`, and was killed.
         """
         if self._process is None:
             return
         self._process.signal(signal.SIGTERM)
-        self._process.signal(signal.SIGCONT)  # a paused one hears nothing else
+        self._process.signal(signal.SIGCONT)  # a paused process handles no other signal
         if not self._process.wait(STOP_TIMEOUT_S):
             self.kill()
             raise SandboxError(
@@ -157,7 +157,7 @@ class Broker:
             )
 
     def kill(self) -> None:
-        """End it as a power cut of the process would: SIGKILL.
+        """End it at once, as a crash would: SIGKILL.
 
         Raises
         ------
@@ -176,18 +176,18 @@ class Broker:
         self.start(timeout_s)
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing answers when this returns."""
+        """Freeze it (SIGSTOP): when this returns, connections are open but nothing answers."""
         if self._process is None:
             return
         self._process.signal(signal.SIGSTOP)
         deadline_s = time.monotonic() + PAUSE_TIMEOUT_S
-        while not _is_frozen(self.pid):  # each thread stops on its own, and may answer until then
+        while not _is_frozen(self.pid):  # each thread may answer until it has stopped itself
             if time.monotonic() > deadline_s:
                 raise SandboxError("a broker does not stop at SIGSTOP", pid=self.pid)
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Let it continue (SIGCONT)."""
         if self._process is not None:
             self._process.signal(signal.SIGCONT)
 
@@ -197,12 +197,12 @@ class Broker:
             self._process.let_go()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until it answers and stands, unfenced, in the metadata it serves.
+        """Wait until it answers and is, unfenced, in the metadata that it serves.
 
         Raises
         ------
         SandboxError
-            It ended, or did not get there in `timeout_s`; the text holds the end of broker.log.
+            It ended, or was not ready within `timeout_s`; the text has the end of broker.log.
         """
         deadline_s = time.monotonic() + timeout_s
         why = "not asked yet"
@@ -219,7 +219,7 @@ class Broker:
                 why = str(error)
             time.sleep(LOOK_S)
         raise SandboxError(
-            "a broker did not get ready in time",
+            "a broker did not become ready in time",
             broker=self.broker_id,
             timeout_s=timeout_s,
             why=why,
@@ -227,7 +227,7 @@ class Broker:
         )
 
     def known_brokers(self) -> set[BrokerId]:
-        """Brokers that are registered and unfenced, as this one sees it.
+        """Return the brokers that are registered and unfenced, by this one's metadata.
 
         Raises
         ------
@@ -237,7 +237,7 @@ class Broker:
         return set(ask_metadata(self.endpoint, []).brokers)
 
     def log_tail(self) -> str:
-        """The last lines of broker.log, or of what it printed when there is no log."""
+        """Return the last lines of broker.log, or of its output if there is no log."""
         for name in ("broker.log", "broker.out"):
             path = self.folder / name
             if path.is_file() and path.stat().st_size:
@@ -247,6 +247,6 @@ class Broker:
 
 
 def _is_frozen(pid: int) -> bool:
-    """Whether all threads of a process are stopped (proc(5): the state behind the name)."""
+    """Return whether all threads of a process are stopped (proc(5): the state after the name)."""
     stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(stat.rpartition(") ")[2].startswith("T") for stat in stats)

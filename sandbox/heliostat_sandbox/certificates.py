@@ -1,7 +1,7 @@
 """Certificates and signed tokens of a sandbox, made with the `openssl` program.
 
-A sandbox must not need a cryptography package that the product does not; wherever Debian's Java is,
-`openssl` is too. Files are PEM: brokers (KIP-651) and Python read the same ones.
+A sandbox must not need a cryptography package that the product does not need; `openssl` is
+installed wherever Debian's Java is. Files are PEM: brokers (KIP-651) and Python read the same ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from heliostat.errors import SandboxError
 
 VALID_DAYS = 30
-"""Longer than any sandbox lives."""
+"""Longer than the life of any sandbox."""
 OPENSSL_TIMEOUT_S = 60.0
-"""An RSA key takes a tenth of a second, on a machine that swaps many times that."""
+"""An RSA key takes a tenth of a second, many times that on a machine that swaps."""
 TOKEN_LIFETIME_S = 3600.0
 TOKEN_AUDIENCE = "heliostat-sandbox"  # noqa: S105 - the name of an audience is no password
 TOKEN_ISSUER = "heliostat-sandbox"  # noqa: S105 - as above
@@ -35,13 +35,13 @@ class KeyPair:
     key: Path
 
     def write_joined(self, path: Path) -> Path:
-        """Write both into one file, as a broker's key store wants them."""
+        """Write both into one file, as a broker's key store needs them."""
         text = self.key.read_text(encoding="ascii") + self.certificate.read_text(encoding="ascii")
         return write_secret(path, text)
 
 
 def make_authority(folder: Path, name: str) -> KeyPair:
-    """A new certificate authority: `<name>.pem` and `<name>.key`.
+    """Make a certificate authority: `<name>.pem` and `<name>.key`.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def make_authority(folder: Path, name: str) -> KeyPair:
     _openssl(
         *("req", "-x509", "-new", "-key", str(pair.key), "-out", str(pair.certificate)),
         *("-subj", f"/CN={name}", "-days", str(VALID_DAYS)),
-        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # Python 3.13 insists on it
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # Python 3.13 requires it
     )
     return pair
 
@@ -61,12 +61,18 @@ def make_authority(folder: Path, name: str) -> KeyPair:
 def issue(
     folder: Path, name: str, authority: KeyPair, *, subject: str, hosts: Sequence[str] = ()
 ) -> KeyPair:
-    """A certificate signed by `authority`, `<name>.pem` and `<name>.key`.
+    """Make a certificate signed by `authority`: `<name>.pem` and `<name>.key`.
 
     Parameters
     ----------
+    folder
+        Folder for the files.
+    name
+        Name of the files.
+    authority
+        Authority that signs it.
     subject
-        Its common name: of a client's, the user.
+        Common name; for a client's certificate the user.
     hosts
         Subject alternative names such as `DNS:localhost` and `IP:127.0.0.1`.
 
@@ -94,7 +100,7 @@ def issue(
 
 
 def make_signing_key(folder: Path) -> tuple[Path, Path]:
-    """An RSA key for tokens and the key set (RFC 7517) by which brokers check them."""
+    """Make an RSA key for tokens, and the key set (RFC 7517) with which brokers check them."""
     key, key_set = folder / "token.key", folder / "jwks.json"
     _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(key))
     said = _openssl("rsa", "-in", str(key), "-noout", "-modulus").decode("ascii")
@@ -112,7 +118,7 @@ def make_signing_key(folder: Path) -> tuple[Path, Path]:
 
 
 def sign_token(key: Path, user: str, lifetime_s: float = TOKEN_LIFETIME_S) -> str:
-    """A JSON web token (RFC 7519, RS256) that says who `user` is; a negative lifetime is over."""
+    """Return a JSON web token (RFC 7519, RS256) for `user`; expired if lifetime is negative."""
     now_s = int(time.time())
     head = {"alg": "RS256", "typ": "JWT", "kid": TOKEN_KEY_ID}
     claims = {
@@ -149,7 +155,7 @@ def _openssl(*arguments: str, said_to_it: bytes = b"") -> bytes:
     program = shutil.which("openssl")
     if program is None:
         raise SandboxError(
-            "no openssl program was found, which makes a sandbox's certificates",
+            "no openssl program was found, which a sandbox needs to make certificates",
             hint="install it: apt-get install openssl; dnf install openssl; brew install openssl",
         )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Clusters of real KRaft brokers on loopback, started in seconds, gone without a trace."""
+"""Clusters of real brokers on loopback, started in seconds and removed without a trace."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from heliostat_sandbox.zookeeper import end_zookeeper, start_zookeeper
 
 HEAP_MB = 512
 BROKER_COUNTS = (1, 3)
-"""Two voters survive no loss, more than three only take memory."""
+"""Two voters survive no loss; more than three only take memory."""
 START_ATTEMPTS = 3
-"""Somebody may take a free port before the broker does; with other ports it works."""
+"""Another process may take a free port before the broker does; then others are tried."""
 BIND_FAILURE = "Address already in use"
 
 
@@ -49,7 +49,7 @@ class Storage(Enum):
 
     DISK = "disk"
     TMPFS = "tmpfs"
-    """In memory: no stalls by the disk, for measuring latency with thousands of partitions."""
+    """In memory: no stalls of the disk, to measure latency with thousands of partitions."""
 
 
 TMPFS_FOLDER = Path("/dev/shm")  # noqa: S108 - it is the machine's tmpfs, that is the point
@@ -68,7 +68,7 @@ class ClusterSpec:
     version: str = KAFKA_4_3
     security: SandboxSecurity | None = None
     own_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """Of single brokers, by their ids from 1 on; they win over `settings`."""
+    """Settings of single brokers, by broker id from 1 on; they win over `settings`."""
 
 
 class Cluster:
@@ -77,17 +77,17 @@ class Cluster:
     Parameters
     ----------
     name
-        Its name, in folders and errors.
+        Name in folders and errors.
     cluster_id
-        The id it was formatted with.
+        Cluster id with which it was formatted.
     folder
-        Holds a folder for each broker.
+        Has a folder for each broker.
     brokers
         Its brokers, by rising id.
     credentials
         Files and settings for clients of its secured listeners, if it has any.
     zookeeper
-        The process that brokers before KRaft need.
+        The ZooKeeper process, for brokers before KRaft.
     """
 
     def __init__(
@@ -122,31 +122,31 @@ class Cluster:
     ) -> Cluster:
         """Start a cluster of 1 or 3 brokers and wait until all of them serve.
 
-        Its processes die with this one, whatever ends it.
+        Its processes end with this one, whatever ends it.
 
         Parameters
         ----------
         name
-            For folders and errors; need not be unique.
+            Name in folders and errors; need not be unique.
         brokers
-            1 or 3.
+            Number of brokers: 1 or 3.
         settings
             Broker settings that win over the sandbox's own.
         storage
-            Where logs are kept.
+            Where logs are stored.
         heap_mb
-            `-Xmx` of each broker.
+            `-Xmx` of each broker, in MB.
         parent
-            Folder to put the cluster's folder in; a temporary one by default.
+            Folder in which the cluster's folder is created; a temporary one by default.
         version
-            Of Kafka, one of `sandbox.versions`.
+            Kafka version, one of `heliostat_sandbox.versions`.
         security
-            Secured listeners beside the open one, users, rights.
+            Secured listeners beside the open one, users, ACLs.
 
         Raises
         ------
         SandboxError
-            It did not start; the text holds the end of broker.log. Nothing is left running.
+            It did not start; the text has the end of broker.log. Nothing is left running.
         """
         own = dict(settings or {})
         spec = ClusterSpec(name, brokers, own, storage, heap_mb, parent, version, security)
@@ -154,7 +154,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses of all brokers, `host:port` with commas between."""
+        """Addresses of all brokers, `host:port`, separated by commas."""
         return ",".join(str(broker.endpoint) for broker in self.brokers)
 
     @property
@@ -172,17 +172,17 @@ class Cluster:
 
     @property
     def accounts(self) -> Accounts:
-        """Gives and takes passwords and rights while it runs."""
+        """Administration of passwords and ACLs while it runs."""
         return Accounts(self.bootstrap)
 
     def stop(self) -> None:
         """End all brokers at once and delete the cluster's folder.
 
-        They are killed: nothing of them is kept, and a clean shutdown takes seconds. Use the
-        brokers' own `stop` for a clean one.
+        They are killed, as their data is deleted anyway and a clean shutdown takes seconds. For a
+        clean shutdown use the brokers' own `stop`.
         """
         try:
-            with contextlib.ExitStack() as each:  # a failure of one does not spare the others
+            with contextlib.ExitStack() as each:  # a failure of one must not spare the others
                 if self._zookeeper is not None:
                     each.callback(end_zookeeper, self._zookeeper)
                 for broker in self.brokers:
@@ -196,18 +196,18 @@ class Cluster:
         Raises
         ------
         SandboxError
-            One ended, or did not get there in time.
+            A broker ended, or did not become ready in time.
         """
         for broker in self.brokers:
             broker.wait_ready(timeout_s)
 
     def settle(self) -> None:
-        """Once, when all serve: learn the id that ZooKeeper gave, make users known.
+        """Read the cluster id that ZooKeeper gave, and create users; once, when all serve.
 
         Raises
         ------
         SandboxError
-            A user is refused.
+            The cluster refuses a user.
         """
         if self._zookeeper is not None:
             text = (self.brokers[0].log_folder / META).read_text(encoding="utf-8")
@@ -231,7 +231,7 @@ class Cluster:
 
 
 def start_many(specs: Sequence[ClusterSpec]) -> list[Cluster]:
-    """Start several clusters at the same time, which takes hardly longer than one.
+    """Start several clusters at the same time, which takes little longer than one.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def start_many(specs: Sequence[ClusterSpec]) -> list[Cluster]:
     """
     started: list[Cluster] = []
     try:
-        started.extend(_launch(spec) for spec in specs)  # keeps those made before one fails
+        started.extend(_launch(spec) for spec in specs)  # has those launched before one fails
         for index, spec in enumerate(specs):
             _await(started, index, spec)
     except BaseException:
@@ -271,7 +271,7 @@ def _await(started: list[Cluster], index: int, spec: ClusterSpec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What all brokers of one cluster share while their files are written."""
+    """Data that all brokers of one cluster share while their files are written."""
 
     spec: ClusterSpec
     version: KafkaVersion
@@ -296,7 +296,7 @@ def _launch(spec: ClusterSpec) -> Cluster:
     for broker_id in ports:
         (folder / f"broker-{broker_id}").mkdir()
     credentials = None
-    if spec.security is not None:  # in a broker's folder, which goes when its owner is killed
+    if spec.security is not None:  # in a broker's folder: that is deleted if the owner is killed
         addresses = bootstraps_of({each: own.by_listener for each, own in ports.items()})
         place = folder / f"broker-{next(iter(ports))}" / "security"
         credentials = make_credentials(spec.security, place, addresses)
@@ -325,14 +325,14 @@ def _check(spec: ClusterSpec, version: KafkaVersion) -> None:
     wants_tokens = spec.security is not None and Mechanism.OAUTHBEARER in spec.security.mechanisms
     if wants_tokens and not version.has_signed_tokens:
         raise SandboxError(
-            "this version of Kafka takes no signed tokens",
-            hint="name the other mechanisms only",
+            "this version of Kafka does not accept signed tokens",
+            hint="leave OAUTHBEARER out of the mechanisms",
             version=version.name,
         )
 
 
 def _ports(spec: ClusterSpec, version: KafkaVersion) -> tuple[int | None, dict[BrokerId, Ports]]:
-    """Free ports: of a ZooKeeper if there is to be one, and of each broker."""
+    """Return free ports: for ZooKeeper if it is needed, and for each broker."""
     listeners = SECURED if spec.security is not None else ()
     each = 2 + len(listeners)
     numbers = iter(free_ports(each * spec.brokers + version.has_zookeeper))
@@ -380,5 +380,5 @@ def _new_folder(spec: ClusterSpec) -> Path:
     else:
         parent = Path(tempfile.gettempdir())
     if not parent.is_dir():
-        raise SandboxError("the folder for a cluster's logs is not there", folder=str(parent))
+        raise SandboxError("the folder for a cluster's logs does not exist", folder=str(parent))
     return Path(tempfile.mkdtemp(prefix=f"heliostat-{spec.name}-", dir=parent))

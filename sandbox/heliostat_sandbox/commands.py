@@ -21,7 +21,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Answer in J
 
 @click.group("sandbox")
 def sandbox_group() -> None:
-    r"""Run named clusters of real Kafka brokers on this machine, for trials and tests.
+    r"""Run named clusters of real Kafka brokers on this machine, to try things out and for tests.
 
     \b
     Examples:
@@ -38,18 +38,26 @@ sandbox_group.add_command(load_command)
 @sandbox_group.command("up")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option(
-    "--brokers", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Per cluster."
+    "--brokers",
+    type=click.Choice(["1", "3"]),
+    default="1",
+    show_default=True,
+    help="Brokers per cluster.",
 )
 @click.option(
     "--version",
     type=click.Choice([KAFKA_4_3, KAFKA_3_9]),
     default=KAFKA_4_3,
     show_default=True,
-    help="Of Kafka.",
+    help="Version of Kafka.",
 )
 @click.option("--tmpfs", is_flag=True, help="Keep the logs in memory.")
 @click.option(
-    "--heap-mb", type=click.IntRange(128), default=HEAP_MB, show_default=True, help="Per broker."
+    "--heap-mb",
+    type=click.IntRange(128),
+    default=HEAP_MB,
+    show_default=True,
+    help="Java heap per broker, in MB.",
 )
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable."
@@ -65,7 +73,7 @@ def up_command(
     pairs: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    r"""Start clusters; they keep running until `down`. One that runs already stays as it is.
+    r"""Start clusters, which keep running until `down`; those already running are left alone.
 
     \b
     Examples:
@@ -93,7 +101,7 @@ def up_command(
 @_names
 @_json_option
 def down_command(names: tuple[str, ...], *, as_json: bool) -> None:
-    r"""Stop the named clusters, all by default, and delete what they wrote.
+    r"""Stop the named clusters (all by default), and delete their data.
 
     \b
     Examples:
@@ -112,7 +120,7 @@ def down_command(names: tuple[str, ...], *, as_json: bool) -> None:
 @_json_option
 @click.pass_context
 def status_command(context: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
-    r"""Show the clusters and their brokers. Exit code 1 when a broker is dead.
+    r"""Show the clusters and their brokers; exit code 1 when a broker is dead.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`heliostat demo`: two real clusters under load, one link, the live view, and the proof."""
+"""`heliostat demo`: two real clusters under load, one link, the live view, and verification."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 TOPICS = 200
 RECORDS_PER_S = 1500
 SURPRISE_AFTER_S = 12.0
-"""When a topic and partitions are added on the way."""
+"""When a topic and partitions are added while the link runs."""
 LEVEL_WITHIN_S = 60.0
 LOOK_S = 0.2
 REPORT_DELAY_MS = 2500
-"""Lanes report once a second: after this the reports are newer than the last record."""
+"""Lanes report once a second: after this delay, reports are newer than the last record."""
 SEED = 20_261_121
 LINK = "summit-to-usdf"
 CONFIG = """\
@@ -51,16 +51,16 @@ links:
 
 
 @click.command("demo")
-@click.option("--seconds", type=float, default=None, help="Seconds; until Ctrl-C by default.")
-@click.option("--topics", default=TOPICS, show_default=True, help="Topics to begin with.")
-@click.option("--rate", default=RECORDS_PER_S, show_default=True, help="Records a second.")
-@click.option("--plain", is_flag=True, help="Lines, not the live view, also on a terminal.")
+@click.option("--seconds", type=float, default=None, help="Duration; until Ctrl-C by default.")
+@click.option("--topics", default=TOPICS, show_default=True, help="Topics at the start.")
+@click.option("--rate", default=RECORDS_PER_S, show_default=True, help="Records per second.")
+@click.option("--plain", is_flag=True, help="Print lines instead of the live view.")
 def demo_command(seconds: float | None, topics: int, rate: int, plain: bool) -> None:
-    r"""Mirror live topics between two clusters of this machine, then prove the copy.
+    r"""Mirror live topics between two clusters on this machine, then verify the copy.
 
     Starts the clusters summit and usdf, a load shaped like an observatory's telemetry, and a link;
-    adds a topic and partitions on the way. At the end everything is compared by content; exit code
-    0 only if nothing was lost, doubled or changed.
+    adds a topic and partitions while it runs. At the end all records are compared by content; exit
+    code 0 only if none was lost, duplicated or changed.
 
     \b
     Examples:
@@ -81,13 +81,13 @@ class Demo:
     Parameters
     ----------
     folder
-        Where the configuration goes.
+        Folder for the configuration.
     stop
-        Ends the load.
+        Signal that ends the load.
     topics, rate
-        Shape of the load.
+        Number of topics, and records per second over all of them.
     is_live
-        Whether the live view is shown.
+        Whether to show the live view.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Demo:
         self._clock = SystemClock()
 
     def run(self, stack: ExitStack, seconds: float | None) -> int:
-        """Everything, in order; the exit code."""
+        """Run all steps in order, and return the exit code."""
         from heliostat.link.running import Running
         from heliostat.operate.links import links_of
         from heliostat.ops.events import Events
@@ -115,8 +115,8 @@ class Demo:
         stack.enter_context(target)
         config = self._configure(source, target)
         click.echo(f"summit is at {source.bootstrap}, usdf at {target.bootstrap}")
-        click.echo(f"making {self._topics} topics and a load of {self._rate:,} records a second")
-        # The last topics of the catalogue are kept back: they appear while the link runs.
+        click.echo(f"making {self._topics} topics and a load of {self._rate:,} records per second")
+        # The last topic of the catalogue is kept back: it appears while the link runs.
         *loads, late = efd_load(efd_topics(self._topics + 1, SEED), self._rate)
         load = stack.enter_context(LoadGenerator(source.bootstrap, loads, seed=SEED))
         events = Events(self._clock.wall_ms, None if self._is_live else sys.stderr)
@@ -131,7 +131,7 @@ class Demo:
             counts = load.stop()
             click.echo(f"load stopped after {counts.acknowledged:,} records; the rest is copied")
             if not self._wait_level(running):
-                click.echo(f"not level within {LEVEL_WITHIN_S:.0f} s", err=True)
+                click.echo(f"still lagging after {LEVEL_WITHIN_S:.0f} s", err=True)
             return self._verify(config, running)
         finally:
             running.stop()
@@ -144,7 +144,7 @@ class Demo:
     def _watch(
         self, running: Running, surprise: Surprise, events: Events, seconds: float | None
     ) -> BaseException | None:
-        """The view until Ctrl-C or the time is over; the surprise in the middle of it."""
+        """Show the view until Ctrl-C or the end of the time, with the surprise in between."""
         now_s = self._clock.monotonic_s()
         ends_at_s = float("inf") if seconds is None else now_s + seconds
         surprise_after_s = min(SURPRISE_AFTER_S, (seconds or SURPRISE_AFTER_S) / 3)
@@ -156,7 +156,7 @@ class Demo:
         return failure
 
     def _wait_level(self, running: Running) -> bool:
-        """Wait until nothing lags, as the link itself tells it from new reports."""
+        """Wait until nothing lags, by the link's own new reports; return whether that came."""
         from_ms = self._clock.wall_ms() + REPORT_DELAY_MS
         deadline_s = self._clock.monotonic_s() + LEVEL_WITHIN_S
         board = running.kept[0].board
@@ -193,18 +193,18 @@ class Demo:
 
 
 class Surprise:
-    """What changes at the source while the link runs: a new topic, and more partitions of one.
+    """Changes at the source while the link runs: a new topic, and more partitions of another.
 
     Parameters
     ----------
     load
-        Where the load goes on.
+        Generator of the load.
     late
         The topic that was kept back.
     loads
-        The others; the busiest one with one partition grows.
+        The other topics; the busiest one per partition grows.
     events
-        Where it is told.
+        Takes a line about the change.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Surprise:
         self._events = events
 
     def spring(self) -> None:
-        """Do it."""
+        """Make the changes."""
         busiest = max(self._loads, key=lambda item: item.rate_hz / item.partitions)
         grown = replace(busiest, partitions=busiest.partitions + 2)
         self._load.add([self._late, grown])

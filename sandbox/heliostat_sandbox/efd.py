@@ -1,7 +1,7 @@
 """A catalogue of topics with the EFD's shape: names, skew, sizes, rates, keys and framing.
 
-Few topics carry nearly everything (MTM1M3 84 % of all bytes), thousands are almost silent. Records
-come one to a batch, uncompressed; values are Avro behind a frame of five bytes; keys are empty for
+Few topics have nearly all traffic (MTM1M3 84 % of all bytes), thousands are almost silent. Batches
+have one record, uncompressed; values are Avro after a header of five bytes; keys are empty for
 telemetry and small JSON texts for events and commands.
 """
 
@@ -27,13 +27,13 @@ CATALOGUE_TOPICS = 3_348
 FIRST_SCHEMA_ID = 5_798
 TAI_MINUS_UTC_S = 37.0
 POOL_BODIES = 8
-"""Different bodies for each topic; stamps and counters differ in every record anyway."""
+"""Different bodies per topic; timestamps and counters differ in every record anyway."""
 POOL_BYTES_MAX = 64 * 1024
-"""Of bodies kept for a topic: thousands of topics must fit into memory."""
+"""Bytes of bodies per topic: thousands of topics must fit into memory."""
 
 
 class EfdKind(Enum):
-    """The four kinds of topics, and how many of each there are in the whole catalogue."""
+    """The four kinds of topics; `KIND_TOPICS` has their numbers in the whole catalogue."""
 
     TELEMETRY = "telemetry"
     EVENT = "event"
@@ -50,14 +50,14 @@ KIND_TOPICS: Mapping[EfdKind, int] = {
 
 
 class Profile(Enum):
-    """How much goes on; the value is records a second over all topics."""
+    """Levels of load; the value is records per second over all topics."""
 
     QUIET = 300
     """By day: the telescope does not move."""
     NOMINAL = 2_200
-    """As measured in 2023: 1.8 MB a second."""
+    """As measured in 2023: 1.8 MB/s."""
     OPS = 12_000
-    """The estimate for full operation: 10 MB a second."""
+    """The estimate for full operation: 10 MB/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +69,17 @@ class EfdTopic:
     name
         `lsst.sal.<component>.<topic>`.
     component, kind
-        Who writes it, and what it is.
+        Component that writes it, and kind of topic.
     partitions, configs
-        How it is created.
+        Number of partitions and settings with which it is created.
     rate_hz
-        Records a second in the night of a nominal day.
+        Records per second in the night of a nominal day.
     value_bytes
-        Size of a value with its frame.
+        Size of a value with its header of five bytes.
     indices
-        How many of the component run; 0 where it is not indexed.
+        Number of instances of the component; 0 if it is not indexed.
     schema_id
-        In the frame of every value.
+        Schema id in the header of every value.
     """
 
     name: TopicName
@@ -94,11 +94,11 @@ class EfdTopic:
 
     @property
     def bytes_per_s(self) -> float:
-        """What it adds to a broker's disk, batch headers included."""
+        """Bytes per second that it adds to a broker's disk, with batch headers."""
         return self.rate_hz * (self.value_bytes + names.BATCH_OVERHEAD_BYTES)
 
     def load(self) -> TopicLoad:
-        """The load generator's view of it."""
+        """Return the topic's load, for the load generator."""
         return TopicLoad(
             self.name, self.partitions, self.rate_hz, EfdShape(self), configs=self.configs
         )
@@ -112,28 +112,28 @@ def efd_topics(
     compact_events: bool = False,
     log_append_time: bool = False,
 ) -> list[EfdTopic]:
-    """Make the `count` busiest kinds of topics, kinds mixed as in the whole catalogue.
+    """Make the `count` busiest topics, with kinds in the proportions of the whole catalogue.
 
     Parameters
     ----------
     count
-        1 to `CATALOGUE_TOPICS`.
+        Number of topics, 1 to `CATALOGUE_TOPICS`.
     seed
-        Of made-up names, sizes and rates; the busy topics are always the same.
+        Seed of made-up names, sizes and rates; the busy topics are always the same.
     hot_partitions
-        Of the telemetry that is spread by hand (26 at the observatory); all else has one.
+        Partitions of busy telemetry (26 at the observatory); all other topics have one.
     compact_events
         Whether events are compacted, as at the observatory.
     log_append_time
-        Whether brokers stamp the records, as at the observatory.
+        Whether topics have LogAppendTime, as at the observatory.
 
     Raises
     ------
     SandboxError
-        There are not so many.
+        `count` is out of range.
     """
     if not 1 <= count <= CATALOGUE_TOPICS:
-        raise SandboxError("the catalogue has no such number of topics", count=count)
+        raise SandboxError("the catalogue does not have this number of topics", count=count)
     configs = {"message.timestamp.type": "LogAppendTime"} if log_append_time else {}
     found: list[EfdTopic] = []
     for kind, wanted in _quotas(count).items():
@@ -161,7 +161,7 @@ def efd_topics(
 def efd_load(
     topics: Iterable[EfdTopic], records_per_s: float | Profile = Profile.NOMINAL
 ) -> list[TopicLoad]:
-    """Load on `topics` with all rates scaled alike to `records_per_s` in total."""
+    """Return the load on `topics`, with rates scaled to `records_per_s` in total."""
     rows = list(topics)
     total = sum(topic.rate_hz for topic in rows)
     wanted = records_per_s.value if isinstance(records_per_s, Profile) else records_per_s
@@ -170,7 +170,7 @@ def efd_load(
 
 
 def _quotas(count: int) -> dict[EfdKind, int]:
-    """How many of each kind; telemetry takes what rounding leaves."""
+    """Return the number of topics of each kind; telemetry gets what rounding leaves."""
     share = {kind: count * all_of // CATALOGUE_TOPICS for kind, all_of in KIND_TOPICS.items()}
     share[EfdKind.TELEMETRY] += count - sum(share.values())
     return share
@@ -180,7 +180,7 @@ _Candidate = tuple[str, str, names.Busy | None]
 
 
 def _candidates(kind: EfdKind, chance: random.Random) -> Iterator[_Candidate]:
-    """Topics of a kind without end, the busiest first, none twice."""
+    """Yield topics of a kind, endlessly, the busiest first, none twice."""
     firsts: list[_Candidate]
     begins: Sequence[str]
     match kind:
@@ -212,7 +212,7 @@ def _made_up(
     prefix: str, begins: Sequence[str], used: set[tuple[str, str]], chance: random.Random
 ) -> Iterator[_Candidate]:
     ends = names.THINGS if prefix == "command_" else names.ASPECTS
-    while begins:  # as long as the caller wants more; a number keeps names apart in the end
+    while begins:  # endless; when names run out, a number makes them different
         component = chance.choice(names.COMPONENTS)
         end = chance.choice(ends)
         name = f"{prefix}{chance.choice(begins)}{end[0].upper()}{end[1:]}"
@@ -247,7 +247,7 @@ def _size_and_rate(
 
 
 def _quantile(sizes: Sequence[int], at: float) -> int:
-    """Between the table's quantiles sizes grow by a constant factor."""
+    """Interpolate between the table's quantiles, geometrically."""
     marks = names.SIZE_QUANTILES
     upper = next(index for index in range(1, len(marks)) if at <= marks[index])
     part = (at - marks[upper - 1]) / (marks[upper] - marks[upper - 1])
@@ -256,12 +256,12 @@ def _quantile(sizes: Sequence[int], at: float) -> int:
 
 
 class EfdShape:
-    """Records of one topic: framed Avro with the private fields that every one of them has.
+    """Records of one topic: Avro with a schema header and the private fields of every record.
 
     Parameters
     ----------
     topic
-        Whose records to make.
+        The topic.
     """
 
     def __init__(self, topic: EfdTopic) -> None:
@@ -272,7 +272,7 @@ class EfdShape:
         self._bodies: list[bytes] = []
 
     def record(self, chance: random.Random, number: int, now_ms: int) -> Record:
-        """Record `number`, as `private_seqNum` counts it (from 1)."""
+        """Return record `number` (from 0); its `private_seqNum` counts from 1."""
         topic = self.topic
         index = chance.randint(1, topic.indices) if topic.indices else 0
         sent_s = now_ms / 1000 + TAI_MINUS_UTC_S
@@ -300,7 +300,7 @@ class EfdShape:
         return json.dumps(key).encode()
 
     def _make_bodies(self, chance: random.Random) -> list[bytes]:
-        """Gaussian floats; a large topic gets fewer bodies."""
+        """Make bodies of Gaussian floats; fewer for a topic with large values."""
         size = self.topic.value_bytes
         for _ in range(max(1, min(POOL_BODIES, POOL_BYTES_MAX // size))):
             floats = [chance.gauss(0.0, 100.0) for _ in range(size // 4 + 1)]
@@ -309,7 +309,7 @@ class EfdShape:
 
 
 def _avro_int(number: int) -> bytes:
-    """Zigzag and base 128, as Avro writes int and long."""
+    """Encode as Avro does int and long: zigzag, base 128."""
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -1,8 +1,8 @@
 """Names, sizes and rates of the Engineering and Facility Database (EFD) of the Rubin Observatory.
 
 Sources: the interface definitions of its control system (components and their busiest topics), and
-what its brokers stored in three days of 2023 (technote SQR-085): bytes a second and topic. Sizes
-are those bytes over the rate of the component's loop, less what a one-record batch adds.
+what its brokers stored in three days of 2023 (technote SQR-085): bytes per second and topic. Sizes
+are those bytes divided by the rate of the component's loop, less a one-record batch's overhead.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ COMPONENTS = (
     *("MTAirCompressor", "MTReflector", "TunableLaser", "WeatherForecast", "WeatherStation"),
     *("SummitFacility", "Authorize"),
 )
-"""The busiest first: a smaller catalogue takes them from the front."""
+"""Components, the busiest first: a smaller catalogue takes the first ones."""
 
 INDEXED = frozenset(
     {"ESS", "MTHexapod", "Script", "ScriptQueue", "Scheduler", "Electrometer", "GenericCamera"}
     | {"FiberSpectrograph", "LEDProjector", "LinearStage", "MTAirCompressor", "CBP", "OCPS", "PMD"}
 )
-"""Components of which several run; their records carry `salIndex`."""
+"""Components with several instances; their records have a `salIndex`."""
 INDICES_MAX = 4
 
 MULTI_PARTITION = frozenset({"MTM1M3", "MTM2", "MTHexapod", "MTMount", "MTVMS"})
-"""Their telemetry is spread over several partitions by hand; all else has one."""
+"""Components whose telemetry has several partitions; all other topics have one."""
 
 _M1M3_HZ, _MOUNT_HZ, _M2_HZ = 50.0, 20.0, 18.0
 
 Busy = tuple[float, float]
-"""Bytes a second on a broker's disk, records a second."""
+"""Bytes per second on a broker's disk, records per second."""
 
 BUSY_TELEMETRY: Mapping[str, Mapping[str, Busy]] = MappingProxyType(
     {
@@ -127,7 +127,7 @@ BUSY_EVENTS: Mapping[str, Mapping[str, Busy]] = MappingProxyType(
         "MTM1M3": {"forceActuatorWarning": (900, 0.2)},
     }
 )
-"""Without the fault that once made `forceActuatorWarning` 87 kB a second."""
+"""Without the fault that once made `forceActuatorWarning` write 87 kB/s."""
 
 GENERIC_EVENTS = (
     *("heartbeat", "summaryState", "logLevel", "logMessage", "errorCode", "simulationMode"),

@@ -1,7 +1,7 @@
 """Jars of Apache Kafka, fetched once into a cache folder and checked against a lock file.
 
-The Ivy that PySpark bundles does the fetching, so that no Maven is needed. What it brings is only
-used when every file has the checksum of `jars.lock.json` (made by `tools/lock_jars.py`).
+The Ivy in PySpark's package fetches them, so that no Maven is needed. They are used only if every
+file has its checksum in `jars.lock.json` (made by `tools/lock_jars.py`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from heliostat_sandbox.java import find_java
 KAFKA = "kafka-4.3.0"
 """Brokers and their tools."""
 MIRROR = "mirror-4.3.0"
-"""MirrorMaker 2, the peer of the benchmark."""
+"""MirrorMaker 2, with which the benchmark compares."""
 LOCK_FILE = "jars.lock.json"
 ATTEMPTS = 4
-"""Registries stumble for seconds; what was fetched already is kept between attempts."""
+"""Registries may fail for seconds; files already fetched are kept between attempts."""
 ATTEMPT_PAUSE_S = 3.0
 """Pause before attempt n is n times this."""
 ATTEMPT_TIMEOUT_S = 600.0
-"""Measured 40 s for 44 MB; a slow line takes minutes."""
+"""Measured 40 s for 44 MB; a slow network takes minutes."""
 LOG_TAIL_CHARS = 2_000
-"""Enough of Ivy's words to see which file failed."""
+"""Enough of Ivy's output to see which file failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class JarSet:
     name
         Also the name of its folder in the cache.
     modules
-        What is asked for, as `organisation:module:revision`; the rest is pulled in.
+        Requested modules, as `organisation:module:revision`; their dependencies are added.
     checksums
         SHA-256 in hex by file name.
     """
@@ -60,7 +60,7 @@ class JarSet:
 
 
 def cache_folder() -> Path:
-    """`$HELIOSTAT_CACHE`, or `heliostat` in the user's cache folder."""
+    """Return `$HELIOSTAT_CACHE`, or `heliostat` in the user's cache folder."""
     own = os.environ.get("HELIOSTAT_CACHE")
     if own:
         return Path(own)
@@ -69,7 +69,7 @@ def cache_folder() -> Path:
 
 
 def read_lock(path: Path | None = None) -> dict[str, JarSet]:
-    """All sets of the lock file, by name."""
+    """Return all sets of the lock file, by name."""
     if path is None:
         text = resources.files("heliostat_sandbox").joinpath(LOCK_FILE).read_text(encoding="utf-8")
     else:
@@ -81,12 +81,12 @@ def read_lock(path: Path | None = None) -> dict[str, JarSet]:
 
 
 def ensure_jars(set_name: str = KAFKA, *, lock: Mapping[str, JarSet] | None = None) -> list[Path]:
-    """Paths of all jars of a set; fetches them when the cache has none.
+    """Return the paths of all jars of a set; fetch them if the cache lacks one.
 
     Raises
     ------
     SandboxError
-        They can't be fetched, or a file is not what the lock file says: nothing of it is used.
+        They can't be fetched, or a file differs from the lock file: then none is used.
     """
     known = read_lock() if lock is None else lock
     if set_name not in known:
@@ -117,15 +117,15 @@ def check_jars(folder: Path, wanted: JarSet) -> None:
     )
     if different:
         raise SandboxError(
-            "jars are not those of the lock file and are not used",
-            hint=f"delete {folder} to have them fetched again",
+            "jars differ from the lock file and are not used",
+            hint=f"delete {folder} to fetch them again",
             set=wanted.name,
             different=different[:5],
         )
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """SHA-256 in hex of every jar in `folder`, by file name."""
+    """Return the SHA-256 in hex of every jar in `folder`, by file name."""
     found = {}
     for path in sorted(folder.glob("*.jar")):
         with path.open("rb") as file:
@@ -134,7 +134,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def retrieve(modules: tuple[str, ...], folder: Path, *, work: Path) -> None:
-    """Let Ivy put `modules` and all they need at run time into `folder`; `work` is its cache.
+    """Let Ivy fetch `modules` and their run-time dependencies into `folder`; `work` is its cache.
 
     Raises
     ------
@@ -185,12 +185,12 @@ def _is_complete(folder: Path, wanted: JarSet) -> bool:
 
 
 def _fetch_into(folder: Path, wanted: JarSet) -> None:
-    """Fetch, check, then show: `folder` appears whole or not at all."""
+    """Fetch and check, then create `folder` atomically."""
     root = folder.parent
     fresh = Path(tempfile.mkdtemp(prefix=f".{wanted.name}-", dir=root))
     try:
         retrieve(wanted.modules, fresh, work=root / "fetching")
-        for path in fresh.iterdir():  # a registry may offer files that the lock does not want
+        for path in fresh.iterdir():  # a registry may send files that are not in the lock
             if path.suffix != ".jar":
                 path.unlink()
         check_jars(fresh, wanted)
@@ -203,7 +203,7 @@ def _fetch_into(folder: Path, wanted: JarSet) -> None:
 
 @contextlib.contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """One process at a time fetches into a cache."""
+    """Let one process at a time fetch into a cache."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Find a Java runtime that runs Kafka and Spark."""
+"""Find a Java runtime for Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from heliostat.errors import SandboxError
 
 JAVA_MAJOR_MIN = 17
-"""Kafka 4 brokers and Spark 4 both ask for Java 17 (KIP-1013)."""
+"""Kafka 4 brokers and Spark 4 both need Java 17 (KIP-1013)."""
 VERSION_TIMEOUT_S = 30.0
 """`java -version` takes a tenth of a second; on a machine that swaps it may take many."""
 JVM_FOLDER = Path("/usr/lib/jvm")
@@ -26,9 +26,9 @@ INSTALL_HINT = (
 
 
 def find_java() -> Path:
-    """Path of a `java` program of version 17 or newer.
+    """Return the path of a `java` program of version 17 or newer.
 
-    Looks at `JAVA_HOME`, `PATH` and the folder where distributions put theirs, in this order.
+    Searches `JAVA_HOME`, `PATH` and the folder in which distributions install Java, in this order.
 
     Raises
     ------
@@ -47,10 +47,10 @@ def find_java() -> Path:
 
 
 def java_major(java: Path) -> int | None:
-    """Major version of a `java` program, `None` if it does not tell."""
+    """Return the major version of a `java` program; None if it can't be found out."""
     release = java.resolve().parent.parent / "release"
     text = ""
-    if release.is_file():  # a tenth of a second cheaper than starting it
+    if release.is_file():  # a tenth of a second faster than starting Java
         text = release.read_text(encoding="utf-8", errors="replace")
     found = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
     if found is None:
@@ -69,7 +69,7 @@ def java_major(java: Path) -> int | None:
 
 
 def _major(version: str) -> int | None:
-    """17 of `17.0.15`, 8 of `1.8.0_392`, 25 of `25-ea`."""
+    """Return 17 for `17.0.15`, 8 for `1.8.0_392`, 25 for `25-ea`."""
     numbers = re.findall(r"\d+", version)
     if not numbers:
         return None

@@ -1,4 +1,4 @@
-"""Keeps the classes of Kafka's brokers ready, see `heliostat_sandbox.kept_classes`."""
+"""Make the class archive of Kafka's brokers, see `heliostat_sandbox.kept_classes`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HEAP_MB = 320
 
 
 def make_archive() -> None:
-    """Run a broker, ask it what clients ask, end it cleanly, and keep the classes it has loaded.
+    """Run a broker, send it clients' requests, stop it, and archive the classes it has loaded.
 
     Raises
     ------
     SandboxError
-        It does not start, or does not end.
+        The broker does not start, or does not end.
     OSError
         The archive can't be written.
     """

@@ -1,4 +1,4 @@
-"""A seeded load on real topics: at a steady rate beside whatever runs, or as fast as possible."""
+"""A reproducible load on real topics: at a steady rate in the background, or at full speed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from heliostat_sandbox.appender import ACKS_LEADER, Appender
 from heliostat_sandbox.shapes import TopicLoad, encode_batch, with_producer
 
 CREATE_CHUNK = 400
-"""Topics in one request; a controller takes 10,000 records at once (topic plus partitions)."""
+"""Topics per request; a controller accepts 10,000 records at once (topics plus partitions)."""
 CREATE_TIMEOUT_S = 120.0
-"""Thousands of topics take a broker tens of seconds."""
+"""Creating thousands of topics takes a broker tens of seconds."""
 RECOVER_TIMEOUT_S = 120.0
-"""How long a cluster may be away before the load gives up."""
+"""How long a cluster may be unreachable before the load gives up."""
 LOOK_S = 0.1
 TICK_S = 0.005
-"""What is due within it is sent together: more in a request costs the broker less."""
+"""Records due within this time are sent together: larger requests cost the broker less."""
 LATE_S = 5.0
-"""A load that falls behind by more leaves out what it missed instead of sending a burst."""
+"""A load that lags by more leaves out the records it missed, instead of sending a burst."""
 TOPIC_ALREADY_EXISTS = 36
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCounts:
-    """Records so far, over all partitions.
+    """Numbers of records so far, over all partitions.
 
-    `unknown` were in flight when a connection broke, `refused` were answered with an error,
+    `unknown` were in flight when a connection was lost, `refused` were answered with an error,
     `left_out` were never sent because the load was late.
     """
 
@@ -50,12 +50,12 @@ class LoadCounts:
 
 
 def prepare_topics(bootstrap: str, loads: Sequence[TopicLoad], *, replicas: int = 1) -> None:
-    """Create the topics that are missing, grow those with fewer partitions, wait for leaders.
+    """Create missing topics, add partitions to those with fewer, and wait for leaders.
 
     Raises
     ------
     BrokerError
-        The cluster refused one.
+        The cluster refused a topic.
     SandboxError
         They have no leaders in time.
     """
@@ -85,15 +85,15 @@ def prepare_topics(bootstrap: str, loads: Sequence[TopicLoad], *, replicas: int 
 
 
 def wait_until_led(bootstrap: str, partitions: Collection[TopicPartition]) -> None:
-    """Wait until every partition answers where its log ends.
+    """Wait until ListOffsets succeeds for every partition.
 
-    A broker shows a new leader in its metadata before it takes records for it, so metadata alone
+    A broker shows a new leader in its metadata before it accepts records for it, so metadata alone
     is too early.
 
     Raises
     ------
     SandboxError
-        One does not in time.
+        A partition was not ready in time.
     """
     deadline_s = time.monotonic() + CREATE_TIMEOUT_S
     missing: list[str] = []
@@ -126,14 +126,14 @@ class _Stream:
         self.partitions = _partitions(load)
 
     def next_batch(self, now_ms: int) -> tuple[TopicPartition, bytes]:
-        """The next batch and where it goes: any partition, as producers with empty keys do."""
+        """Return the next batch, and a random partition, as producers with empty keys choose it."""
         partition = self.partitions[0]
         if len(self.partitions) > 1:
             partition = self.chance.choice(self.partitions)
         return partition, self.batch(self.load.batch_records, now_ms)
 
     def batch(self, records: int, now_ms: int) -> bytes:
-        """One batch of the next `records` records."""
+        """Return one batch of the next `records` records."""
         load, first = self.load, self.number
         self.number += records
         made = [load.shape.record(self.chance, first + index, now_ms) for index in range(records)]
@@ -141,7 +141,7 @@ class _Stream:
 
 
 class _Numbering:
-    """A producer id of the cluster's own, and the next sequence of each partition."""
+    """A producer id from the cluster, and the next sequence of each partition."""
 
     def __init__(self, bootstrap: str) -> None:
         with ClusterAdmin(bootstrap.split(",")) as admin:
@@ -157,7 +157,7 @@ class _Numbering:
 class LoadGenerator:
     """Sends records to topics at their rates, on a thread of its own, until it is stopped.
 
-    A cluster that goes away is waited for. As a context manager it runs during the block.
+    If the cluster becomes unreachable, it waits. As a context manager it runs during the block.
 
     Parameters
     ----------
@@ -166,11 +166,11 @@ class LoadGenerator:
     topics
         The load on each topic.
     seed
-        The same seed gives the same records (but for times) in the same order for each topic.
+        The same seed gives the same records (except times) in the same order for each topic.
     acks
-        1 or -1.
+        1 (leader) or -1 (all in-sync replicas).
     idempotent
-        Whether batches carry producer id and sequence, as Java producers send them by default.
+        Whether batches have producer id and sequence, as Java producers send them by default.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class LoadGenerator:
         Raises
         ------
         HeliostatError
-            The topics can't be made.
+            The topics can't be created.
         """
         prepare_topics(self._bootstrap, self._added)
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
@@ -211,12 +211,12 @@ class LoadGenerator:
         return self
 
     def stop(self) -> LoadCounts:
-        """Stop sending, wait for all answers, and say what was sent.
+        """Stop sending, wait for all answers, and return what was sent.
 
         Raises
         ------
         HeliostatError
-            The load had ended before: the cluster was away for too long.
+            The load had ended before: the cluster was unreachable for too long.
         """
         self._stopping.set()
         if self._thread is not None:
@@ -227,19 +227,19 @@ class LoadGenerator:
         return self.counts
 
     def add(self, topics: Sequence[TopicLoad]) -> None:
-        """Put load on more topics, or another one on a topic it has (more partitions, say)."""
+        """Add load on more topics, or replace that of a topic (with more partitions, say)."""
         prepare_topics(self._bootstrap, topics)
         with self._added_lock:
             self._added.extend(topics)
 
     @property
     def sent(self) -> Mapping[TopicPartition, int]:
-        """Records sent so far, by partition."""
+        """Number of records sent so far, by partition."""
         return dict(self._appender.sent)
 
     @property
     def acknowledged(self) -> Mapping[TopicPartition, int]:
-        """Records the cluster has acknowledged so far, by partition."""
+        """Number of records acknowledged so far, by partition."""
         return dict(self._appender.acknowledged)
 
     @property
@@ -263,21 +263,21 @@ class LoadGenerator:
         Parameters
         ----------
         load
-            The topic; its rate means nothing here.
+            The topic; its rate is ignored.
         records
-            How many over all partitions.
+            Number of records over all partitions.
         distinct_batches
-            Encode only so many batches and send them again and again; all differ by default.
+            Encode only this many batches and send them repeatedly; all differ by default.
 
         Returns
         -------
         Counter[TopicPartition]
-            Records appended, by partition; all are acknowledged.
+            Number of records appended, by partition; all are acknowledged.
 
         Raises
         ------
         BrokerError, ConnectionLost
-            A batch was refused, or the broker went away: how much is there is not known.
+            A batch was refused, or the connection was lost: it is not known how much was appended.
         """
         prepare_topics(self._bootstrap, [load])
         stream = _Stream(load, self._seed)
@@ -325,7 +325,7 @@ class LoadGenerator:
                     self._appender.reset()
                     self._recover()
             self._finish()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever stops the load
+        except BaseException as error:  # noqa: BLE001 - raised again by `stop`
             self._failure = error
 
     def _finish(self) -> None:
@@ -366,7 +366,7 @@ class LoadGenerator:
             stream = _Stream(load, self._seed, before.number if before else 0)
             self._streams[load.topic] = stream
             if load.rate_hz > 0:
-                # Not all at once: each begins somewhere in its first period.
+                # Not all at once: each begins at a random time in its first period.
                 first_s = now_s + random.Random(f"{self._seed}:{load.topic}:first").random() * (
                     load.batch_records / load.rate_hz
                 )
@@ -377,17 +377,17 @@ class LoadGenerator:
 
     def _watch_refusals(self) -> None:
         refused = self._appender.refused.total()
-        if refused > self._troubles:  # the leader moved, or the topic went and came back
+        if refused > self._troubles:  # the leader changed, or the topic was recreated
             self._troubles = refused
             self._recover()
 
     def _recover(self) -> None:
-        """Look the cluster up again, until it answers."""
+        """Read the cluster's metadata again, until it answers."""
         deadline_s = time.monotonic() + RECOVER_TIMEOUT_S
         while not self._stopping.is_set():
             try:
                 self._appender.learn(list(self._streams))
-                if self._idempotent:  # a batch is missing in the sequence: begin a new one
+                if self._idempotent:  # the sequence has a gap: begin with a new producer id
                     self._numbering = _Numbering(self._bootstrap)
             except HeliostatError:
                 if time.monotonic() > deadline_s:

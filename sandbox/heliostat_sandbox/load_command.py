@@ -18,12 +18,12 @@ from heliostat_sandbox.load import LoadCounts, LoadGenerator
 from heliostat_sandbox.shapes import CODECS, GenericShape, TopicLoad
 
 GENERIC_RATE_HZ = 100.0
-"""Of `--topic` when no `--rate` is given."""
+"""Records per second of `--topic` when no `--rate` is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """What `--json` answers at the end."""
+    """Answer for `--json`, at the end."""
 
     topics: int
     partitions: int
@@ -38,7 +38,7 @@ class _Totals:
     type=click.Choice([each.name.lower() for each in Profile]),
     default="nominal",
     show_default=True,
-    help="Records a second: 300, 2,200 or 12,000 over all topics.",
+    help="Records per second over all topics: 300, 2,200 or 12,000.",
 )
 @click.option(
     "--topics",
@@ -46,22 +46,22 @@ class _Totals:
     type=click.IntRange(1, CATALOGUE_TOPICS),
     default=200,
     show_default=True,
-    help="Of the EFD's catalogue.",
+    help="Number of topics of the EFD's catalogue.",
 )
-@click.option("--rate", type=click.FloatRange(0), help="Records a second, instead of a profile.")
-@click.option("--seconds", type=click.FloatRange(0), help="How long; until Ctrl-C by default.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of names and contents.")
-@click.option("--compact-events", is_flag=True, help="Events compacted, as at the observatory.")
-@click.option("--log-append-time", is_flag=True, help="Brokers stamp the records.")
-@click.option("--idempotent", is_flag=True, help="Producer ids and sequences, as Java's default.")
+@click.option("--rate", type=click.FloatRange(0), help="Records per second, instead of a profile.")
+@click.option("--seconds", type=click.FloatRange(0), help="Duration; until Ctrl-C by default.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of names and contents.")
+@click.option("--compact-events", is_flag=True, help="Compact events, as at the observatory.")
+@click.option("--log-append-time", is_flag=True, help="Create topics with LogAppendTime.")
+@click.option("--idempotent", is_flag=True, help="Send producer ids and sequences, as Java does.")
 @click.option("--topic", "topic", metavar="NAME", help="One topic of generic records instead.")
-@click.option("--partitions", type=click.IntRange(1), default=1, help="Of --topic.")
-@click.option("--value-bytes", type=click.IntRange(0), default=500, help="Of --topic.")
-@click.option("--batch-records", type=click.IntRange(1), default=1, help="Of --topic.")
-@click.option("--codec", type=click.Choice(list(CODECS)), default="none", help="Of --topic.")
-@click.option("--keys", type=click.IntRange(0), help="Different keys of --topic; none: null keys.")
+@click.option("--partitions", type=click.IntRange(1), default=1, help="Partitions of --topic.")
+@click.option("--value-bytes", type=click.IntRange(0), default=500, help="Value size in --topic.")
+@click.option("--batch-records", type=click.IntRange(1), default=1, help="Records per batch.")
+@click.option("--codec", type=click.Choice(list(CODECS)), default="none", help="Compression.")
+@click.option("--keys", type=click.IntRange(0), help="Number of different keys; default null keys.")
 @click.option(
-    "--fill", type=click.IntRange(1), help="So many records into --topic, fast; then end."
+    "--fill", type=click.IntRange(1), help="Write this many records to --topic, fast, then end."
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 def load_command(  # noqa: PLR0917 - click passes them by name
@@ -84,6 +84,8 @@ def load_command(  # noqa: PLR0917 - click passes them by name
     as_json: bool,
 ) -> None:
     r"""Put load on CLUSTER: the name of a sandbox cluster, or `host:port`.
+
+    --partitions, --value-bytes, --batch-records, --codec, --keys and --fill are for --topic.
 
     \b
     Examples:
@@ -116,7 +118,7 @@ def load_command(  # noqa: PLR0917 - click passes them by name
 
 
 def _run(generator: LoadGenerator, seconds: float | None) -> LoadCounts:
-    """Until the time is over or somebody ends it (Ctrl-C, SIGTERM)."""
+    """Run until the time is over, or Ctrl-C or SIGTERM."""
     ended = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ended.set())
@@ -149,7 +151,7 @@ def _show(totals: _Totals, as_json: bool) -> None:
         return
     lost = counts.refused + counts.unknown + counts.left_out
     click.echo(
-        f"{counts.acknowledged:,} records acknowledged by {totals.topics:,} topics "
+        f"{counts.acknowledged:,} records acknowledged in {totals.topics:,} topics "
         f"({totals.partitions:,} partitions) in {totals.seconds:.1f} s"
         + (
             f"; refused {counts.refused:,}, unknown {counts.unknown:,}, "

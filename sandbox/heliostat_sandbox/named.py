@@ -1,7 +1,7 @@
-"""Named clusters that outlive the command that started them, and what is known of each.
+"""Named clusters that outlive the command that started them, and their state files.
 
-Every cluster has a folder `<state>/<name>` with `cluster.json`: ids, ports, and of every broker the
-pid *and* start time, so that `down` ends exactly the processes that `up` started.
+Every cluster has a folder `<state>/<name>` with `cluster.json`: ids, ports, and the pid *and* start
+time of every broker, so that `down` ends exactly the processes that `up` started.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from heliostat_sandbox.versions import KAFKA_4_3, kafka_version
 
 STATE_FILE = "cluster.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-"""What fits a folder's name, a link's name and a shell without quotes."""
+"""Names that are valid for a folder and a link, and need no quotes in a shell."""
 
 
 BLOCK_BYTES = 512
-"""Of `st_blocks`, whatever the file system (POSIX)."""
+"""Unit of `st_blocks` on any file system (POSIX)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ClusterStatus:
 
 
 def state_folder() -> Path:
-    """`heliostat/sandbox` in the user's state folder."""
+    """Return `heliostat/sandbox` in the user's state folder."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "heliostat" / "sandbox"
 
@@ -76,22 +76,22 @@ def up(
     heap_mb: int = 512,
     version: str = KAFKA_4_3,
 ) -> list[Cluster]:
-    """Start clusters that keep running, at the same time; those that run already stay as they are.
+    """Start several clusters at once, which keep running; those already running are left alone.
 
     Raises
     ------
     Refused
-        A name is no name, some of its brokers are dead, or the version needs a ZooKeeper.
+        A name is invalid, brokers of that cluster are dead, or the version needs a ZooKeeper.
     SandboxError
         One did not start; then none of the new ones is left running.
     """
     for name in names:
         if not NAME.fullmatch(name):
             raise Refused(
-                "no name for a cluster", name=name, hint="small letters, digits and dashes"
+                "invalid cluster name", name=name, hint="use small letters, digits and dashes"
             )
     if kafka_version(version).has_zookeeper:
-        raise Refused("a named cluster has no ZooKeeper", version=version)
+        raise Refused("a named cluster can't have a ZooKeeper", version=version)
     with _locked():
         found = {name: cluster for name in names if (cluster := open_cluster(name)) is not None}
         for name, cluster in found.items():
@@ -117,13 +117,13 @@ def up(
         for cluster in start_many(specs):
             _save(cluster, storage)
             for broker in cluster.brokers:
-                broker.let_go()  # not before it is written down: nothing may run unknown
+                broker.let_go()  # only after it was saved: no process may run unknown
             found[cluster.name] = cluster
     return [found[name] for name in names]
 
 
 def down(names: Sequence[str] = ()) -> list[str]:
-    """Stop the named clusters (all by default), delete their folders, and answer their names.
+    """Stop the named clusters (all by default), delete their folders, and return their names.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def down(names: Sequence[str] = ()) -> list[str]:
 
 
 def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
-    """What is known of the named clusters, of all by default.
+    """Return the status of the named clusters (all by default).
 
     Raises
     ------
@@ -172,12 +172,12 @@ def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
 
 
 def known_names() -> list[str]:
-    """Names of all clusters with a state file."""
+    """Return the names of all clusters with a state file."""
     return sorted(path.parent.name for path in state_folder().glob(f"*/{STATE_FILE}"))
 
 
 def open_cluster(name: str) -> Cluster | None:
-    """A named cluster with its brokers to stop, kill, restart; `None` if there is none."""
+    """Return a named cluster, whose brokers can be stopped or restarted; None if there is none."""
     if not (state_folder() / name / STATE_FILE).is_file():
         return None
     state = _read(name)
@@ -203,11 +203,11 @@ def open_cluster(name: str) -> Cluster | None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes that the files below `folder` take on the disk (index files are mostly holes)."""
+    """Return the bytes that files below `folder` take on disk (index files are mostly holes)."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # segments come and go meanwhile
+            with contextlib.suppress(FileNotFoundError):  # a segment may be deleted meanwhile
                 total += (Path(place) / name).lstat().st_blocks * BLOCK_BYTES
     return total
 
@@ -258,7 +258,7 @@ def _save(cluster: Cluster, storage: Storage) -> None:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One `up` or `down` at a time."""
+    """Allow one `up` or `down` at a time."""
     state_folder().mkdir(parents=True, exist_ok=True)
     with (state_folder() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Ports that nobody listens on, each given away once on this machine."""
+"""Free ports, each given to only one process on this machine."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from heliostat.errors import SandboxError
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 15_000
-"""Below it live well-known services."""
+"""Well-known services use lower ones."""
 EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 EPHEMERAL_DEFAULT = 32_768
 TRIES = 200
 
 _chance = random.SystemRandom()
 _own: set[int] = set()
-"""Given away by this process before; `lockf` knows other processes only."""
+"""Ports that this process already has; `lockf` only excludes other processes."""
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports on loopback on which nobody listens right now.
+    """Return `count` different ports on loopback on which no process listens now.
 
-    They stay this process's own until it ends: a broker that is down for a while finds its port
-    free when it comes back, also when other processes start brokers meanwhile.
+    They are reserved for this process until it ends, so that a stopped broker finds its port free
+    when it comes back, even if other processes have started brokers in the meantime.
 
-    They lie below the range the kernel takes for outgoing connections. Inside it a client that
-    keeps trying to reach a stopped broker sooner or later takes the broker's own port, even
-    connects to itself, and the broker can't come back.
+    They are below the range that the kernel uses for outgoing connections. In that range, a client
+    that keeps trying to reach a stopped broker would sooner or later get the broker's own port,
+    even connect to itself, and the broker could not come back.
 
     Raises
     ------
     SandboxError
-        None was found.
+        Too few were found.
     """
     found: list[int] = []
     last = _first_ephemeral() - 1
@@ -53,7 +53,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on `port` now, as Java's do (with SO_REUSEADDR)."""
+    """Return whether a server could listen on `port` now, with SO_REUSEADDR as Java's do."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -65,12 +65,12 @@ def is_free(port: int) -> bool:
 
 
 def _is_kept(port: int) -> bool:
-    """Whether `port` is kept for us from now on; not if it was given away before."""
+    """Reserve `port`; return False if it was reserved before, by us or another process."""
     if port in _own:
         return False
     try:
-        # A byte of the file for each port: one descriptor holds all, and the kernel gives them
-        # back when this process ends, however it ends.
+        # One byte of the file per port: one descriptor has all locks, and the kernel releases them
+        # when this process ends, however it ends.
         fcntl.lockf(_kept_ports(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
         return False
@@ -80,7 +80,7 @@ def _is_kept(port: int) -> bool:
 
 @cache
 def _kept_ports() -> int:
-    """The file on which processes of this user agree; never closed, that would end its locks."""
+    """Open the lock file shared by this user's processes; closing it would release the locks."""
     path = Path(tempfile.gettempdir()) / f"heliostat-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 

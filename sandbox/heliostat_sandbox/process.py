@@ -1,8 +1,8 @@
-"""One process of ours: started, known again by pid and start time, ended for sure.
+"""Processes of ours: started, identified by pid and start time, and reliably ended.
 
-Processes that belong to their owner die with it, whatever kills the owner. A small shell guards
-each: it waits on a pipe that closes when the owner is gone. (Linux's PR_SET_PDEATHSIG would follow
-the *thread* that started the process, and a broker started by a short-lived thread would die.)
+A process that belongs to its owner ends with it, whatever kills the owner. A small shell guards
+it: it waits on a pipe that closes when the owner is gone. (Linux's PR_SET_PDEATHSIG would follow
+the *thread* that started the process, so a broker started by a short-lived thread would die.)
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ while kill -0 "-$1" 2>/dev/null && [ $tries -lt 50 ]; do sleep 0.1; tries=$((tri
 rm -rf -- "$2"
 rmdir -- "${2%/*}"
 """
-"""Of the owner that was killed nothing stays: its folder goes, and the cluster's when empty."""
+"""Shell script of the guard: also deletes the process's folder, and the cluster's when empty."""
 START_TIME_SLACK_S = 1.0
-"""psutil counts start times from the boot time, which drifts when the wall clock is set."""
+"""psutil computes start times from the boot time, which shifts when the wall clock is set."""
 LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A pid alone may be somebody else's tomorrow; with its start time it is one process."""
+    """Pid and start time, which identify a process even if its pid is used again."""
 
     pid: int
     started_at_s: float
 
     def find(self) -> psutil.Process | None:
-        """The process while it runs; `None` for a zombie or another one with the same pid."""
+        """Return the process; None if it has ended, or another process has its pid."""
         try:
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.started_at_s) > START_TIME_SLACK_S:
                 return None
-            # A JVM's first thread is a zombie while others, and the ports, are still there.
+            # A JVM's first thread may be a zombie while other threads, and its ports, still exist.
             ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
         except psutil.NoSuchProcess:
             return None
@@ -61,9 +61,9 @@ class OwnProcess:
     Parameters
     ----------
     identity
-        Which process it is.
+        Pid and start time.
     child
-        Its handle when it is a child of this process.
+        Its handle, if it is a child of this process.
     guard
         The shell that ends it when this process is gone.
     """
@@ -82,7 +82,7 @@ class OwnProcess:
     def start(
         cls, command: Sequence[str], *, output: Path, folder: Path, dies_with_owner: bool
     ) -> OwnProcess:
-        """Start `command` in its own `folder`; what it prints goes to the end of `output`.
+        """Start `command` in its own `folder`; its output is appended to `output`.
 
         With `dies_with_owner` the process ends and the folder is deleted when this process is gone.
 
@@ -99,14 +99,14 @@ class OwnProcess:
                     stdout=file,
                     stderr=subprocess.STDOUT,
                     cwd=folder,
-                    start_new_session=True,  # a Ctrl-C at the terminal is not meant for it
+                    start_new_session=True,  # Ctrl-C at the terminal must not reach it
                 )
             except OSError as error:
                 raise SandboxError("a process can't be started", command=command[0]) from error
         guard = _guard(child.pid, folder) if dies_with_owner else None
         try:
             started_at_s = psutil.Process(child.pid).create_time()
-        except psutil.NoSuchProcess:  # ended already; not reaped, so the pid is still its own
+        except psutil.NoSuchProcess:  # ended already, but not reaped: the pid is still its own
             started_at_s = time.time()
         return cls(ProcessId(child.pid, started_at_s), child, guard)
 
@@ -116,7 +116,7 @@ class OwnProcess:
         return self.identity.pid
 
     def is_alive(self) -> bool:
-        """Whether it runs (a paused one does)."""
+        """Return whether it exists (also if paused)."""
         if self._child is not None:
             if self._child.poll() is None:
                 return True
@@ -131,7 +131,7 @@ class OwnProcess:
                 os.kill(self.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end; whether it came within `timeout_s`."""
+        """Wait for its end; return whether it ended within `timeout_s`."""
         deadline_s = time.monotonic() + timeout_s
         while self.is_alive():
             if time.monotonic() > deadline_s:
@@ -140,7 +140,7 @@ class OwnProcess:
         return True
 
     def let_go(self) -> None:
-        """Send the guard home: from now on the process may outlive this one."""
+        """End the guard, so that the process may outlive this one."""
         guard, self._guard = self._guard, None
         if guard is None or guard.stdin is None:
             return

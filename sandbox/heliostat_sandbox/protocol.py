@@ -1,7 +1,7 @@
 """The two requests that sandbox and load generator send themselves: Metadata and Produce.
 
 Old, non-flexible versions that Kafka 4.3 still serves, written here and not shared with the copier:
-who makes the test data must not make the copier's mistakes. Layouts: MetadataRequest.json v1 and
+the code that makes test data must not have the copier's bugs. Layouts: MetadataRequest.json v1 and
 ProduceRequest.json v7 of Apache Kafka.
 """
 
@@ -20,7 +20,7 @@ PRODUCE, PRODUCE_VERSION = 0, 7
 METADATA, METADATA_VERSION = 3, 1
 CLIENT_ID = "heliostat-sandbox"
 ANSWER_TIMEOUT_S = 5.0
-"""A broker on loopback answers metadata in milliseconds, a busy one in a second."""
+"""A broker on loopback answers a metadata request in milliseconds, a busy one in a second."""
 CORRELATION_BYTES = 4
 
 _HEADER = struct.Struct(">hhih")
@@ -34,7 +34,7 @@ Part = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """One topic in the metadata: Kafka's error code (0 is none) and leader by partition."""
+    """One topic in the metadata: Kafka's error code (0: no error) and leader by partition."""
 
     error: int
     leaders: Mapping[int, BrokerId]
@@ -42,7 +42,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Brokers that are registered and unfenced, and the topics that were asked for."""
+    """Brokers that are registered and unfenced, and the requested topics."""
 
     brokers: Mapping[BrokerId, Endpoint]
     topics: Mapping[str, TopicFacts]
@@ -50,7 +50,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class AppendAnswer:
-    """A broker's answer for one batch; `error` is Kafka's code, 0 is none."""
+    """A broker's answer for one batch; `error` is Kafka's code, 0 for none."""
 
     topic: str
     partition: int
@@ -61,12 +61,12 @@ class AppendAnswer:
 def ask_metadata(
     endpoint: Endpoint, topics: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S
 ) -> ClusterFacts:
-    """What the broker at `endpoint` knows of its cluster and of `topics`.
+    """Return metadata of the cluster and of `topics`, as the broker at `endpoint` has it.
 
     Raises
     ------
     ConnectionLost, ProtocolError
-        It does not answer, or not in a way that makes sense.
+        It does not answer, or its answer is malformed.
     """
     settings = DialSettings(CLIENT_ID, connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
     body = struct.pack(">i", len(topics)) + b"".join(map(_string, topics))
@@ -81,7 +81,7 @@ def ask_metadata(
 
 
 def request_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """Request header v1."""
+    """Encode a request header v1."""
     client = CLIENT_ID.encode()
     return _HEADER.pack(api_key, version, correlation_id, len(client)) + client
 
@@ -89,7 +89,7 @@ def request_header(api_key: int, version: int, correlation_id: int) -> bytes:
 def encode_produce(
     batches: Mapping[str, Sequence[tuple[int, Part]]], *, acks: int, timeout_ms: int
 ) -> list[Part]:
-    """Body of a produce request: by topic, one batch for each partition (never two)."""
+    """Encode the body of a produce request: by topic, one batch (never two) per partition."""
     parts: list[Part] = []
     head = bytearray(_PRODUCE_HEAD.pack(-1, acks, timeout_ms))
     head += struct.pack(">i", len(batches))
@@ -107,7 +107,7 @@ def encode_produce(
 
 
 def decode_produce(buffer: Part) -> list[AppendAnswer]:
-    """Answers for all batches of one request.
+    """Decode the answers for all batches of one request.
 
     Raises
     ------
@@ -141,17 +141,17 @@ def _read_metadata(reader: _Reader) -> ClusterFacts:
         reader.skip(1)  # is internal
         leaders: dict[int, BrokerId] = {}
         for _ in range(reader.int32()):
-            reader.int16()  # error; a partition without a leader says -1 below
+            reader.int16()  # error; a partition without a leader has -1 below
             partition, leader = reader.int32(), reader.int32()
             leaders[partition] = BrokerId(leader)
-            for _ in range(2):  # replicas, those in sync
+            for _ in range(2):  # replicas, in-sync replicas
                 reader.skip(4 * reader.int32())
         topics[name] = TopicFacts(error, leaders)
     return ClusterFacts(brokers, topics)
 
 
 class _Reader:
-    """Walks over one answer."""
+    """Reader of one answer's fields, in order."""
 
     __slots__ = ("at", "buffer")
 

@@ -1,9 +1,9 @@
-"""Secured listeners of a sandbox cluster: what it offers, tells its brokers, and clients need.
+"""Secured listeners of a sandbox cluster: broker settings, and credentials for clients.
 
 Beside the PLAINTEXT listener, which stays open and whose clients (`User:ANONYMOUS`) are super users
 like the brokers themselves, each broker offers SSL, SASL_PLAINTEXT and SASL_SSL on ports of their
-own, and SSL once more with a certificate for another host. Whoever comes by certificate, password
-or token is `User:<name>` alike, so that one set of rights fits all.
+own, and SSL once more with a certificate for another host. A client with certificate, password or
+token is `User:<name>` in each case, so that one set of ACLs fits all.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from heliostat_sandbox.certificates import (
 from heliostat_sandbox.ports import LOOPBACK
 
 SUPER_USER = "admin"
-"""A super user with a password and a certificate, where one may not be anonymous."""
+"""A super user with a password and a certificate, for listeners that need them."""
 BROKERS_PRINCIPAL = "User:ANONYMOUS"
-"""Whoever comes by PLAINTEXT, the brokers among them."""
+"""Principal of PLAINTEXT connections, including those of the brokers."""
 _MODULES = "org.apache.kafka.common.security"
 _VALIDATOR = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 
@@ -45,7 +45,7 @@ class Listener(Enum):
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
     SASL_SSL = "SASL_SSL"
     WRONG_HOST = "WRONG_HOST"
-    """SSL, with a certificate of the right authority for another host."""
+    """SSL, with a certificate by the right authority but for another host."""
 
     @property
     def protocol(self) -> ProtocolName:
@@ -62,12 +62,12 @@ class Listener(Enum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return "SSL" in self.protocol
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients say who they are by SASL."""
+        """Whether clients authenticate by SASL."""
         return self.protocol.startswith("SASL")
 
 
@@ -93,24 +93,24 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxSecurity:
-    """What a cluster offers beside PLAINTEXT.
+    """Security of a cluster's listeners beside PLAINTEXT.
 
     Parameters
     ----------
     users
-        Passwords by name; `admin` is added. The same users have certificates and tokens.
+        Passwords by user name; `admin` is added. The same users have certificates and tokens.
     client_auth
-        Of the SSL listeners; SASL_SSL asks for no certificate.
+        Client authentication of the SSL listeners; SASL_SSL requests no certificate.
     mechanisms
-        Of both SASL listeners. Kafka 2.8 has no OAUTHBEARER with signed tokens.
+        Mechanisms of both SASL listeners. Kafka 2.8 has no OAUTHBEARER with signed tokens.
     authorizer
-        Whether rights are looked at (`AclAuthorizer` with ZooKeeper, else `StandardAuthorizer`).
+        Whether ACLs are checked (`AclAuthorizer` with ZooKeeper, else `StandardAuthorizer`).
     super_users
-        More of those to whom everything is allowed, as `User:name`.
+        More super users, as `User:name`.
     open_without_acl
-        `allow.everyone.if.no.acl.found`: everything is allowed where no rule names a resource.
+        `allow.everyone.if.no.acl.found`: everything is allowed on resources without an ACL.
     reauthenticate_ms
-        `connections.max.reauth.ms` (KIP-368); 0 is never.
+        `connections.max.reauth.ms` (KIP-368); 0 for never.
     """
 
     users: Mapping[str, str] = field(default_factory=lambda: {"link": "link-secret"}, repr=False)
@@ -123,22 +123,22 @@ class SandboxSecurity:
 
     @property
     def passwords(self) -> Mapping[str, str]:
-        """Of all users, `admin` among them."""
+        """Passwords of all users, including `admin`."""
         return {SUPER_USER: "admin-secret", **self.users}
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Files of a secured cluster: made before its brokers start, gone with its folder.
+    """Files of a secured cluster: made before its brokers start, deleted with its folder.
 
     Parameters
     ----------
     security
-        What is offered.
+        Security of the cluster.
     folder
-        Holds the files.
+        Folder of the files.
     bootstraps
-        Addresses by listener, with commas between.
+        Addresses by listener, separated by commas.
     """
 
     security: SandboxSecurity
@@ -157,13 +157,13 @@ class Credentials:
 
     @property
     def stranger_ca_file(self) -> Path:
-        """Certificate of an authority that signed nothing the brokers show."""
+        """Certificate of an authority that signed none of the brokers' certificates."""
         return self.folder / "stranger-ca.pem"
 
     def access(
         self, user: str, listener: Listener, mechanism: Mechanism = Mechanism.SCRAM_SHA_512
     ) -> ClusterAccess:
-        """All that a client needs to come in as `user`; secrets are named by their files.
+        """Return what a client needs to connect as `user`; secrets are given by their files.
 
         Raises
         ------
@@ -190,11 +190,11 @@ class Credentials:
         return Sasl(mechanism.value, username=user, password=password)
 
     def token(self, user: str, lifetime_s: float = TOKEN_LIFETIME_S) -> str:
-        """A fresh signed token; with a negative lifetime one that has expired."""
+        """Return a new signed token; with a negative lifetime, an expired one."""
         return sign_token(self.folder / "token.key", user, lifetime_s)
 
     def renew_token(self, user: str, lifetime_s: float = TOKEN_LIFETIME_S) -> Path:
-        """Put a fresh token into the user's token file; readers see the old or the new one."""
+        """Replace the user's token file atomically by one with a new token."""
         path = self.folder / f"{user}.token"
         part = write_secret(path.with_suffix(".part"), self.token(user, lifetime_s))
         return part.replace(path)
@@ -234,17 +234,21 @@ def make_credentials(
 def security_properties(
     credentials: Credentials, ports: Mapping[Listener, int], *, authorizer: str
 ) -> dict[str, str]:
-    """Broker settings of the secured listeners; `listeners` and their map are not among them.
+    """Return broker settings of the secured listeners, except `listeners` and their map.
 
     Parameters
     ----------
+    credentials
+        Files of the cluster.
+    ports
+        Port of each secured listener.
     authorizer
-        Kafka's class for it.
+        Kafka's authorizer class.
     """
     security, folder = credentials.security, credentials.folder
     mechanisms = ",".join(each.value for each in security.mechanisms)
     found = {
-        # Certificates name users as passwords and tokens do.
+        # The same user names for certificates as for passwords and tokens.
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "connections.max.reauth.ms": str(security.reauthenticate_ms),
     }
@@ -293,7 +297,7 @@ def _sasl_properties(prefix: str, mechanism: Mechanism, credentials: Credentials
 
 
 def security_java_options(credentials: Credentials) -> Sequence[str]:
-    """What the JVM must be told: since 3.9.1 it reads only such key sets as are named there."""
+    """Return JVM options: since 3.9.1 brokers read only key sets that are allowed there."""
     if Mechanism.OAUTHBEARER not in credentials.security.mechanisms:
         return ()
     return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={_key_set_url(credentials)}",)
@@ -304,13 +308,13 @@ def _key_set_url(credentials: Credentials) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A value in JAAS's syntax (`StreamTokenizer`), which knows C's escapes."""
+    """Quote a value in JAAS syntax (`StreamTokenizer`), which has C's escapes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def bootstraps_of(ports: Mapping[BrokerId, Mapping[Listener, int]]) -> dict[Listener, str]:
-    """Addresses of all brokers by listener."""
+    """Return the addresses of all brokers by listener."""
     listeners = next(iter(ports.values()))
     return {
         listener: ",".join(f"{LOOPBACK}:{own[listener]}" for own in ports.values())

@@ -1,4 +1,4 @@
-"""What the brokers of a sandbox are told, and the files that say it."""
+"""Settings of a sandbox's brokers, and their files."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from heliostat_sandbox.ports import LOOPBACK
 from heliostat_sandbox.security import Listener
 
 REPLICAS_MAX = 3
-"""Of the cluster's own topics: as many as there are brokers, three at most."""
+"""Greatest replication factor of the cluster's own topics; else the number of brokers."""
 
 DEFAULTS: Mapping[str, str] = {
-    # As the EFD's clusters: a topic is made on purpose.
+    # As on the EFD's clusters: topics are created explicitly.
     "auto.create.topics.enable": "false",
     # A group starts at once instead of waiting 3 s for more members.
     "group.initial.rebalance.delay.ms": "0",
-    # 50 partitions each would be made at first use, one after another.
+    # By default 50 partitions each are created at first use, one after another.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
-    # Brokers share the machine with what is measured.
+    # Brokers share the machine with the programs that are measured.
     "num.network.threads": "2",
     "num.io.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
     "background.threads": "2",
     # The default of 128 MiB does not fit a small heap.
     "log.cleaner.dedupe.buffer.size": "16777216",
-    # A killed broker may register again only when its old session is over, 9 s by default.
+    # A killed broker can register again only after its old session has expired, 9 s by default.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
-    # The first run of retention and cleaner comes after 1 s instead of 30.
+    # Retention and log cleaner first run after 1 s instead of 30.
     "log.initial.task.delay.ms": "1000",
 }
 
 SEVERAL_BROKERS: Mapping[str, str] = {
-    # A busy machine must not fence healthy brokers; one alone shares its controller's stalls.
+    # Healthy brokers must not be fenced on a busy machine; a single one stalls with its controller.
     "broker.session.timeout.ms": "6000",
 }
 
@@ -61,7 +61,7 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Of one broker: for clients and brokers, for controllers, for secured listeners."""
+    """Ports of one broker: for clients and brokers, for controllers, for secured listeners."""
 
     clients: int
     controllers: int
@@ -69,7 +69,7 @@ class Ports:
 
     @property
     def by_listener(self) -> Mapping[Listener, int]:
-        """All that clients may use."""
+        """Ports of all listeners that clients may use."""
         return {Listener.PLAINTEXT: self.clients, **self.secured}
 
 
@@ -81,10 +81,10 @@ def server_properties(
     *,
     zookeeper: int | None = None,
 ) -> dict[str, str]:
-    """All settings of one broker; `overrides` win.
+    """Return all settings of one broker; `overrides` win.
 
-    Every broker is a controller too (combined mode), with a fixed list of voters; with the port of
-    a `zookeeper` it is a broker only, as before KRaft.
+    Every broker is also a controller (combined mode), with a fixed list of voters; given the port
+    of a `zookeeper`, it is only a broker, as before KRaft.
     """
     own = ports[broker]
     replicas = str(min(len(ports), REPLICAS_MAX))
@@ -128,7 +128,7 @@ def server_properties(
 
 
 def write_settings(folder: Path, properties: Mapping[str, str]) -> None:
-    """Write server.properties and the settings of broker.log into a broker's folder."""
+    """Write server.properties and the logging settings into a broker's folder."""
     lines = [f"{key}={_escaped(value)}\n" for key, value in properties.items()]
     (folder / "server.properties").write_text("".join(lines), encoding="utf-8")
     text = LOG4J2.format(folder=folder)
@@ -136,18 +136,18 @@ def write_settings(folder: Path, properties: Mapping[str, str]) -> None:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java's `Properties` read it back."""
+    """Escape a value for Java's `Properties`."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 SMALL_HEAP_MB = 400
-"""Below it a broker's JVM compiles with its quick compiler only."""
+"""With a smaller heap, a broker's JVM uses only its fast compiler (C1)."""
 
 
 def java_options(folder: Path, heap_mb: int) -> Sequence[str]:
-    """Options of the JVM: as `kafka-server-start.sh` sets them, without its GC log.
+    """Return the JVM's options, as `kafka-server-start.sh` sets them, without its GC log.
 
-    A broker with a small heap is one that shall begin quickly, not run fast: tests start dozens.
+    A broker with a small heap is to start quickly rather than run fast: tests start dozens.
     """
     usual = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
     return (

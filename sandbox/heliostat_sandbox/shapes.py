@@ -1,4 +1,4 @@
-"""What the records of a load look like, and the batches they are put in."""
+"""Records of a load, and their encoding in batches."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Record = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None
 CODECS: Mapping[str, int] = MappingProxyType(
     {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 )
-"""Names of Kafka's `compression.type` and the bits of a batch's attributes."""
+"""Names of Kafka's `compression.type`, and their bits in a batch's attributes."""
 BATCH_BYTES_MAX = 64 * 1024 * 1024
-"""Far above any `message.max.bytes`: the broker refuses, not we."""
+"""Far above any `message.max.bytes`: let the broker refuse large batches."""
 POOL_BYTES_MAX = 256 * 1024
-"""Random bytes kept for each shape; values are cut out of them at random places."""
+"""Random bytes kept for each shape; values are slices at random places."""
 
 _CRC = struct.Struct(">I")
 _PRODUCER = struct.Struct(">qhi")  # producer id, epoch, base sequence
@@ -35,15 +35,15 @@ _SEQUENCE_MODULUS = 1 << 31
 
 
 class Shape(Protocol):
-    """Makes the records of one topic, the same ones for the same chance and numbers."""
+    """Makes the records of one topic; the same random state and numbers give the same records."""
 
     def record(self, chance: random.Random, number: int, now_ms: int) -> Record:
-        """Record `number` (from 0) of the topic, made at `now_ms`."""
+        """Return record `number` (from 0) of the topic, made at `now_ms`."""
         ...
 
 
 class Timestamps(Enum):
-    """What stands in the records' timestamps."""
+    """Timestamps of the records."""
 
     NOW = "now"
     AGED = "aged"
@@ -61,15 +61,15 @@ class GenericShape:
     value_bytes
         Size of each value.
     keys
-        `None`: null keys; 0: empty keys; n: one of n different keys.
+        None: null keys; 0: empty keys; n: one of n different keys.
     headers
-        The same for every record; names may repeat, values may be null.
+        Headers of every record; names may repeat, values may be null.
     tombstones, empties
-        Fraction of records whose value is null, is empty.
+        Fractions of records with a null value, and with an empty value.
     timestamps, age_ms
-        See `Timestamps`.
+        See `Timestamps`; age in ms.
     entropy
-        Fraction of each value that no codec can shrink.
+        Fraction of each value that can't be compressed.
     """
 
     value_bytes: int = 500
@@ -83,7 +83,7 @@ class GenericShape:
     _pool: list[bytes] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def record(self, chance: random.Random, number: int, now_ms: int) -> Record:
-        """Record `number`; its value begins with the number, so that no two are equal."""
+        """Return record `number`; its value begins with the number, so that no two are equal."""
         key = None if self.keys is None else b""
         if self.keys:
             key = b"key-%d" % chance.randrange(self.keys)
@@ -126,15 +126,15 @@ class TopicLoad:
     Parameters
     ----------
     topic, partitions, configs
-        How it is created where it does not exist.
+        Name, number of partitions and settings with which it is created if it does not exist.
     rate_hz
-        Records a second over all partitions.
+        Records per second over all partitions.
     shape
-        What the records look like.
+        Makes the records.
     batch_records
         Records in each batch.
     codec
-        Of each batch: none, gzip, snappy, lz4 or zstd.
+        Codec of each batch: none, gzip, snappy, lz4 or zstd.
     """
 
     topic: TopicName
@@ -153,15 +153,15 @@ class TopicLoad:
 
 
 def encode_batch(records: Sequence[Record], codec: str = "none") -> bytes:
-    """One v2 batch as a producer without idempotence sends it."""
+    """Encode one v2 batch like a producer without idempotence."""
     builder = DefaultRecordBatchBuilder(2, CODECS[codec], 0, -1, -1, -1, BATCH_BYTES_MAX)
     for offset, (timestamp_ms, key, value, headers) in enumerate(records):
-        builder.append(offset, timestamp_ms, key, value, list(headers))  # it takes no tuple
+        builder.append(offset, timestamp_ms, key, value, list(headers))  # tuples are refused
     return bytes(builder.build())
 
 
 def with_producer(batch: bytes, producer_id: int, sequence: int) -> bytearray:
-    """Give a batch what Java producers send by default: producer id, epoch 0, base sequence."""
+    """Set what Java producers send by default in a batch: producer id, epoch 0, base sequence."""
     patched = bytearray(batch)
     _PRODUCER.pack_into(patched, _PRODUCER_AT, producer_id, 0, sequence % _SEQUENCE_MODULUS)
     crc = checksums.crc32c(memoryview(patched)[_CRC_FROM:])

@@ -1,6 +1,6 @@
 """A real standalone Spark cluster on loopback: a master and workers, each a process of its own.
 
-The jars of the PySpark package hold all of them (Spark's classes `deploy.master.Master` and
+The jars of the PySpark package have both (Spark's classes `deploy.master.Master` and
 `deploy.worker.Worker`), so nothing else needs to be installed.
 """
 
@@ -32,34 +32,34 @@ MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 DAEMON_HEAP_MB = 160
-"""Master and workers only pass messages."""
+"""Master and workers only exchange messages."""
 WORKER_MEMORY_MB = 1024
-"""What a worker offers to executors; not allocated, only counted."""
+"""Memory that a worker offers to executors; not allocated, only counted."""
 WORKER_TIMEOUT_S = 15
-"""A worker that is silent for so long is given up (Spark's own default: 60)."""
+"""The master drops a worker without heartbeats for this long (Spark's default: 60)."""
 READY_TIMEOUT_S = 60.0
-"""Measured 3 s each on two cores; several JVMs at once on a busy machine take a multiple."""
+"""Measured 3 s each on two cores; a multiple for several JVMs at once on a busy machine."""
 STOP_TIMEOUT_S = 15.0
 REMOVE_TIMEOUT_S = 60.0
-"""A worker that is removed gracefully first lets its executors' tasks end: a round."""
+"""A worker that is removed gracefully first lets its executors' tasks end: one round."""
 LOOK_S = 0.05
 ASK_S = 5.0
 LOG_TAIL_LINES = 20
 DECOMMISSION = signal.SIGPWR
-"""`spark.worker.decommission.signal`: a worker takes no more work and lets what runs end."""
+"""`spark.worker.decommission.signal`: a worker accepts no more tasks and lets running ones end."""
 
 
 class SparkWorker:
-    """One worker of a `SparkCluster`: stands for a machine.
+    """One worker of a `SparkCluster`; represents a machine.
 
     Parameters
     ----------
     number
-        Counted from 0, never used again.
+        Number of the worker, from 0, never reused.
     folder
-        Its logs and its executors' folders.
+        Folder of its logs and its executors.
     process
-        The process.
+        Its process.
     """
 
     def __init__(self, number: int, folder: Path, process: OwnProcess) -> None:
@@ -77,11 +77,11 @@ class SparkWorker:
         return self.process.is_alive()
 
     def executors(self) -> list[psutil.Process]:
-        """JVMs of its executors; each has a Python daemon and that one's workers as children."""
+        """Return its executors' JVMs; each has a Python daemon, whose children are the workers."""
         return [each for each in self._children() if EXECUTOR_CLASS in _command_of(each)]
 
     def kill(self) -> None:
-        """End it and its executors at once (SIGKILL), as the machine's power switch would."""
+        """End it and its executors at once (SIGKILL), as a power cut of the machine would."""
         whole = self._children()
         self.process.signal(signal.SIGKILL)
         for process in whole:
@@ -92,7 +92,7 @@ class SparkWorker:
             raise SandboxError("a Spark worker can't be killed", pid=self.pid)
 
     def kill_executors(self) -> int:
-        """Kill its executors' JVMs (SIGKILL) and nothing else; how many there were."""
+        """Kill only its executors' JVMs (SIGKILL), and return how many there were."""
         victims = self.executors()
         for process in victims:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -114,23 +114,23 @@ class SparkCluster:
     Parameters
     ----------
     folder
-        Holds a folder for the master and for each worker.
+        Has a folder for the master and for each worker.
     worker_cores, worker_memory_mb
-        What each worker offers.
+        Cores and memory (MB) that each worker offers.
     """
 
     def __init__(self, folder: Path, *, worker_cores: int, worker_memory_mb: int) -> None:
         self.folder = folder
         self.workers: list[SparkWorker] = []
-        """Those that were not removed or killed."""
+        """Workers that were not removed or killed."""
         self._worker_cores = worker_cores
         self._worker_memory_mb = worker_memory_mb
         self._started = 0
         port, web_port = free_ports(2)
         self.master = f"spark://{LOOPBACK}:{port}"
-        """What `spark.master` is set to."""
+        """Value for `spark.master`."""
         self.web_url = f"http://{LOOPBACK}:{web_port}"
-        """The master's own page."""
+        """Address of the master's web page."""
         home = folder / "master"
         home.mkdir()
         words = ["--host", LOOPBACK, "--port", str(port), "--webui-port", str(web_port)]
@@ -151,23 +151,23 @@ class SparkCluster:
     ) -> SparkCluster:
         """Start a master and `workers` workers and wait until all are registered.
 
-        Its processes die with this one, whatever ends it.
+        Its processes end with this one, whatever ends it.
 
         Parameters
         ----------
         workers
-            How many, 0 or more.
+            Number of workers, 0 or more.
         worker_cores
-            Cores that each says it has; need not be the machine's.
+            Cores that each worker offers; may exceed the machine's.
         worker_memory_mb
-            Memory in MB that each offers to executors.
+            Memory in MB that each worker offers to executors.
         parent
-            Folder to put the cluster's folder in; a temporary one by default.
+            Folder in which the cluster's folder is created; a temporary one by default.
 
         Raises
         ------
         SandboxError
-            It did not start; the text holds the end of the log. Nothing is left running.
+            It did not start; the text has the end of the log. Nothing is left running.
         """
         folder = Path(tempfile.mkdtemp(prefix="heliostat-spark-", dir=parent))
         cluster: SparkCluster | None = None
@@ -185,7 +185,7 @@ class SparkCluster:
         return cluster
 
     def state(self) -> dict[str, Any] | None:
-        """What the master's page says in JSON (Spark class `JsonProtocol`); None: no answer."""
+        """Return the master's JSON page (Spark class `JsonProtocol`); None without answer."""
         try:
             address = f"{self.web_url}/json/"
             with urllib.request.urlopen(address, timeout=ASK_S) as answer:  # noqa: S310  # loopback
@@ -195,17 +195,17 @@ class SparkCluster:
             return None
 
     def applications(self) -> list[str]:
-        """Names of the applications that run on it."""
+        """Return the names of the running applications."""
         state = self.state() or {}
         return [str(each["name"]) for each in state.get("activeapps", [])]
 
     def wait_workers(self, count: int, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until the master counts exactly `count` living workers.
+        """Wait until the master has exactly `count` workers alive.
 
         Raises
         ------
         SandboxError
-            It did not come to that in time, or a process ended meanwhile.
+            That was not so in time, or a process ended meanwhile.
         """
 
         def is_so() -> bool:
@@ -213,7 +213,7 @@ class SparkCluster:
             alive = [each for each in state.get("workers", []) if each["state"] == "ALIVE"]
             return len(alive) == count
 
-        self._wait(is_so, f"the master does not count {count} workers", timeout_s)
+        self._wait(is_so, f"the master does not have {count} workers", timeout_s)
 
     def add_worker(self, timeout_s: float = READY_TIMEOUT_S) -> SparkWorker:
         """Start one more worker and wait until it is registered."""
@@ -222,14 +222,14 @@ class SparkCluster:
         return worker
 
     def remove_worker(self, worker: SparkWorker, timeout_s: float = REMOVE_TIMEOUT_S) -> None:
-        """Take a worker away gracefully: no new tasks there, those that run end first.
+        """Remove a worker gracefully: it gets no new tasks, and running ones end first.
 
-        Applications must have `spark.decommission.enabled`, or lose what runs there at once.
+        Applications must have `spark.decommission.enabled`, or lose tasks there at once.
 
         Raises
         ------
         SandboxError
-            Its executors still run after `timeout_s`; then it was killed.
+            Its executors still ran after `timeout_s`, and were killed.
         """
         self.workers.remove(worker)
         worker.process.signal(DECOMMISSION)
@@ -247,14 +247,14 @@ class SparkCluster:
         self.wait_workers(len(self.workers))
 
     def kill_worker(self, worker: SparkWorker) -> None:
-        """Take a worker and its executors away with SIGKILL."""
+        """Remove a worker and its executors with SIGKILL."""
         self.workers.remove(worker)
         worker.kill()
 
     def stop(self) -> None:
         """End all processes and delete the cluster's folder."""
         try:
-            with contextlib.ExitStack() as each:  # a failure of one does not spare the others
+            with contextlib.ExitStack() as each:  # a failure of one must not spare the others
                 each.callback(self._end_master)
                 for worker in self.workers:
                     each.callback(worker.kill)
@@ -315,7 +315,7 @@ class SparkCluster:
 
 
 def spark_home() -> Path:
-    """Folder of the PySpark package, which has Spark's jars.
+    """Return the folder of the PySpark package, which has Spark's jars.
 
     Raises
     ------
@@ -331,11 +331,11 @@ def spark_home() -> Path:
 def _start(
     folder: Path, main_class: str, options: Sequence[str], words: Sequence[str]
 ) -> OwnProcess:
-    """Start one of Spark's own programs; it and its children see loopback and `folder` only."""
+    """Start one of Spark's daemons; it and its children use only loopback and `folder`."""
     home = spark_home()
     command = [
         "/usr/bin/env",  # becomes java: the pid stays
-        *("-u", "PYTHONPATH"),  # what executors import has to come with the job
+        *("-u", "PYTHONPATH"),  # executors must import only what the job brings
         f"SPARK_HOME={home}",
         f"SPARK_SCALA_VERSION={_scala_version(home)}",
         f"SPARK_LOCAL_IP={LOOPBACK}",
@@ -352,7 +352,7 @@ def _start(
 
 
 def _scala_version(home: Path) -> str:
-    """Of Spark's jars; a worker that does not know it can't start executors."""
+    """Return the Scala version of Spark's jars; without it a worker can't start executors."""
     for jar in (home / "jars").glob("spark-core_*.jar"):
         return jar.name.removeprefix("spark-core_").partition("-")[0]
     raise SandboxError("the package pyspark has no Spark jars", folder=str(home / "jars"))

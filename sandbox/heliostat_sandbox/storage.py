@@ -1,9 +1,9 @@
-"""Format a broker's data folder, which KRaft wants before the first start.
+"""Format a broker's data folder, which KRaft requires before the first start.
 
-A formatted folder holds the ids (`meta.properties`) and the cluster's first records
+A formatted folder has the ids (`meta.properties`) and the cluster's first records
 (`bootstrap.checkpoint`: metadata version and features), which are the same for every cluster with
 a fixed list of voters. So Kafka's own StorageTool formats once per set of jars; its checkpoint is
-kept in the cache and only the ids are written anew, which saves each broker a start of the JVM.
+cached and only new ids are written, which saves a JVM start for each broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ META = "meta.properties"
 
 
 def new_cluster_id() -> ClusterId:
-    """A random id as Kafka's `Uuid.randomUuid` makes them: 22 characters, no dash in front."""
+    """Return a random id like those of Kafka's `Uuid.randomUuid`: 22 characters, no dash first."""
     while True:  # one in 64 begins with a dash, which command lines take for an option
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -37,7 +37,7 @@ def new_cluster_id() -> ClusterId:
 
 
 def format_folder(data: Path, cluster_id: ClusterId, broker: BrokerId, checkpoint: Path) -> None:
-    """Make `data` what `kafka-storage.sh format` would have made of it."""
+    """Create `data` as `kafka-storage.sh format` would."""
     data.mkdir(parents=True)
     (data / META).write_text(
         f"version=1\ncluster.id={cluster_id}\nnode.id={broker}\ndirectory.id={new_cluster_id()}\n",
@@ -47,7 +47,7 @@ def format_folder(data: Path, cluster_id: ClusterId, broker: BrokerId, checkpoin
 
 
 def bootstrap_checkpoint(java: Path, jars: Sequence[Path], set_name: str) -> Path:
-    """The first records of a cluster, made by Kafka's StorageTool, once for each set of jars.
+    """Return the file of a cluster's first records; StorageTool makes it once per set of jars.
 
     Raises
     ------
@@ -81,5 +81,5 @@ def bootstrap_checkpoint(java: Path, jars: Sequence[Path], set_name: str) -> Pat
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = kept.with_name(f".{kept.name}.{os.getpid()}")
         shutil.copyfile(made, part)
-        part.replace(kept)  # whole or not at all, also when several processes make it at once
+        part.replace(kept)  # atomic, as several processes may do this at once
     return kept

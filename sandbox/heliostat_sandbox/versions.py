@@ -1,4 +1,4 @@
-"""Versions of Kafka that a sandbox runs, and in what they differ for it."""
+"""Kafka versions that a sandbox runs, and their differences that matter to it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ KAFKA_4_3 = "4.3.0"
 KAFKA_3_9 = "3.9.1"
 """The last line of 3.x; with KRaft here."""
 KAFKA_2_8 = "2.8.2"
-"""With ZooKeeper: its early KRaft hands out no producer ids and grows no topics."""
+"""With ZooKeeper: its early KRaft has no producer ids and can't add partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaVersion:
-    """One version.
+    """One version of Kafka.
 
     Parameters
     ----------
     name
-        Its number.
+        Version number.
     jars
-        Its set in the lock file.
+        Name of its set in the lock file.
     authorizer
-        Class that looks at rights.
+        Class that checks ACLs.
     has_zookeeper
         Whether brokers need a ZooKeeper.
     has_signed_tokens
-        Whether OAUTHBEARER takes signed tokens (KIP-768, Kafka 3.1).
+        Whether OAUTHBEARER accepts signed tokens (KIP-768, Kafka 3.1).
     """
 
     name: str
@@ -59,7 +59,7 @@ VERSIONS: Mapping[str, KafkaVersion] = MappingProxyType(
 
 
 def kafka_version(name: str) -> KafkaVersion:
-    """The version of that name.
+    """Return the version of that name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The ZooKeeper that brokers before KRaft need: one process, from the same jars."""
+"""The ZooKeeper that brokers before KRaft need: one process, started from the same jars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from heliostat_sandbox.process import OwnProcess
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 HEAP_MB = 128
 READY_TIMEOUT_S = 60.0
-"""Measured 1 s; a busy machine takes a multiple."""
+"""Measured 1 s; a multiple on a busy machine."""
 LOOK_S = 0.05
 SETTINGS = """\
 dataDir={data}
@@ -27,12 +27,12 @@ admin.enableServer=false
 
 
 def start_zookeeper(java: Path, jars: Sequence[Path], folder: Path, port: int) -> OwnProcess:
-    """Start one in a new `folder`, and wait until it listens.
+    """Start a ZooKeeper in a new `folder`, and wait until it listens.
 
     Raises
     ------
     SandboxError
-        It ended, or does not listen in time.
+        It ended, or did not listen in time.
     """
     folder.mkdir()
     settings, output = folder / "zookeeper.properties", folder / "zookeeper.out"
@@ -48,13 +48,13 @@ def start_zookeeper(java: Path, jars: Sequence[Path], folder: Path, port: int) -
         if not process.is_alive() or time.monotonic() > deadline_s:
             end_zookeeper(process)
             said = output.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise SandboxError("ZooKeeper did not get ready", port=port, said=said)
+            raise SandboxError("ZooKeeper did not become ready", port=port, said=said)
         time.sleep(LOOK_S)
     return process
 
 
 def end_zookeeper(process: OwnProcess) -> None:
-    """Kill it; its folder goes with the cluster's."""
+    """Kill it; its folder is deleted with the cluster's."""
     process.signal(signal.SIGKILL)
     process.wait(READY_TIMEOUT_S)
 

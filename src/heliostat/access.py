@@ -1,4 +1,4 @@
-"""How a cluster is reached: addresses, protocol, and where the secrets are - never the secrets.
+"""How a cluster is reached: addresses, protocol, and where the secrets are, never the secrets.
 
 These values travel in Spark's jobs, are printed and compared. A secret is named by its file or its
 environment variable and read when a connection is dialed, in the process that dials
@@ -38,28 +38,28 @@ class TokenEndpoint:
     client_secret: SecretRef
     scope: str = ""
     ca_file: str = ""
-    """Authority of an `https` endpoint; empty: those the machine trusts."""
+    """Certificate authorities for an `https` endpoint; empty: those that the machine trusts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who we are to a broker: user and password, or a token."""
+    """Our identity at a broker: user and password, or a token."""
 
     mechanism: MechanismName
     username: str = ""
     password: SecretRef | None = None
     token: SecretRef | None = None
-    """OAUTHBEARER: a ready token, read anew for each connection."""
+    """OAUTHBEARER: a ready token, read again for each connection."""
     token_endpoint: TokenEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Protocol of a listener and what it needs; files are named, not read."""
+    """A listener's protocol and our credentials for it; files are named, not read."""
 
     protocol: ProtocolName = "PLAINTEXT"
     ca_file: str = ""
-    """Authorities that sign brokers' certificates; empty: those the machine trusts."""
+    """Authorities that sign brokers' certificates; empty: those that the machine trusts."""
     certificate_file: str = ""
     """Our own certificate, for mutual TLS."""
     key_file: str = ""
@@ -69,7 +69,7 @@ class Security:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether connections speak TLS."""
+        """Whether connections use TLS."""
         return self.protocol in ("SSL", "SASL_SSL")
 
 
@@ -78,16 +78,16 @@ PLAINTEXT = Security()
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """A cluster as a client reaches it.
+    """How clients connect to a cluster.
 
     Parameters
     ----------
     bootstrap
-        Addresses `host:port` of some brokers; the rest is learned from them.
+        Addresses `host:port` of some brokers; the others are learned from them.
     security
         Protocol and credentials, by reference.
     alias
-        What the configuration calls the cluster, for messages; empty where nothing does.
+        The cluster's name in the configuration, for messages; empty if it has none.
     """
 
     bootstrap: tuple[str, ...]
@@ -115,7 +115,7 @@ Reachable: TypeAlias = ClusterAccess | str | Iterable[str]
 
 
 def access_of(cluster: Reachable) -> ClusterAccess:
-    """The access; one without security where only addresses are given."""
+    """Return the access, without security if only addresses are given."""
     if isinstance(cluster, ClusterAccess):
         return cluster
     parts = cluster.split(",") if isinstance(cluster, str) else cluster
@@ -123,6 +123,6 @@ def access_of(cluster: Reachable) -> ClusterAccess:
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """`host:port` or `[v6]:port` as an endpoint."""
+    """Parse `host:port` or `[v6]:port`."""
     host, _, port = text.strip().rpartition(":")
     return Endpoint(host.strip("[]"), int(port))

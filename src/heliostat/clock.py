@@ -1,4 +1,4 @@
-"""Time as a value that is passed in, so that a simulation can turn the hands itself."""
+"""Time as a value that is passed in, so that a simulation can control it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class SystemClock:
     """The machine's clock."""
 
     def monotonic_s(self) -> float:
-        """Seconds of the system's monotonic clock, those of a suspended machine included.
+        """Seconds of the system's monotonic clock, including those while it was suspended.
 
-        A laptop that sleeps, or a virtual machine that is paused, wakes behind its deadlines (I10).
+        A laptop that sleeps, or a paused virtual machine, may wake up after its deadlines (I10).
         """
         return time.clock_gettime(_GOES_ON)
 

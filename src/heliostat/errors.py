@@ -4,9 +4,9 @@
       ConfigError            the configuration file is refused
       Refused                an operation is refused before anything was touched
       ConnectionLost         a broker went away or did not answer in time
-        AccessRefused          a secured cluster does not let us in
+        AccessRefused          a secured cluster refuses access
           CredentialsUnreadable  a secret or certificate can't be read where it should be
-          TokenRefused           the token endpoint gives no token
+          TokenRefused           the token endpoint issues no token
           AuthenticationRefused  a broker refuses who we say we are
           TlsFailed              the broker is not who it should be, or speaks no TLS
       ProtocolError          a broker's answer makes no sense
@@ -95,7 +95,7 @@ class ConfigError(HeliostatError):
     Parameters
     ----------
     problems
-        All of them, each as `field: reason (got value)`.
+        Each as `field: reason (got value)`.
     """
 
     code = "CONFIG_REFUSED"
@@ -119,7 +119,7 @@ class ConfigError(HeliostatError):
 
 
 class Refused(HeliostatError):
-    """An operation is refused before anything was touched."""
+    """An operation is refused before anything was changed."""
 
     code = "REFUSED"
     no_hint = "each refusal says what would have to be otherwise"
@@ -134,9 +134,9 @@ class ConnectionLost(HeliostatError):
 
 
 class AccessRefused(ConnectionLost):
-    """A secured cluster does not let us in; tried again, since what is wrong may be put right.
+    """A secured cluster refuses access; retried, since the cause may be put right.
 
-    Only its kinds are raised: they say what is wrong.
+    Only its subclasses are raised: they name the cause.
     """
 
 
@@ -183,9 +183,9 @@ class BatchError(HeliostatError):
 
 
 class OffsetMapLost(HeliostatError):
-    """Records of the offset maps are gone: the positions of mapped mirrors can't be known (I2).
+    """Records of the offset maps are gone: the positions of mapped mirrors are unknown (I2).
 
-    Tried again: the driver finds out which mirrors that concerns, and stops these alone.
+    Retried: the driver finds out which mirrors are affected, and stops only those.
     """
 
     code = "OFFSET_MAP_LOST"

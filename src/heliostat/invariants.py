@@ -1,20 +1,21 @@
-"""What always holds, numbered. Product, simulation and tests share these predicates.
+"""What always holds, numbered. Product, simulation and tests share the predicates.
 
 I1  Every append names the target offset it expects; the answer's base offset is checked.
-    Where holes are filled it names the number of its record, which the map holds to an offset.
-I2  Position = offset map at the target's log end. Nothing else decides where copying goes on.
-I3  An extent is durable before the first batch that needs it.
-I4  After an ambiguous answer nothing is resent before the target's real end was read again.
+    Where holes are filled it names a record's number, and the offset map must confirm the offset.
+I2  Position = offset map at the target's log end. Nothing else decides where copying continues.
+I3  A break of the offset map is durable before the first batch that needs it is sent.
+I4  After an ambiguous answer nothing is resent before the target's real end has been read again.
 I5  Same partition number, same order, same key, value, headers, timestamp and its meaning.
-I6  A source record that was not copied and never will be is a gap, never passed in silence.
-I7  A partition's trouble stops that partition only.
+I6  A source record that was not copied and never will be is a gap, and never skipped silently.
+I7  A partition's failure stops only that partition.
 I8  A record whose schema is not readable at the target yet is not visible there yet.
 I9  A published group offset never points past what has landed and never moves a live group.
-I10 One owner: a round sends nothing after its deadline, and its process ends where it was frozen in
-    mid send; a successor waits that out, fences its predecessor, and lanes listen to none but the
-    newest owner they know.
+I10 One owner: a round sends nothing after its deadline, and its process is killed if it froze in
+    mid send; a successor waits until then and fences its predecessor; lanes obey only the newest
+    owner they know.
 
-I8 concerns schemas, which the product does not copy yet.
+Only tests call `position_is_target_end` and `gap_is_recorded`. I8 concerns schemas, which the
+product does not copy yet.
 """
 
 from __future__ import annotations
@@ -31,16 +32,15 @@ def sequence_of(target_offset: int) -> int:
 
 
 def append_landed_where_named(expected_offset: int, answered_offset: int) -> bool:
-    """I1: the broker put the batch where we said it must go."""
+    """I1: the broker appended the batch at the offset that we named."""
     return expected_offset == answered_offset
 
 
 def last_batch_is_ours(last_batch: tuple[int, int], producer_id: int, target_end: int) -> bool:
-    """I1, looked at before copying goes on: the last record stands where we named it.
+    """I1, checked before copying continues: we wrote the last record, under its expected sequence.
 
-    `last_batch` is the producer id of the record before `target_end` and its place in the
-    sequence. What others appended has neither; a broker that has forgotten us would let us go on
-    behind it.
+    `last_batch` is the producer id and the sequence of the record before `target_end`. Records of
+    others have neither of ours; a broker that has forgotten us would accept appends after them.
     """
     return last_batch == (producer_id, sequence_of(target_end - 1))
 
@@ -51,12 +51,12 @@ def position_is_target_end(position: int, target_end: int) -> bool:
 
 
 def batch_continues(expected_offset: int, base_offset: int) -> bool:
-    """I5 and I6: the next batch begins where the last one ended, nothing left out or repeated."""
+    """I5 and I6: the next batch begins where the last one ended, nothing skipped or repeated."""
     return expected_offset == base_offset
 
 
 def gap_is_recorded(first: int, end: int, recorded: Iterable[tuple[int, int | None]]) -> bool:
-    """I6: the source offsets `[first, end)` that are passed all lie in recorded gaps.
+    """I6: all skipped source offsets `[first, end)` lie in recorded gaps.
 
     `recorded` are first and last offset of the ledger's rows, both included; last None: open ended.
     """
@@ -69,22 +69,22 @@ def gap_is_recorded(first: int, end: int, recorded: Iterable[tuple[int, int | No
 
 
 def may_send(now_s: float, deadline_s: float) -> bool:
-    """I10: looked at before every send; both from the same monotonic clock."""
+    """I10: checked before every send; both times are from the same monotonic clock."""
     return now_s < deadline_s
 
 
 def group_offset_may_be_published(offset: int, target_end: int, *, has_members: bool) -> bool:
-    """I9: what it points at has landed (or comes next), and nobody is in the group there."""
+    """I9: the record it points at has landed (or comes next), and no member is in the group."""
     return offset <= target_end and not has_members
 
 
 def predecessors_have_ended(
     round_id: str, waits_for: Iterable[str], running: Collection[str] | None
 ) -> bool:
-    """I10: whether rounds before this one have ended, by the rounds that the driver said run.
+    """I10: whether the rounds before this one have ended, by the rounds announced as running.
 
-    What was said before this round was given out knows nothing of those given out meanwhile: so it
-    must be among the ones that run itself. None: nothing was heard yet.
+    An announcement made before this round was given out does not cover others given out meanwhile:
+    so this round must itself be among the `running`. None: no announcement was read yet.
     """
     if running is None or round_id not in running:
         return False
@@ -96,10 +96,10 @@ GENERATIONS_PER_CLAIM = 1_000_000_000
 
 
 def first_generation(claim: int) -> int:
-    """Generations of the link's owner number `claim` lie above it, and above all earlier ones'."""
+    """The generation below those of owner `claim`, and above those of all earlier owners."""
     return claim * GENERATIONS_PER_CLAIM
 
 
 def is_from_current_owner(announced_claim: int, generation: int) -> bool:
-    """I10: whether a lane of `generation` listens to what owner `announced_claim` announces."""
+    """I10: whether a lane of `generation` obeys an announcement of owner `announced_claim`."""
     return announced_claim >= generation // GENERATIONS_PER_CLAIM

@@ -17,44 +17,44 @@ ProducerId = NewType("ProducerId", int)
 Alias = NewType("Alias", str)
 """The operator's name for a cluster, e.g. `summit`."""
 ClusterId = NewType("ClusterId", str)
-"""The id a cluster gave itself when it was formatted."""
+"""The cluster's id, generated when it was formatted."""
 GroupId = NewType("GroupId", str)
-"""A group of consumers, by the name it gives itself."""
+"""A consumer group's id."""
 LinkName = NewType("LinkName", str)
 LaneId = NewType("LaneId", int)
 TopicId = UUID
-"""KIP-516: unlike its name, a topic's id does not survive deletion and re-creation."""
+"""KIP-516: unlike its name, a topic's id does not survive deletion and recreation."""
 
 
 def id_text(topic_id: TopicId | None) -> str:
     """A topic id as state topics hold it; empty before Kafka 2.8, which has none.
 
-    Rows of ours are found by it, with `==`. Whether a cluster's topic is still the one that they
-    speak of is another question: see `is_another` and `is_still`.
+    Rows of state topics are matched by it, with `==`. To check whether a cluster's topic is still
+    the one that a row names, use `is_another` or `is_still`.
     """
     return "" if topic_id is None else str(topic_id)
 
 
 _UNKNOWN = frozenset({None, UUID(int=0), "", str(UUID(int=0))})
-"""An id that is not known: decoded, as responses have it, and both as text."""
+"""Values of an unknown id: None, the zeros of responses, and both as text."""
 
 
 def is_another(was: TopicId | str | None, now: TopicId | str | None) -> bool:
-    """Whether a topic of this name is proved to be another one now: both ids are known and differ.
+    """Whether a topic of this name was certainly recreated: both ids are known and differ.
 
-    An id is unknown before Kafka 2.8, with an older `inter.broker.protocol.version`, or where
-    nobody has asked yet. It proves nothing, so the answer is no: for what goes on by name unless
-    there is a reason not to (copying, which has I1 besides, claims, what is shown). What deletes
-    or appends by name, or tells others where to go on, asks `is_still`.
+    An id is unknown before Kafka 2.8, with an older `inter.broker.protocol.version`, or if nobody
+    has asked yet. It proves nothing, so the answer is no. This is for work that continues by name
+    unless there is evidence against it: copying (which I1 also protects), claims, and what is
+    shown. Code that deletes or appends by name, or publishes positions, uses `is_still`.
     """
     return was not in _UNKNOWN and now not in _UNKNOWN and was != now
 
 
 def is_still(was: TopicId | str | None, now: TopicId | str | None) -> bool:
-    """Whether a topic of this name is still the one that something was decided about.
+    """Whether a topic of this name is still the same as when a decision about it was made.
 
-    An id that was known must be there again: one that is unknown now proves nothing, and a no costs
-    a wait, a yes may cost records. Where none was known the name is all that there is to go by.
+    An id that was known must be seen again: one that is unknown now proves nothing, and a wrong no
+    costs a wait, a wrong yes may cost records. If no id was known, only the name can be compared.
     """
     return was in _UNKNOWN or was == now
 
@@ -85,7 +85,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker listens."""
+    """Host and port of a broker's listener."""
 
     host: str
     port: int

@@ -1,9 +1,9 @@
-"""Which partitions of a target topic are one link's, where several links fill the topic together.
+"""Which partitions of a target topic belong to a link, if several links fill the topic.
 
-Each source has partitions of its own there: of `of` links, the one with slot `number` keeps the
-source's partition p in the target's partition p x of + number. So each target partition still has
-one writer (I10) and the offsets of one source (I2), a partition says which source a record is
-from, and each source may grow without getting into another's way.
+Each source has partitions of its own there: of `of` links, the one with slot `number` copies the
+source's partition p to the target's partition p x of + number. So each target partition still has
+one writer (I10) and the offsets of one source (I2), the partition number shows which source a
+record is from, and a source may get more partitions without colliding with another's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Slot:
     Parameters
     ----------
     number
-        Which one, from 0.
+        Number of the slot, from 0.
     of
-        How many share the topic.
+        How many links share the topic.
     """
 
     number: int = 0
@@ -35,24 +35,24 @@ class Slot:
 
     @property
     def leads(self) -> bool:
-        """Whether the topic's settings follow this link's source: of one link's only."""
+        """Whether the topic's settings follow this link's source: true for one link only."""
         return self.number == 0
 
     def target_partition(self, source: PartitionId) -> PartitionId:
-        """Where a partition of the source is kept."""
+        """Target partition to which a source partition is copied."""
         return PartitionId(source * self.of + self.number)
 
     def source_partition(self, target: PartitionId) -> PartitionId | None:
-        """Which partition of the source is kept there; None where it is another link's."""
+        """Source partition that is copied there; None if the partition is another link's."""
         number, slot = divmod(target, self.of)
         return PartitionId(number) if slot == self.number else None
 
     def target_partitions(self, source: int) -> int:
-        """How many partitions the target topic needs for so many of the source."""
+        """How many partitions the target topic needs for `source` partitions of the source."""
         return source * self.of
 
     def is_beside(self, other: Slot) -> bool:
-        """Whether both can be links of one topic: no partition is of both."""
+        """Whether links with these slots can share a topic: no partition is in both slots."""
         return self.of == other.of and self.number != other.number
 
 

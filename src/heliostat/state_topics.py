@@ -1,4 +1,4 @@
-"""Names of a link's state topics that several of its parts read."""
+"""Names of a link's state topics that several packages use."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_mirror_that_does_not_match_is_refused_and_unchanged(
     assert left.adopt("--yes", "--json") == 1
     found = found_by(capsys)
     assert found["verdict"] == "refused"
-    assert "none of the source's" in found["reason"]
+    assert "is not at the source" in found["reason"]
     assert left.remembered() == {}
 
 

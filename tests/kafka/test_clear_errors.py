@@ -56,7 +56,7 @@ def misfits(secured: Cluster) -> tuple[Misfit, ...]:
     with_tls = {"protocol": "SSL", "ca_file": tls.security.ca_file}
     return (
         Misfit("closed", {"bootstrap": [f"127.0.0.1:{free_ports(1)[0]}"]}, "[CONNECTION_LOST]"),
-        Misfit("no-tls", {"bootstrap": [*tls.bootstrap]}, "speaks TLS and was asked without"),
+        Misfit("no-tls", {"bootstrap": [*tls.bootstrap]}, "our request was plaintext"),
         Misfit(
             "only-tls", {"bootstrap": [*plain.bootstrap], "security": with_tls}, "one without TLS"
         ),

@@ -196,8 +196,8 @@ def test_deleted_and_recreated_topics_are_left_out(sides: Sides) -> None:
     sides.commit(group, 30)
     kept = sides.record
     for change, words in (
-        ({"source_id": sides.record.target_id}, "source topic was deleted and made anew"),
-        ({"target_id": sides.record.source_id}, "target topic was deleted and made anew"),
+        ({"source_id": sides.record.target_id}, "source topic was deleted and recreated"),
+        ({"target_id": sides.record.source_id}, "target topic was deleted and recreated"),
         ({"target": fresh_name()}, "target topic is gone"),
     ):
         sides.record = replace(kept, **change)

@@ -211,7 +211,7 @@ def test_mirrors_whose_maps_are_lost(cluster_pair: ClusterPair, tmp_path: Path) 
         write(target, link, (b"who knows", b"what"))
         mirrors.wait_whole()
         (status,) = said(mirrors.config, "status")
-        assert "holds what is no row of it" in str(status["notes"])
+        assert "has a record that is no row" in str(status["notes"])
         for lose in (delete_rows, write_over, delete_topic):
             lose(target, link)
             mirrors.stay_stopped()

@@ -70,7 +70,7 @@ def runs(link: Link) -> bool:
 
 
 def waits(link: Link) -> bool:
-    return ": waiting, it is driven from" in link.text()
+    return ": waiting for its owner on" in link.text()
 
 
 def signal_all(link: LinkProcess, number: signal.Signals) -> None:

@@ -137,4 +137,4 @@ def test_a_link_from_a_cluster_to_itself_is_refused_by_cluster_id(pair, tmp_path
 def test_an_unknown_link_is_refused(pair, tmp_path, capsys):
     config = write_config(tmp_path, *pair, include=[])
     assert run(["topics", "-c", str(config), "--link", "none"]) == 2
-    assert "no link is named none" in capsys.readouterr().err
+    assert "there is no link none" in capsys.readouterr().err

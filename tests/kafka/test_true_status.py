@@ -131,7 +131,7 @@ def test_a_new_driver_does_not_rely_on_its_predecessors_reports(link: Link) -> N
             answers.append(link.status("--json"))
         assert {answer.returncode for answer in answers} == {1}
         [told] = answers[-1].json
-        assert told["why_not_in_sync"] == ["of 1 partitions it is not known how far they are"]
+        assert told["why_not_in_sync"] == ["the lag of 1 partitions is unknown"]
         assert told["states"] == {"starting": 1}
         held.close()
         link.wait_in_sync()
@@ -145,8 +145,8 @@ def test_frozen_workers_are_reported_though_the_driver_runs(link: Link) -> None:
     with RunningLink(link.config) as running:
         link.wait_in_sync()
         with held_up(running):
-            link.wait_told("has not been heard of for")
-            wait_for("a line", lambda: "has not been heard of for" in running.text(), TOLD_WITHIN_S)
+            link.wait_told("has not reported for")
+            wait_for("a line", lambda: "has not reported for" in running.text(), TOLD_WITHIN_S)
             assert "silent" in link.status().stdout
         link.write()
         link.wait_in_sync()

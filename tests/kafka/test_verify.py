@@ -307,7 +307,7 @@ def test_skipped_partitions_are_reported(verify: Verify, source: Planter, target
     told = {(one.source, one.partition): one for one in report.not_compared}
     assert told[missing, None].reason == "the target has no such topic"
     assert told[narrow, 1].reason == "the target lacks this partition"
-    assert told[empty, 0].reason == "nothing of it is at the target yet"
+    assert told[empty, 0].reason == "the target has no record of it yet"
     assert not told[empty, 0].is_problem
     assert told["verify-unheard-of", None].reason == "the source has no such topic"
     assert report.to_json()["source_only"] == [missing]
@@ -397,7 +397,7 @@ def test_a_target_recreated_while_it_was_read_is_no_proof(
     report = verify(name)
     assert not report.is_clean
     assert [one.reason for one in report.not_compared] == [
-        "target: the topic was deleted and made anew while it was read"
+        "target: the topic was recreated while it was read"
     ]
 
 

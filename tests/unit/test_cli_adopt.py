@@ -102,4 +102,4 @@ def test_handing_back_shows_where_mirror_maker_continues(
 ) -> None:
     code, out = call(monkeypatch, Done(), config, "--back", "--yes")
     assert code == 0
-    assert "t-0: MirrorMaker 2 goes on with source offset 9, behind target offset 7" in out
+    assert "t-0: MirrorMaker 2 continues with source offset 9, at target offset 7" in out

@@ -1,4 +1,4 @@
-"""`heliostat acls`: the rights to ask a cluster's administrator for."""
+"""`heliostat acls`: the ACLs to request from a cluster's administrator."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from heliostat.operate.links import links_of
 @click.option(
     "--principal",
     metavar="User:NAME",
-    help="Who connects, to both clusters; the configured user names by default.",
+    help="Principal of the link on both clusters; the configured user names by default.",
 )
 @click.option(
-    "--adopt", "adopts", is_flag=True, help="Also what `heliostat adopt` needs, and adopt --back."
+    "--adopt", "adopts", is_flag=True, help="Add what `heliostat adopt` and adopt --back need."
 )
 @peer_options
 @json_option
@@ -39,10 +39,11 @@ def acls_command(
     workers_run_on: bool,
     as_json: bool,
 ) -> None:
-    r"""Print the rights that a link needs at its source and at its target, and nothing more.
+    r"""Print the ACLs that a link needs at its source and at its target, and no others.
 
-    Contacts no cluster. `admin.properties` stands for an administrator's credentials; leave the
-    option out where none are needed. With --adopt name the MirrorMaker 2 as for `heliostat adopt`.
+    Contacts no cluster. Replace `admin.properties` by a file with an administrator's credentials,
+    or omit that option if none are needed. With --adopt, identify the MirrorMaker 2 as for
+    `heliostat adopt`.
 
     \b
     Examples:
@@ -52,10 +53,10 @@ def acls_command(
     """
     if principal is not None and ":" not in principal:
         raise click.BadParameter(
-            "has a type in front, such as User:mirror", param_hint="--principal"
+            "must begin with a type, such as User:mirror", param_hint="--principal"
         )
     if not adopts and (workers_run_on or {alias, offsets_topic, group} != {None}):
-        raise click.UsageError("names of a MirrorMaker 2 go with --adopt")
+        raise click.UsageError("options about a MirrorMaker 2 need --adopt")
     config = load_config(config_file)
     found: dict[str, tuple[ClusterGrants, ClusterGrants]] = {}
     for link in links_of(config, link_name):
@@ -76,7 +77,7 @@ def acls_command(
 
 
 def _show(link: str, side: ClusterGrants) -> None:
-    """Commands that a shell takes as they are; all else behind `#`."""
+    """Print commands that can be pasted into a shell, and all else as `#` comments."""
     click.echo(f"# link {link}: {side.side} {side.cluster}, {side.principal}")
     for note in side.notes:
         click.echo(f"# note: {note}")

@@ -1,4 +1,4 @@
-"""`heliostat adopt`: mirrors change hands between MirrorMaker 2 and a link, both ways."""
+"""`heliostat adopt`: take over mirrors from MirrorMaker 2, or hand them back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heliostat.operate.links import link_of
 @click.argument("link_name", metavar="[LINK]", required=False)
 @config_option
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
-@click.option("--back", is_flag=True, help="Hand back: let MirrorMaker 2 go on.")
+@click.option("--back", is_flag=True, help="Hand back, so that MirrorMaker 2 continues.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
 @click.option(
     "--connector",
@@ -45,14 +45,14 @@ def adopt_command(
     workers_run_on: bool,
     as_json: bool,
 ) -> None:
-    r"""Take over the topics that a MirrorMaker 2 has copied, where they are; or hand them back.
+    r"""Take over the topics that a MirrorMaker 2 has copied, in place; or hand them back.
 
-    MirrorMaker 2 must be stopped. What it has committed lags behind what has landed, so both logs
-    are compared by content: each partition goes on with the first source record that is not at the
-    target yet. Where that can't be known the topic is refused, with the reason, and stays as it is.
-    With --back the link must be stopped; MirrorMaker 2 then goes on where it ended.
+    MirrorMaker 2 must be stopped. Its committed offsets lag behind what it has written, so both
+    logs are compared by content: each partition continues with the first source record that is not
+    at the target yet. If that can't be determined, the topic is refused, with the reason, and stays
+    as it is. With --back the link must be stopped; MirrorMaker 2 then continues where it ended.
 
-    Exit code 0 when all of it was (or can be) done, 1 when something is refused.
+    Exit code 0 when every topic was (or can be) taken over, 1 when one is refused.
 
     \b
     Examples:

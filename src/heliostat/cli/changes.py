@@ -1,4 +1,4 @@
-"""Verbs that change what a link has: of one link, shown before they are carried out."""
+"""Printing of plans for verbs that show changes of a link before they make them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import click
 
 
 class Shown(Protocol):
-    """What would be done, or was."""
+    """Plan of changes that would be made, or were."""
 
     def describe(self) -> Iterator[str]:
-        """Plain lines for people."""
+        """Yield lines for people."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the answer for `--json`."""
         ...
 
 
 def show(plan: Shown, heading: str, *, as_json: bool) -> None:
-    """Print it; for people below a heading."""
+    """Print a plan, as JSON or as lines below a heading."""
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
         return

@@ -1,4 +1,4 @@
-"""Exit codes of all verbs, as `heliostat --help` tells them."""
+"""Exit codes of all verbs, as `heliostat --help` lists them."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ DIFFERENCE = 1
 USAGE = 2
 HALTED = 3
 INTERRUPTED = 130
-"""128 + SIGINT, as shells say it."""
+"""128 + SIGINT, as in shells."""

@@ -1,4 +1,4 @@
-"""`heliostat gaps` and `heliostat resolve`: what was lost, what waits, what each choice means."""
+"""`heliostat gaps` and `heliostat resolve`: lost records, open decisions, and their choices."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CHOICES = ("continue", "restart", "wait")
 @link_option
 @json_option
 def gaps_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
-    r"""List records that were lost, why, who decided, and which partitions are stopped.
+    r"""List lost records, why they were lost, who decided, and which partitions are stopped.
 
-    Reads the links' ledgers at the targets: from any machine. Exit code 0 when nothing waits for a
-    decision, 1 when something does.
+    Reads the links' ledgers at the targets, so it works on any machine. Exit code 0 when nothing
+    waits for a decision, 1 when something does.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def _row_line(row: GapRow) -> str:
 
 
 def name_of(item: PendingDecision) -> str:
-    """Topic or partition."""
+    """Return the name of the topic or partition."""
     return item.topic if item.partition is None else str(TopicPartition(item.topic, item.partition))
 
 
@@ -103,7 +103,7 @@ def _time(at_ms: int) -> str:
 @config_option
 @link_option
 @click.option(
-    "--choose", type=click.Choice(CHOICES), default=None, help="The decision; without: explain."
+    "--choose", type=click.Choice(CHOICES), default=None, help="The decision; omit it to explain."
 )
 @click.option("--by", "user", default=None, metavar="NAME", help="Who decides (default: you).")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -120,9 +120,9 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     r"""Show what each choice means for a stopped TOPIC [PARTITION], and decide.
 
-    Asks both clusters and shows offsets, records and what consumers of the mirror would see. With
-    --choose the decision is written to the target; a running link takes it up within a refresh, one
-    that is stopped when it starts.
+    Contacts both clusters and shows offsets, records and what consumers of the mirror would see.
+    With --choose the decision is written to the target; a running link carries it out within a
+    refresh interval, a stopped one after its next start.
 
     \b
     Examples:
@@ -153,8 +153,8 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
         click.echo(json.dumps([item.to_json() for item in decisions], indent=2))
         return
     click.echo(
-        f"decided: {choose} for {len(decisions)} of {topic}; the link takes it up within "
-        f"{link.topics.refresh_interval_s:g} s of running"
+        f"decided: {choose} for {len(decisions)} of {topic}; the link carries it out within "
+        f"{link.topics.refresh_interval_s:g} s, once it runs"
     )
 
 
@@ -164,9 +164,9 @@ def _explanation(explained: Sequence[DecisionOptions], choose: str | None) -> li
         facts = item.facts
         lines += [
             f"{facts.source}: {item.stopped.state} [{item.stopped.code}] {item.stopped.reason}",
-            f"  source holds offsets {facts.source_start} to {facts.source_end - 1}",
-            f"  the mirror waits for source offset {facts.position}",
-            f"  target {facts.target} holds offsets {facts.target_start} to {facts.target_end - 1}",
+            f"  source has offsets {facts.source_start} to {facts.source_end - 1}",
+            f"  next source offset of the mirror: {facts.position}",
+            f"  target {facts.target} has offsets {facts.target_start} to {facts.target_end - 1}",
         ]
         for option in item.options:
             if choose not in {None, option.choice.value}:

@@ -1,4 +1,4 @@
-"""`heliostat groups`: where consumers would go on at the target, and why."""
+"""`heliostat groups`: where consumers would continue at the target, and why."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def groups_command(
 ) -> None:
     r"""Show each consumer group's offsets on both sides, and why it is or isn't synced.
 
-    `reread` is how many records a consumer would read again if it went on at the target now.
-    Changes nothing. Exit code 0 when all selected groups are in sync, 1 otherwise.
+    `reread` is the number of records that a consumer would read again if it continued at the
+    target now. Changes nothing. Exit code 0 when all selected groups are in sync, 1 otherwise.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def _lines(found: LinkGroups, group: str | None) -> Iterator[str]:
             yield _summary(view)
         return
     if not found.groups:
-        yield f"  {group}: the source has no such group, or does not let us see it"
+        yield f"  {group}: the source has no such group, or we have no permission to see it"
     for view in found.groups:
         yield from _explained(view)
 
@@ -102,8 +102,8 @@ def _explained(view: GroupView) -> Iterator[str]:
     if view.decided is None:
         return
     source, target = view.decided.source, view.decided.target
-    yield f"  at the source: {'gone' if source is None else source.state or 'state not told'}"
-    yield f"  at the target: {'not there' if target is None else target.state or 'state not told'}"
+    yield f"  at the source: {'gone' if source is None else source.state or 'state unknown'}"
+    yield f"  at the target: {'not there' if target is None else target.state or 'state unknown'}"
     for member in view.members:
         yield f"    member {member.client_id} on {member.host}"
     if view.decided.problem:

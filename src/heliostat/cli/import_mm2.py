@@ -1,4 +1,4 @@
-"""`heliostat import-mm2`: a MirrorMaker 2's configuration as ours."""
+"""`heliostat import-mm2`: convert a MirrorMaker 2's configuration into ours."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
     "--output",
     "-o",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the YAML there; to standard output by default.",
+    help="File for the YAML; standard output by default.",
 )
 @click.option(
     "--secrets",
     metavar="FOLDER",
     default=SECRETS_FOLDER,
     show_default=True,
-    help="Where secrets and PEM files will be on the machines that copy.",
+    help="Folder for secrets and PEM files on the machines that copy.",
 )
 @click.option(
     "--naming",
@@ -56,10 +56,10 @@ def import_mm2_command(
     *,
     as_json: bool,
 ) -> None:
-    r"""Turn mm2.properties, connectors' JSON or a Strimzi resource into a configuration file.
+    r"""Convert mm2.properties, connectors' JSON or a Strimzi resource into a configuration file.
 
-    Every property is listed as used, replaced or without effect, and why. Secrets are neither shown
-    nor written: the file names where each has to be, and the list says what to put there.
+    Lists every property as used, replaced or without effect, with the reason. Secrets are neither
+    shown nor written: the file says where each must be, and the list says what to put there.
 
     Exit code 0 when the link will do all that MirrorMaker 2 did, 1 when something will differ.
 
@@ -92,7 +92,7 @@ def _text(path: Path) -> str:
 
 
 def _check(found: Imported) -> None:
-    """Our own reader must take it; variables are set where the link runs, and not here."""
+    """Check that our loader accepts the result, with placeholders for environment variables."""
     text = found.to_yaml()
     names = dict.fromkeys(_VARIABLE.findall(text))
     env = {name: f"variable-{number}:9092" for number, name in enumerate(names)}
@@ -102,12 +102,12 @@ def _check(found: Imported) -> None:
         try:
             load_config(file, env=env)
         except ConfigError as error:
-            reason = "what was read makes no configuration"
+            reason = "the result is not a valid configuration"
             raise ConfigError(reason, problems=error.problems) from None
 
 
 def _account(found: Imported) -> None:
-    """On standard error, so that the YAML may be redirected."""
+    """Print the outcomes to standard error, so that the YAML can be redirected."""
     for each in found.findings:
         where = f"{each.origin.file}: {each.origin.name}"
         click.echo(f"{each.fate.words:>14}  {where}: {each.text}", err=True)

@@ -1,4 +1,4 @@
-"""The door: `heliostat <verb>`. Verbs load when they are called; errors end here, as text and code.
+"""The program `heliostat <verb>`: imports verbs when called, and turns errors into exit codes.
 
 Exit codes: 0 in sync, 1 difference or refusal, 2 usage, 3 halted.
 """
@@ -22,14 +22,14 @@ from heliostat.errors import ConfigError, HeliostatError, Refused
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Where a verb is (`module:attribute`), and what it does in one line."""
+    """Location of a verb (`module:attribute`), and a line that says what it does."""
 
     place: str
     summary: str
 
 
 SANDBOX = "heliostat_sandbox"
-"""A package of its own, which runs brokers: the product does not need it."""
+"""A package of its own, which runs brokers; the product does not need it."""
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
@@ -37,7 +37,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             "heliostat_sandbox.demo_command:demo_command", "Mirror one local cluster to another."
         ),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
-        "plan": Verb("heliostat.cli.topics:plan_command", "Print what would be done, and refused."),
+        "plan": Verb("heliostat.cli.topics:plan_command", "Print planned changes and refusals."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Show where groups would resume."),
         "import-mm2": Verb(
             "heliostat.cli.import_mm2:import_mm2_command", "Convert MirrorMaker 2's configuration."
@@ -45,24 +45,24 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "adopt": Verb(
             "heliostat.cli.adopt:adopt_command", "Take over what MirrorMaker 2 has copied."
         ),
-        "acls": Verb("heliostat.cli.acls:acls_command", "Print the rights that a link needs."),
-        "run": Verb("heliostat.cli.run:run_command", "Mirror, until it is stopped."),
+        "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
+        "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
         "status": Verb("heliostat.cli.run:status_command", "Show the state of links."),
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
         "state": Verb("heliostat.cli.state:state_group", "Rebuild a link's lost state."),
-        "sandbox": Verb("heliostat_sandbox.commands:sandbox_group", "Brokers on this machine."),
+        "sandbox": Verb("heliostat_sandbox.commands:sandbox_group", "Run brokers on this machine."),
     }
 )
-"""In the order in which one meets them. A module is imported when its verb is asked for."""
+"""Verbs in the order in which a user needs them; a module is imported when its verb is called."""
 
 
 def with_line_breaks(command: click.Command) -> click.Command:
-    r"""Make `\b` what click wants: the character that keeps a paragraph's lines as they are.
+    r"""Replace the two characters `\b` by the one that makes click keep a paragraph's lines.
 
-    Docstrings with a backslash are raw strings here, so it arrives as two characters.
+    Docstrings with a backslash are raw strings here, so it is two characters there.
     """
     if command.help is not None:
         command.help = command.help.replace("\\b", "\b")
@@ -73,11 +73,11 @@ def with_line_breaks(command: click.Command) -> click.Command:
 
 
 class VerbGroup(click.Group):
-    """A group whose commands are imported when they are needed, so that each starts at once."""
+    """Command group that imports a command only when it is called, so that each starts fast."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all verbs."""
+        """Return the names of all verbs."""
         return list(VERBS)
 
     @override
@@ -96,7 +96,7 @@ class VerbGroup(click.Group):
                 f"{cmd_name!r} needs the package heliostat-sandbox: pip install heliostat[sandbox]"
             ) from None
         if not isinstance(command, click.Command):
-            raise TypeError(f"{verb.place} is no command")
+            raise TypeError(f"{verb.place} is not a command")
         return with_line_breaks(command)
 
     @override
@@ -126,19 +126,19 @@ with_line_breaks(root)
 
 
 def exit_code_of(error: HeliostatError) -> int:
-    """What a script sees of an error that reached the door."""
+    """Return the exit code for an error that a verb raised."""
     if isinstance(error, ConfigError):
         return USAGE
     return DIFFERENCE if isinstance(error, Refused) else HALTED
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and answer its exit code; what went wrong stands on stderr.
+    """Run one verb, print errors to stderr, and return the exit code.
 
     Parameters
     ----------
     arguments
-        Those of the command line if None.
+        Arguments; None for those of the command line.
     """
     try:
         answer = root.main(

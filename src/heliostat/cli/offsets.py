@@ -1,4 +1,4 @@
-"""`heliostat offsets`: the offset map for people."""
+"""`heliostat offsets`: translate offsets, show and rebuild offset maps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from heliostat.operate.links import link_of
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
 EXTENTS_SHOWN = 50
-"""Of one partition, in text; `--json` has all."""
+"""Extents of one partition shown as text; `--json` has all."""
 
 
 @click.group("offsets")
@@ -51,7 +51,7 @@ def offsets_group() -> None:
     type=click.Choice([side.value for side in Side]),
     default=Side.TARGET.value,
     show_default=True,
-    help="The side to translate to; topics are named as on the other one.",
+    help="The side to translate to; name topics as on the other side.",
 )
 @click.option(
     "--file",
@@ -74,10 +74,10 @@ def translate_command(
 ) -> None:
     r"""Translate offsets of one side of a link into offsets of the other.
 
-    A source offset without a record (compacted, a transaction's marker or aborted) becomes the
-    place of the next record: a reader that goes on there reads what it has not read, and nothing
-    twice. Nothing is guessed: where there is no answer it says why. Exit code 0 when every offset
-    was translated, 1 when one was not.
+    A source offset without a record (compacted, aborted, or a transaction marker) is translated to
+    the offset of the next record: a reader that continues there skips nothing and reads nothing
+    twice. Nothing is guessed: an offset that can't be translated gets the reason. Exit code 0 when
+    every offset was translated, 1 when one was not.
 
     \b
     Examples:
@@ -119,11 +119,11 @@ def show_command(
     link_name: str | None,
     as_json: bool,
 ) -> None:
-    r"""Show offset maps: exact or mapped, how many extents, how large.
+    r"""Show offset maps: exact or mapped, number of extents, size.
 
     Without a topic: one line per mirror. With a topic (its name at the source): one line per
-    partition. With a partition: its extents, runs of records whose offsets differ by the same
-    number.
+    partition. With a partition: also its extents, which are runs of records whose offsets differ
+    by the same number.
 
     \b
     Examples:
@@ -167,9 +167,9 @@ def rebuild_command(
 ) -> None:
     r"""Rebuild offset maps whose records are gone (OFFSET_MAP_LOST).
 
-    Reads all records of both sides and aligns them. Where they align in exactly one way, that is
-    the map, and the mirror goes on; a running link need not be restarted. Where they don't, or in
-    several ways, it prints the offset and changes nothing. Without a topic (its name at the source)
+    Reads all records of both sides and aligns them. If they align in exactly one way, that is the
+    map, and the mirror continues; a running link need not be restarted. If they align in no way or
+    in several, it prints the offset and changes nothing. Without a topic (its name at the source)
     it rebuilds all lost maps of the link. Exit code 0 when each was rebuilt, 1 when one was not.
 
     \b
@@ -192,13 +192,13 @@ def rebuild_command(
 
 def _rebuilt_line(one: Rebuilt) -> str:
     if one.why_not:
-        return f"{one.source} → {one.target}: not made anew: {one.why_not}"
+        return f"{one.source} → {one.target}: not rebuilt: {one.why_not}"
     return f"{one.source} → {one.target}: {one.extents:,} extents of {one.records:,} records"
 
 
 def _tell_of_source(translator: OffsetTranslator, link: LinkConfig) -> None:
     if not translator.is_source_known:
-        text = f"{link.source} does not answer; answers come from {link.target} alone"
+        text = f"{link.source} does not answer; these answers use {link.target} only"
         click.echo(f"note: {text}", err=True)
 
 
@@ -216,7 +216,7 @@ def _questions(lines: Iterable[tuple[int, str]]) -> Iterator[Question]:
 
 
 def _parsed(text: str) -> Iterator[Question]:
-    """One line: words, a JSON object, or a JSON array of objects."""
+    """Yield the questions of one line: three words, a JSON object, or an array of objects."""
     if text[0] not in "{[":
         topic, partition, offset = text.split()
         yield _question(topic, int(partition), int(offset))
@@ -246,7 +246,7 @@ def _table(answers: list[Answer]) -> Iterator[str]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Columns side by side; those of numbers, as the last row has them, to the right."""
+    """Yield rows with aligned columns; to the right where the last row has a number."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     is_number = [cell.replace(",", "").isdigit() or cell == "-" for cell in rows[-1]]

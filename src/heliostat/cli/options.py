@@ -1,4 +1,4 @@
-"""Options that several verbs share, so that they are called and described alike."""
+"""Options that several verbs share, so that names and help are the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JS
 
 
 def peer_options(command: _Command) -> _Command:
-    """Which MirrorMaker 2 mirrors are taken over from: `peer_of`."""
+    """Add the options that identify the MirrorMaker 2 to take over from (`peer_of`)."""
     for option in reversed(_PEER_OPTIONS):
         command = option(command)
     return command
@@ -40,7 +40,7 @@ _PEER_OPTIONS = (
         help="Connect's offset.storage.topic; mm2-offsets.<alias>.internal by default.",
     ),
     click.option(
-        "--group", metavar="NAME", help="Connect's group.id; <alias>-mm2 by default. At the target."
+        "--group", metavar="NAME", help="Connect's group.id at the target; <alias>-mm2 by default."
     ),
     click.option(
         "--workers-run-on",

@@ -27,7 +27,7 @@ LOG_EVERY_S = 10.0
 
 
 class StopSignal:
-    """Set by Ctrl-C or SIGTERM; a second one ends the process at once."""
+    """Event set by Ctrl-C or SIGTERM; a second signal ends the process at once."""
 
     def __init__(self) -> None:
         self.is_set = threading.Event()
@@ -48,15 +48,15 @@ class StopSignal:
 @click.command("run")
 @config_option
 @link_option
-@click.option("--plain", is_flag=True, help="Lines, not the live view, also on a terminal.")
-@click.option("--seconds", type=float, default=None, help="Stop after so many seconds.")
+@click.option("--plain", is_flag=True, help="Print lines instead of the live view.")
+@click.option("--seconds", type=float, default=None, help="Stop after this many seconds.")
 def run_command(
     config_file: Path, link_name: str | None, plain: bool, seconds: float | None
 ) -> None:
-    r"""Run links until Ctrl-C: topics are kept in step, records copied.
+    r"""Run links until Ctrl-C: keep topics in sync and copy records.
 
     Shows a live view on a terminal and prints lines otherwise. Stops gracefully on Ctrl-C and
-    SIGTERM; wherever it is killed, the next start goes on from what the target holds.
+    SIGTERM. If it is killed, the next start continues where the target's logs end.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def run_command(
         running.start()
         failure = show(running, stop, events, ends_at_s, is_live=is_live)
         if failure is not None:
-            click.echo(f"halted: {failure}", err=True)  # before what ending may take
+            click.echo(f"halted: {failure}", err=True)  # first: stopping may take a while
     finally:
         running.stop()
     for name, error in running.failures.items():
@@ -100,9 +100,22 @@ def show(
     is_live: bool,
     stays: bool = True,
 ) -> BaseException | None:
-    """Show how the links fare until told to stop; why they halted, if they did.
+    """Show the state of the links until stopped; return why they halted, if they did.
 
-    With `stays` the last picture is left on the terminal.
+    Parameters
+    ----------
+    running
+        The links.
+    stop
+        Signal to stop.
+    events
+        Events for the live view, and the log.
+    ends_at_s
+        When to stop, in seconds of the monotonic clock.
+    is_live
+        Whether to show the live view instead of lines.
+    stays
+        Whether the live view stays on the terminal at the end.
     """
     from rich.console import Console
     from rich.live import Live
@@ -142,19 +155,18 @@ def show(
     type=click.FloatRange(min=0),
     default=MAX_LAG_S,
     show_default=True,
-    help="Seconds: a link that lags by no more is in sync.",
+    help="Greatest lag, in seconds, of a link that is in sync.",
 )
 @json_option
 def status_command(
     config_file: Path, link_name: str | None, max_lag_s: float, as_json: bool
 ) -> None:
-    r"""Show the state of links, read from their state topics on the target: from any machine.
+    r"""Show the state of links, from their state topics on the target; works on any machine.
 
     Exit code 0 when every link runs and is in sync: the target has all records but those of the
-    last seconds (--max-lag). 1 when a link lags by more, is broken, has refused topics, does not
-    run, or can't tell how far it is; each reason is printed. 3 when a target does not answer. Links
-    are looked at one by one: that the target of one does not answer keeps none of the others from
-    being shown.
+    last seconds (--max-lag). 1 when a link lags by more, has stopped partitions or refused topics,
+    does not run, or does not know its lag; each reason is printed. 3 when a target does not answer;
+    the other links are shown nevertheless.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`heliostat state`: what a link knows of its mirrors, where it was lost."""
+"""`heliostat state`: rebuild what a link knows about its mirrors, if it was lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heliostat.rebuild.state import plan_rebuild, rebuild_state
 
 @click.group("state")
 def state_group() -> None:
-    r"""Rebuild what a link knows of its mirrors after its state topic was lost.
+    r"""Rebuild what a link knows about its mirrors after its state topic was lost.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def state_group() -> None:
 @state_group.command("rebuild")
 @click.argument("link_name", metavar="[LINK]", required=False)
 @config_option
-@click.option("--topics", metavar="REGEX", help="Only source topics whose whole name matches.")
+@click.option("--topics", metavar="REGEX", help="Only source topics whose full name matches.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
 @json_option
@@ -44,15 +44,15 @@ def rebuild_command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    r"""Take back mirrors that heliostat.LINK.state does not list, where contents prove them.
+    r"""Take back mirrors that heliostat.LINK.state does not list, if contents prove them.
 
-    The link must be stopped. All records of both sides are compared, through the mirror's
-    offset map where there is one. Where everything that both sides still hold is equal and in
-    order, the mirror is the link's again and goes on where it ends; a lost offset map is rebuilt.
-    Any other stays refused, with the first offset that differs. If the last driver was killed,
-    the command waits for what it may still send: a round and some seconds.
+    The link must be stopped. Compares all records of both sides, through the mirror's offset map
+    if it has one. If all records that both sides still have are equal and in order, the mirror
+    belongs to the link again and continues where it ends; a lost offset map is rebuilt. Any other
+    mirror stays refused, with the first offset that differs. If the last driver was killed, the
+    command first waits until it can't send any more: a round and some seconds.
 
-    Exit code 0 when all of it was (or can be) done, 1 when something is refused.
+    Exit code 0 when every mirror was (or can be) taken back, 1 when one is refused.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`heliostat topics` and `heliostat plan`: look before anything is touched."""
+"""`heliostat topics` and `heliostat plan`: previews, which change nothing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from heliostat.topics.topic_plan import TopicPlan
 @link_option
 @json_option
 def topics_command(config_file: Path, link_name: str | None, as_json: bool) -> None:
-    r"""Preview which topics are mirrored, why, why not, and under which name.
+    r"""Preview which topics are mirrored, why or why not, and under which name.
 
-    Asks the sources only and changes nothing. What is selected and comes from the target itself
-    is left out all the same: see `heliostat plan`.
+    Contacts only the sources and changes nothing. Selected topics that come from the target are
+    left out nevertheless: see `heliostat plan`.
 
     \b
     Examples:
@@ -61,10 +61,10 @@ def plan_command(
 ) -> None:
     r"""Print what would be done to the targets' topics, what is refused, and why.
 
-    Also what is left out because it comes from the target. Changes nothing. Exit code 0 when the
-    pair is in sync, 1 when there is something to do, something is refused or source records are
-    gone before they were copied, 3 when a cluster does not answer. Links are planned one by one:
-    what keeps one from being planned keeps none of the others.
+    Also lists what is left out because it comes from the target. Changes nothing. Exit code 0 when
+    there is nothing to do, 1 when there is, when something is refused, or when source records were
+    gone before they were copied, 3 when a cluster does not answer. Links are planned one by one: an
+    error in one does not stop the others.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`heliostat verify`: compare what arrived with what was sent, by content."""
+"""`heliostat verify`: compare source and target by content."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from heliostat.verify.report import VerifyReport, joined
 @click.option("--from", "start", type=click.IntRange(min=0), help="First offset.")
 @click.option("--until", type=click.IntRange(min=0), help="End offset, not included.")
 @click.option(
-    "--complete", is_flag=True, help="Count what the target lacks as lost, not as not copied yet."
+    "--complete", is_flag=True, help="Count records missing at the end of the target as lost."
 )
 @click.option("--decode-all", is_flag=True, help="Decode equal batches, too.")
-@click.option("--master", help="Spark master, in place of the configured one.")
+@click.option("--master", help="Spark master, instead of the configured one.")
 @click.pass_context
 def verify_command(
     context: click.Context,
@@ -51,12 +51,12 @@ def verify_command(
 ) -> None:
     r"""Compare source and target by content, on Spark, while the link may be running.
 
-    Each mirrored partition: count, offsets, order, key, value, headers, timestamps. Compared is
-    what both sides hold when it begins, or the given range. Where offsets differ between the
-    sides, each record must stand where the link's offset map puts it. What compaction took at
-    either end is told apart from what is lost. A topic that the link refuses is named with the
-    reason, not compared. Exit code 0 when nothing was found, 1 when something was or could not be
-    compared, 3 when a cluster does not answer.
+    Compares count, offsets, order, keys, values, headers and timestamps of each mirrored
+    partition: all records that both sides have when it begins, or the given range. If offsets
+    differ between the sides, each record must be at the offset that the link's offset map says.
+    Records removed by compaction, on either side, do not count as lost. A topic that the link
+    refuses is listed with the reason, and not compared. Exit code 0 when no difference was found,
+    1 when one was or something could not be compared, 3 when a cluster does not answer.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[To
 
 
 def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
-    """Partitions that the link says it does not copy, and why; none if it has never run."""
+    """Return partitions that the link reports as not copied, and why; none if it never ran."""
     [status] = link_statuses(config, link.name)
     return {
         TopicPartition(TopicName(one.source), PartitionId(one.partition)): (
@@ -120,7 +120,7 @@ def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
 
 
 def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored]:
-    """Topics that the link refuses, and those that it leaves out because they come from there."""
+    """Return topics that the link refuses, or leaves out because they come from its target."""
     found = not_copied(config, link)
     refused = (
         (name, NotMirrored(f"the link refuses it: {why}", is_problem=True))

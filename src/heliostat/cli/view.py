@@ -1,4 +1,4 @@
-"""The live terminal view of running links, and the status as text."""
+"""Live terminal view of running links, and their status as text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from heliostat.ops.events import Events
 from heliostat.status.values import LinkStatus, TopicStatus
 
 TOPIC_ROWS = 12
-"""Busiest topics shown; the total covers all."""
+"""Busiest topics shown at most; one more row sums up the others."""
 PROBLEM_ROWS = 6
 EVENT_LINES = 6
 GROUP_ROWS = 3
 SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
-"""Reasons of groups' offsets that need nothing more."""
+"""Reasons of groups' offsets for which nothing remains to be done."""
 STATE_COLOURS = {
     "running": "green",
     "copying": "green",
@@ -34,7 +34,7 @@ STATE_COLOURS = {
 
 
 def live_view(statuses: Sequence[LinkStatus], events: Events, height: int) -> RenderableType:
-    """All links on one screen of `height` lines."""
+    """Return all links on one screen of `height` lines."""
     share = max(3, (height - EVENT_LINES - 4) // max(1, len(statuses)) - PROBLEM_ROWS - 4)
     parts: list[RenderableType] = []
     for status in statuses:
@@ -48,7 +48,7 @@ def live_view(statuses: Sequence[LinkStatus], events: Events, height: int) -> Re
 
 
 def headline(status: LinkStatus) -> Text:
-    """Link, state, rates, lag and latency in one line."""
+    """Return link, state, rates, lag and latency in one line."""
     text = Text.assemble(
         (f"{status.link} ", "bold"),
         (status.state, STATE_COLOURS.get(status.state, "white")),
@@ -71,12 +71,12 @@ def headline(status: LinkStatus) -> Text:
 
 
 def _lag(row: LinkStatus | TopicStatus) -> str:
-    """Records; with a question mark where there may be more than anybody knows of."""
+    """Return the lag in records, with a question mark if it is not known for all partitions."""
     return count(row.lag_records) + ("?" if row.unknown else "")
 
 
 def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
-    """Whether the link is in sync, and else why not."""
+    """Return whether the link is in sync, or why it is not."""
     why = status.why_not_in_sync(max_lag_s)
     if not why:
         return Text(f"in sync: at most {seconds(max_lag_s)} behind", style="green")
@@ -84,14 +84,14 @@ def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
 
 
 def _groups(told: Mapping[str, Any]) -> str:
-    """Groups whose offsets are published, and offsets that wait."""
+    """Return the number of groups that are synced, and of offsets that are not in sync."""
     waiting = sum(number for reason, number in told["reasons"].items() if reason not in SETTLED)
     held = f" ({count(waiting)} offsets not in sync)" if waiting else ""
     return f"{count(told['groups'])} groups{held}"
 
 
 def topic_table(status: LinkStatus, rows: int) -> Table:
-    """The busiest topics, and all others in one row."""
+    """Return a table of the busiest topics, with all others in one row."""
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold dim")
     table.add_column("topic", ratio=1, no_wrap=True, overflow="ellipsis")
     for title in ("part.", "rec/s", "bytes/s", "lag rec", "lag s", "states"):
@@ -136,7 +136,7 @@ def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:
 
 
 def problem_lines(status: LinkStatus) -> list[RenderableType]:
-    """What is not copied, and why."""
+    """Return what is not copied and why, gaps, notes and groups left alone."""
     lines = [*status.troubles, *(item.text() for item in status.held_back)]
     lines += [
         f"{item.source}-{item.partition} {item.state} [{item.code}] {item.reason}"
@@ -160,7 +160,7 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
 
 
 def gaps_words(gaps: Mapping[str, int]) -> str:
-    """The ledger's sums in plain words."""
+    """Return the totals of the gap ledger as text."""
     unknown = gaps.get("unknown", 0)
     words = f"gaps: {count(gaps['rows'])} recorded, {count(gaps.get('records_lost', 0))} records"
     words += " lost" + (f", and {count(unknown)} of unknown size" if unknown else "")
@@ -168,12 +168,12 @@ def gaps_words(gaps: Mapping[str, int]) -> str:
 
 
 def plain_line(status: LinkStatus) -> str:
-    """The headline for a log."""
+    """Return the headline as plain text for a log."""
     return headline(status).plain
 
 
 def states(counts: dict[str, int]) -> Text:
-    """Partitions by state."""
+    """Return the number of partitions in each state."""
     parts = [
         (f"{number} {state}", STATE_COLOURS.get(state, "white"))
         for state, number in sorted(counts.items())
@@ -186,13 +186,13 @@ def states(counts: dict[str, int]) -> Text:
 
 
 def count(number: float) -> str:
-    """A number with thousands separators; rates below 10 with one digit."""
+    """Format a number with thousands separators; below 10 with one decimal if it has any."""
     is_small = 0 < number < 10 and number != int(number)
     return f"{number:,.1f}" if is_small else f"{number:,.0f}"
 
 
 def size(number: float) -> str:
-    """Bytes with a decimal unit."""
+    """Format bytes with a decimal unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000 or unit == "GB":
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
@@ -201,14 +201,14 @@ def size(number: float) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """Seconds, or a dash where they are not known."""
+    """Format seconds; a dash if not known."""
     if number is None:
         return "-"
     return f"{number:.1f} s" if number < 120 else f"{number / 60:.0f} min"
 
 
 def milliseconds(number: float | None) -> str:
-    """Milliseconds, or a dash where nothing was copied lately."""
+    """Format milliseconds; a dash if nothing was copied recently."""
     if number is None:
         return "-"
     return f"{number:.0f} ms" if number < 10_000 else seconds(number / 1000)

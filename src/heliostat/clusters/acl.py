@@ -1,4 +1,4 @@
-"""Access rights as Kafka writes them (KIP-11, KIP-290): values only, no requests."""
+"""Access rights in Kafka's terms (KIP-11, KIP-290): values only, no requests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 EVERYTHING = "*"
-"""As the name of a resource with a literal pattern: all of them."""
+"""As a resource's name with a literal pattern: all resources."""
 CLUSTER_NAME = "kafka-cluster"
-"""The one name of a cluster as a resource (`Resource.CLUSTER_NAME`)."""
+"""The only name of the cluster resource (`Resource.CLUSTER_NAME`)."""
 
 
 class ResourceKind(Enum):
-    """What a right is about (`ResourceType`)."""
+    """The kind of resource that a right is for (`ResourceType`)."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -21,14 +21,14 @@ class ResourceKind(Enum):
 
 
 class PatternKind(Enum):
-    """How a resource is named (`PatternType`)."""
+    """How a name selects resources (`PatternType`)."""
 
     LITERAL = "literal"
     PREFIXED = "prefixed"
 
 
 class Operation(Enum):
-    """What is allowed (`AclOperation`), as `kafka-acls` spells it."""
+    """The allowed operation (`AclOperation`), as `kafka-acls` spells it."""
 
     READ = "Read"
     WRITE = "Write"

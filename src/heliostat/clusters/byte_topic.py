@@ -1,4 +1,4 @@
-"""A topic of one partition that other programs read too: records as bytes, by their rules."""
+"""A topic of one partition that other programs read, too: records as bytes, in their formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
 from heliostat.clusters.one_partition import READ, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
 
-ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later turn tries again
+ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later pass tries again
 REQUEST_TIMEOUT_S = 10.0
 POLL_S = 0.5
 REPLICAS = 3  # capped by what the cluster has
@@ -20,13 +20,13 @@ COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 
 
 class ByteRecord(NamedTuple):
-    """One record; a timestamp of None is the producer's now."""
+    """One record; a timestamp of None means the time of writing."""
 
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None = None
     offset: int = -1
-    """Where it was read (-1: it was not)."""
+    """Its offset if it was read, otherwise -1."""
 
 
 class ByteTopic(OnePartitionTopic):
@@ -41,9 +41,9 @@ class ByteTopic(OnePartitionTopic):
     )
 
     def ensure(self, admin: ClusterAdmin, replication_factor: int | None = None) -> bool:
-        """Create it where it is missing: one partition, compacted; whether it was created.
+        """Create it if it is missing: one partition, compacted; return whether it was created.
 
-        One that is there is taken as it is: it may be another program's.
+        An existing topic is used as it is: it may be another program's.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class ByteTopic(OnePartitionTopic):
             yield from self.poll(POLL_S)
 
     def end(self) -> int:
-        """Where the topic ends; 0 if it is missing."""
+        """Log end offset of the topic; 0 if it is missing."""
         with self._errors("read"):
             consumer = self._reader()
             if consumer is None:
@@ -106,13 +106,13 @@ class ByteTopic(OnePartitionTopic):
             return self._end(consumer)
 
     def position(self) -> int:
-        """Offset of what `poll` gives next; 0 if the topic is missing."""
+        """Offset of the next record that `poll` returns; 0 if the topic is missing."""
         with self._errors("read"):
             consumer = self._reader()
             return 0 if consumer is None else int(consumer.position(self._partition))
 
     def seek_back(self, records: int) -> bool:
-        """Let `poll` begin that many records before the end; False if the topic is missing."""
+        """Make `poll` begin that many records before the end; False if the topic is missing."""
         with self._errors("read"):
             consumer = self._reader()
             if consumer is None:
@@ -124,7 +124,7 @@ class ByteTopic(OnePartitionTopic):
             return True
 
     def poll(self, timeout_s: float) -> list[ByteRecord]:
-        """What has come since the last read, waiting at most `timeout_s` for a first record."""
+        """Records since the last read, waiting at most `timeout_s` for the first."""
         with self._errors("read"):
             consumer = self._reader()
             if consumer is None:

@@ -1,7 +1,7 @@
-"""Turns security by reference into TLS contexts and SASL mechanisms, at the moment of dialing.
+"""Turns references to secrets into TLS contexts and SASL mechanisms when a connection is dialed.
 
-The only place that reads secrets. Nothing here is kept beyond the connection it is for, and none
-of it is put into messages. The mechanisms are kafka-python's own, for the hot path as well.
+The only module that reads secrets. It keeps none beyond the connection it is for, and puts none
+into messages. The mechanisms are kafka-python's own, also on the hot path.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from heliostat.clusters import tokens
 from heliostat.errors import CredentialsUnreadable
 
 SCRAM_ITERATIONS_MIN = 4096
-"""RFC 7677 section 4, and the least that Kafka's own users can have (`ScramMechanism`)."""
+"""RFC 7677 section 4, and the minimum for users that Kafka itself stores (`ScramMechanism`)."""
 SECRET_BYTES_MAX = 64 * 1024
-"""A token has some KiB; what is larger is another file."""
+"""A token has a few KiB; a larger file is something else."""
 
 
 def reveal(secret: SecretRef) -> str:
-    """Read a secret where it is now.
+    """Read a secret from its file or environment variable.
 
     Raises
     ------
     CredentialsUnreadable
-        No such file or variable, no right to read it, or nothing in it.
+        No such file or variable, no right to read it, or it is empty.
     """
     if secret.env:
         value = os.environ.get(secret.env, "")
@@ -46,7 +46,7 @@ def reveal(secret: SecretRef) -> str:
             with Path(secret.file).open("rb") as file:
                 value = file.read(SECRET_BYTES_MAX + 1).decode()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise CredentialsUnreadable(f"the secret in {where} can't be read: {why}") from None
     value = value.strip()
     if not value or len(value) > SECRET_BYTES_MAX:
@@ -55,7 +55,7 @@ def reveal(secret: SecretRef) -> str:
 
 
 def tls_context(security: Security) -> ssl.SSLContext:
-    """A fresh context with the files as they are now: renewed certificates need no restart.
+    """A new context that reads the files now: renewed certificates need no restart.
 
     Raises
     ------
@@ -85,18 +85,18 @@ def tls_context(security: Security) -> ssl.SSLContext:
 
 
 def sasl_mechanism(sasl: Sasl, host: str) -> SaslMechanism:
-    """One authentication: `auth_bytes`, `receive`, until `is_done`.
+    """Mechanism for one authentication: call `auth_bytes` and `receive` until `is_done`.
 
     Raises
     ------
     CredentialsUnreadable, TokenRefused
-        The secret can't be read or the token endpoint gives none.
+        The secret can't be read, or the token endpoint issues no token.
     """
     return _MECHANISMS[sasl.mechanism](host=host, **_sasl_settings(sasl))
 
 
 def client_settings(access: ClusterAccess) -> dict[str, Any]:
-    """The same access for kafka-python's clients; secrets are read when they connect."""
+    """Settings of kafka-python's clients for this access; they read secrets when they connect."""
     security = access.security
     settings: dict[str, Any] = {
         "bootstrap_servers": list(access.bootstrap),
@@ -110,13 +110,13 @@ def client_settings(access: ClusterAccess) -> dict[str, Any]:
 
 
 class _FreshContexts:
-    """Stands for an `SSLContext`, of which kafka-python calls this one method."""
+    """Stands in for an `SSLContext`, of which kafka-python calls only this method."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
 
     def wrap_socket(self, sock: socket.socket, **options: Any) -> ssl.SSLSocket:
-        """Wrap with the files as they are now: a client lives longer than its certificate."""
+        """Read the files and wrap the socket: a client lives longer than its certificate."""
         return tls_context(self._security).wrap_socket(sock, **options)
 
 
@@ -131,7 +131,7 @@ def _sasl_settings(sasl: Sasl) -> dict[str, Any]:
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
-    """A token for each authentication: from its file, or from the endpoint while it is fresh."""
+    """A token for each authentication: from its file, or from the endpoint until it expires."""
 
     def __init__(self, sasl: Sasl) -> None:
         self._sasl = sasl
@@ -152,7 +152,7 @@ class _Plain(SaslMechanismPlain):  # type: ignore[misc]  # kafka-python carries 
 
 class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries no types
     def __init__(self, **config: Any) -> None:
-        # RFC 5802 section 5.1 escapes what its messages are made of; kafka-python does not.
+        # RFC 5802 section 5.1 escapes `=` and `,` in names; kafka-python does not.
         name = config["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
         super().__init__(**_revealed({**config, "sasl_plain_username": name}))
 
@@ -163,17 +163,17 @@ class _Scram(SaslMechanismScram):  # type: ignore[misc]  # kafka-python carries 
         Raises
         ------
         ValueError
-            It is none, or it asks for a proof from which the password could be guessed.
+            It is not valid, or asks for a proof from which the password could be guessed.
         """
-        # The first answer, and no other, says how many; without it kafka-python goes no further.
+        # Only the first answer has the iteration count; without it kafka-python stops.
         fields = dict(each.split("=", 1) for each in auth_bytes.decode().split(","))
         if int(fields.get("i", SCRAM_ITERATIONS_MIN)) < SCRAM_ITERATIONS_MIN:
-            raise ValueError(f"it asks for less than {SCRAM_ITERATIONS_MIN} iterations")
+            raise ValueError(f"it asks for fewer than {SCRAM_ITERATIONS_MIN} iterations")
         return bool(super().receive(auth_bytes))
 
 
 def _revealed(config: dict[str, Any]) -> dict[str, Any]:
-    # Without the protocol: kafka-python would warn on every connection of what the operator chose.
+    # Without the protocol: kafka-python would warn about the operator's choice at each connection.
     password = config["sasl_plain_password"]
     value = reveal(password) if isinstance(password, SecretRef) else password
     return {**config, "sasl_plain_password": value, "security_protocol": ""}
@@ -187,5 +187,5 @@ _MECHANISMS: dict[str, type[SaslMechanism]] = {
 }
 for _name, _kind in _MECHANISMS.items():
     # kafka-python keeps a client's settings for its life and prints them in its debug log; with a
-    # reference in the password's place there is nothing to print, and a new password is seen.
+    # reference in place of the password there is nothing to print, and a new password is used.
     register_sasl_mechanism(_name, _kind, overwrite=True)

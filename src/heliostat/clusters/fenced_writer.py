@@ -1,9 +1,9 @@
-"""Writes that an older writer of the same name can no longer make: transactions of one record.
+"""A writer that fences older writers of the same name: each record is a transaction.
 
 Kafka's transaction coordinator counts an epoch for every transactional id and refuses all but the
-newest (KIP-98). kafka-python's own transactional producer would serve, but where its epoch is stale
-it asks for a new one by itself (KIP-360), and so fences the writer that fenced it: here a stale
-writer must learn of it. So these are our own few requests, none of them sent again on a guess.
+newest (KIP-98). kafka-python's own transactional producer would do, but when its epoch is stale it
+requests a new one by itself (KIP-360), and so fences the writer that fenced it: here a stale writer
+must notice. So these are our own few requests, and none is resent on a guess.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName
 
 TRANSACTION_TIMEOUT_MS = 10_000
-"""A writer that stops in mid transaction holds committed readers up for so long, and until the
-coordinator's next look (`transaction.abort.timed.out.transaction.cleanup.interval.ms`, 10 s)."""
+"""A writer that stops in mid transaction blocks committed readers for this long, and until the
+coordinator's next check (`transaction.abort.timed.out.transaction.cleanup.interval.ms`, 10 s)."""
 CONNECT_TIMEOUT_S = 30.0
 REQUEST_TIMEOUT_MS = 4_000
-"""A broker that hangs is asked in vain; who comes after it is there within 10 s, and found only
-when it is looked for anew."""
+"""A broker that hangs never answers; its successor is there within 10 s, but is found only by
+looking it up again."""
 SETTLES_WITHIN_S = 20.0
-"""A coordinator that moves or loads, or another's transaction that ends, is waited for so long."""
+"""How long to wait for a coordinator to move or load, or for another's transaction to end."""
 PAUSE_S = 0.05
 _MOVED = frozenset({5, 6, 14, 15, 16})
-"""The leader or the coordinator is elsewhere or not ready; the request was not carried out."""
+"""The leader or coordinator is elsewhere or not ready; the request was not executed."""
 KNOWN_WITHIN_S = 2.0
-"""Longer, and it is not there: somebody deleted it."""
+"""A topic unknown for longer than this does not exist: somebody deleted it."""
 _BATCH_BYTES_MAX = 1024 * 1024
 
 
 class FencedWriter:
     """Writes JSON objects into partition 0 of a topic, each in a transaction of its own.
 
-    Not safe to share between threads. Every method raises `ConnectionLost` when no broker answers
-    and `BrokerError` when one refuses, one that `is_fenced` when a newer writer has begun. After
-    any error call `fence` again before the next write; what an interrupted write left open is
-    aborted by it.
+    Not safe to share between threads. Every method raises `ConnectionLost` if no broker answers
+    and `BrokerError` if one refuses; its `is_fenced` is true if a newer writer has begun. After
+    any error call `fence` again before the next write; this aborts what an interrupted write left
+    open.
 
     Parameters
     ----------
     cluster
-        How it is reached.
+        Access to the cluster, or its addresses.
     topic
-        Where to write.
+        The topic to write to.
     transactional_id
         The name that all writers share.
     """
@@ -79,14 +79,14 @@ class FencedWriter:
         self._brokers = WireCluster(
             self._access, DialSettings(client_id, request_timeout_s=REQUEST_TIMEOUT_MS / 1000)
         )
-        """Asked who leads: whom it asks next does not hang."""
+        """Looks up leaders; sends nothing to brokers that hang."""
         self._coordinator: BrokerId | None = None
         self._leader: BrokerId | None = None
         self._producer: tuple[int, int] | None = None
         self._sequence = 0
 
     def close(self) -> None:
-        """Close connections; what `write` returned from is durable."""
+        """Close connections; completed writes are durable."""
         if self._caller is not None:
             self._caller.close()
         self._brokers.close()
@@ -102,7 +102,7 @@ class FencedWriter:
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 producer_id=-1,
                 producer_epoch=-1,
-                max_version=4,  # 2.7: tells a fenced producer from one whose epoch is merely old
+                max_version=4,  # 2.7: a fenced producer's error differs from a merely old epoch's
             ),
             lambda found: found.error_code,
             "become the newest writer",
@@ -112,14 +112,14 @@ class FencedWriter:
 
     @property
     def is_ready(self) -> bool:
-        """Whether `fence` was called and nothing failed since."""
+        """Whether `fence` was called and nothing has failed since."""
         return self._producer is not None
 
     def write(self, key: str, value: Mapping[str, Any]) -> Offset:
-        """Write one record; durable, and seen by committed readers soon after it returns."""
+        """Write one record; durable when it returns, and soon visible to committed readers."""
         assert self._producer is not None, "fence first"
         producer, epoch = self._producer
-        self._producer = None  # until all of it went well
+        self._producer = None  # until all requests have succeeded
         self._add_partition(producer, epoch)
         offset = self._produce(producer, epoch, key, value)
         self._coordinated(
@@ -128,7 +128,7 @@ class FencedWriter:
                 producer_id=producer,
                 producer_epoch=epoch,
                 committed=True,
-                max_version=4,  # from 5 on the epoch counts on with each transaction (KIP-890)
+                max_version=4,  # from 5 on each transaction raises the epoch (KIP-890)
             ),
             lambda found: found.error_code,
             "commit",
@@ -176,7 +176,7 @@ class FencedWriter:
                         partition_data=[kind.PartitionProduceData(index=0, records=batch)],
                     )
                 ],
-                max_version=11,  # from 12 on it would begin transactions by itself (KIP-890)
+                max_version=11,  # from 12 on it would begin transactions itself (KIP-890)
             )
 
         answer = self._settled(
@@ -192,12 +192,12 @@ class FencedWriter:
         return self._settled(lambda: self._send(request(), self._find_coordinator()), code_of, what)
 
     def _send(self, request: Any, broker: BrokerId) -> Any:
-        """Send to a broker; not to one that has not answered the last time, and still says nothing.
+        """Send to a broker, except to one that did not answer last time and still doesn't.
 
         Raises
         ------
         ConnectionLost
-            It hangs: who comes after it may be known at the next try.
+            The broker hangs: its successor may be known at the next attempt.
         """
         if (silence := self._brokers.silence_of(broker, 0.0)) is not None:
             raise silence
@@ -208,7 +208,7 @@ class FencedWriter:
             raise
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
-        """Ask until what passes by itself has passed; only where nothing was carried out."""
+        """Retry until a transient error is over; only if the request was not executed."""
         began_s = time.monotonic()
         while True:
             answer = send()

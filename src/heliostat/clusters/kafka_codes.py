@@ -1,6 +1,6 @@
-"""Kafka's error numbers (`Errors`) and sentinels that our code asks for by name, each written once.
+"""Kafka's error numbers (`Errors`) and sentinels that our code uses by name, each defined once.
 
-What an error means for us stands in `heliostat.errors.kafka_error`.
+`heliostat.errors.kafka_error` says what an error means for us.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What we need of kafka-python and it has no public way for: here, and nowhere else.
+"""All that we need of kafka-python's private parts: here, and nowhere else.
 
-All of it is private to that library and may change with any release of it. What is relied on is
-tested in `tests/unit/clusters/test_kafka_python.py`, which fails when a new version does without.
+They may change with any release of it. `tests/unit/clusters/test_kafka_python.py` tests what we
+rely on, and fails if a new version no longer has it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing_extensions import override
 
 LENT = ("snappy", "lz4", "zstd")
 CODEC_USERS = (own, default_records, legacy_records)
-"""Modules that hold the functions under their names."""
-RECEIVE_BYTES = 256 * 1024  # kafka-python reads 4 KiB at a time, a tenth of the speed
+"""Modules that have imported the functions by name."""
+RECEIVE_BYTES = 256 * 1024  # kafka-python reads 4 KiB at a time, at a tenth of the speed
 
 
 def lend_codecs() -> None:
-    """Let its consumer decompress what it lacks libraries for, by aiokafka's codecs.
+    """Let its consumer decompress with aiokafka's codecs if it lacks libraries of its own.
 
     It looks for python-snappy, lz4 and zstandard, which are not installed; aiokafka's codecs do the
-    same with cramjam. Without them its consumer fails at the first batch that was compressed.
-    What kafka-python has itself stays. May be called again.
+    same with cramjam. Without them its consumer fails at the first compressed batch.
+    Codecs that kafka-python has stay. May be called again.
     """
     for name in LENT:
         has: Any = getattr(own, f"has_{name}")
@@ -38,12 +38,12 @@ def lend_codecs() -> None:
         setattr(own, f"has_{name}", getattr(lent, f"has_{name}"))
         for users in CODEC_USERS:
             for verb in ("encode", "decode"):
-                if hasattr(users, f"{name}_{verb}"):  # they have imported them by their names
+                if hasattr(users, f"{name}_{verb}"):  # they have imported them by name
                     setattr(users, f"{name}_{verb}", getattr(lent, f"{name}_{verb}"))
 
 
 class LargeReadsManager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
-    """Its connections, with reads as large as the kernel has them."""
+    """Its connections, with reads as large as the kernel offers."""
 
     @override
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:

@@ -22,9 +22,9 @@ POLL_S = 0.5  # a stopped broker is noticed, and a deadline kept, within this
 STATE_REPLICAS = 3  # survives two lost brokers; capped by what the cluster has
 COMPACTED: Mapping[str, str] = {
     "cleanup.policy": "compact",
-    # A clock of ours that is an hour ahead must not make the broker refuse (KIP-937).
+    # The broker must not refuse records if our clock is an hour ahead (KIP-937).
     "message.timestamp.type": "LogAppendTime",
-    "max.compaction.lag.ms": "3600000",  # an hour: reading all of it stays quick
+    "max.compaction.lag.ms": "3600000",  # an hour: reading all of it stays fast
     "segment.bytes": str(16 << 20),  # the active segment is never compacted
     "min.cleanable.dirty.ratio": "0.1",
 }
@@ -32,7 +32,7 @@ COMPACTED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One record: the new value of a key, or None where it was removed."""
+    """One record: the new value of a key, or None if it was removed."""
 
     key: str
     value: dict[str, Any] | None
@@ -43,7 +43,7 @@ class Change:
 class KeyedTopic(OnePartitionTopic):
     """Latest JSON object per key, kept in a compacted topic."""
 
-    # What `FencedWriter` left open is no state.
+    # A transaction that `FencedWriter` left open is not state.
     READER_SETTINGS = MappingProxyType({"isolation_level": "read_committed"})
     WRITER_SETTINGS = MappingProxyType(
         {
@@ -57,28 +57,28 @@ class KeyedTopic(OnePartitionTopic):
         self._early: list[Change] = []
 
     def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic where it is missing, see `ensure_compacted`."""
+        """Create the topic if it is missing, see `ensure_compacted`."""
         ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
 
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
         """Latest value of every key, up to where the topic ended when reading began.
 
-        What is written meanwhile comes from `poll`. A topic that does not exist is empty.
+        `poll` returns what is written meanwhile. A topic that does not exist is empty.
 
         Raises
         ------
         ProtocolError
-            Somebody else wrote there: a record is no row.
+            Somebody else wrote there: a record is not a row.
         """
         return self._read(timeout_s, None)
 
     def read_sound(
         self, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> tuple[dict[str, dict[str, Any]], dict[str, Offset]]:
-        """As `read_all`, with records that are no rows set aside: by key, where they stand.
+        """As `read_all`, with records that are not rows set aside: their offsets, by key.
 
-        Of such a key the value before is answered, where it is still there. Keys that are no text
-        are shown as Python shows them: no row has such a one.
+        Such a key has its previous value, if it still exists. Keys that are not text are given as
+        Python represents them, which differs from every row's key.
         """
         strange: dict[str, Offset] = {}
         return self._read(timeout_s, strange), strange
@@ -112,7 +112,7 @@ class KeyedTopic(OnePartitionTopic):
         return state
 
     def poll(self, timeout_s: float = POLL_S) -> list[Change]:
-        """Changes since `read_all` or the last `poll`, in order; empty when none came in time."""
+        """Changes since `read_all` or the last `poll`, in order; empty if none came in time."""
         if self._early:
             changes, self._early = self._early, []
             return changes
@@ -160,25 +160,25 @@ class KeyedTopic(OnePartitionTopic):
 
 @contextmanager
 def read_as_row(topic: str, key: str) -> Iterator[None]:
-    """Read a value as what its key says: what others write there may be JSON and no row of ours.
+    """Read a value as its key says: what others write there may be JSON, but not a row of ours.
 
     Raises
     ------
     ProtocolError
-        It is none; the link that goes by it halts, with the place.
+        The value is not such a row; the link that reads it halts, and reports its key.
     """
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(
-            "a record is no row of ours", topic=topic, key=key, why=repr(error)
+            "a record is not a row of ours", topic=topic, key=key, why=repr(error)
         ) from error
 
 
 def kept_safe(replicas: int) -> dict[str, str]:
-    """Settings by which nothing that was acknowledged is lost with one broker, if there are three.
+    """Settings that keep all acknowledged records if one of three brokers is lost.
 
-    Clusters have them otherwise by default (`min.insync.replicas` 1).
+    They differ from Kafka's defaults (`min.insync.replicas` 1).
     """
     in_sync = 2 if replicas > 2 else 1
     return {"min.insync.replicas": str(in_sync), "unclean.leader.election.enable": "false"}
@@ -187,7 +187,7 @@ def kept_safe(replicas: int) -> dict[str, str]:
 def ensure_compacted(
     cluster: Reachable, name: TopicName, client_id: str, replication_factor: int | None = None
 ) -> None:
-    """Create a state topic of ours where it is missing: compacted, of one partition.
+    """Create a state topic of ours if it is missing: compacted, one partition.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def ensure_compacted(
     Raises
     ------
     Refused
-        A topic of that name is there and could not serve: not compacted, or many partitions.
+        A topic of that name exists and can't be used: not compacted, or many partitions.
     """
     with ClusterAdmin(cluster, client_id) as admin:
         replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
@@ -213,7 +213,7 @@ def ensure_compacted(
         raise configs
     if len(partitions) > 1 or not _is_only_compacted(configs):
         raise Refused(
-            f"topic {name} exists and is no state topic",
+            f"topic {name} exists and is not a state topic",
             hint="it must have one partition and cleanup.policy=compact: rename or fix it",
             partitions=len(partitions),
             cleanup_policy=configs["cleanup.policy"].value,
@@ -221,7 +221,7 @@ def ensure_compacted(
 
 
 def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:
-    """With `delete` beside `compact`, state would vanish by age."""
+    """Whether it only compacts: with `delete`, too, old state would vanish."""
     return configs["cleanup.policy"].value == "compact"
 
 
@@ -246,6 +246,6 @@ def _shown(key: bytes | None) -> str:
 def _foreign(topic: TopicName, record: Any) -> ProtocolError:
     return ProtocolError(
         f"topic {topic} has a record that is not ours",
-        hint="somebody else wrote into the state topic; see who, and remove that record",
+        hint="somebody else wrote into the state topic; find out who, and remove that record",
         offset=record.offset,
     )

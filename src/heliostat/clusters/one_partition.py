@@ -1,6 +1,6 @@
-"""A topic of one partition, reached by kafka-python: opened when first needed, errors made ours.
+"""A topic of one partition, reached by kafka-python: opened when first needed, errors translated.
 
-A client that failed is left, and the next call opens another, see `opened`.
+A client that failed is dropped, and the next call opens another, see `opened`.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import ConnectionLost
 from heliostat.names import TopicName
 
-CLOSE_S = 0.5  # what was written is durable; nothing else is worth waiting for
+CLOSE_S = 0.5  # acknowledged writes are durable; nothing else is worth waiting for
 WRITE, READ = "write", "read"
 REQUEST_TIMEOUT_MS = 5_000
-"""One request: a leader that hangs is asked in vain, and its successor, which there is within 10 s,
-only once metadata are looked up anew. With kafka-python's 30 s all that was asked took as long."""
+"""One request: a leader that hangs never answers, and its successor, elected within 10 s, is found
+only by new metadata. With kafka-python's 30 s each call took as long."""
 METADATA_S = 10.0
-"""Until another client is asked whether a topic is there; three times."""
+"""How long to wait for a client to say whether a topic exists; three clients are tried."""
 PATIENCE_MS = 10_000
-"""A question to whichever broker leads by then: longer than an election takes. A client that has
-met a change of leaders may ask in vain for as long as it is let, of a cluster that is well."""
+"""One question to the current leader: longer than an election takes. After a change of leaders a
+client may retry without success until this limit, although the cluster is healthy."""
 
 
 class OnePartitionTopic:
-    """What all such topics have in common; each says how it reads and writes.
+    """Base of such topics; subclasses define how to read and write.
 
-    Writing may be done from any thread, reading from one thread only. Every method raises
-    `ConnectionLost` when the brokers do not answer in time and `BrokerError` when they refuse.
+    Any thread may write, only one thread may read. Every method raises `ConnectionLost` if the
+    brokers do not answer in time, and `BrokerError` if they refuse.
     """
 
     READER_SETTINGS: ClassVar[Mapping[str, Any]] = {}
     WRITER_SETTINGS: ClassVar[Mapping[str, Any]] = {}
-    """Of kafka-python's clients, beyond those that all topics have."""
+    """Settings of kafka-python's clients, beyond those of all topics."""
 
     def __init__(self, cluster: Reachable, topic: str, client_id: str) -> None:
         self.topic = TopicName(topic)
@@ -54,7 +54,7 @@ class OnePartitionTopic:
         self._consumer: Any = None
         self._partition = KafkaPartition(topic, 0)
         self._goes_on_at: int | None = None
-        """Offset behind the last record that was given; None before any was."""
+        """Offset after the last record returned; None before the first."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class OnePartitionTopic:
         self.close()
 
     def close(self) -> None:
-        """Close connections; what was written is durable. Reading begins anew behind it."""
+        """Close connections; writes are durable. A later read begins at the topic's start again."""
         if self._producer is not None:
             self._producer.close(timeout=CLOSE_S)
         if self._consumer is not None:
@@ -76,7 +76,7 @@ class OnePartitionTopic:
         self._producer = self._consumer = self._goes_on_at = None
 
     def _reader(self) -> Any:
-        """The consumer, at first at the topic's beginning; None while the topic is missing."""
+        """The consumer, initially at the topic's beginning; None while the topic is missing."""
         if self._consumer is None:
             consumer, is_there = self._open_reader()
             try:
@@ -95,7 +95,7 @@ class OnePartitionTopic:
         return self._consumer
 
     def _open_reader(self) -> tuple[Any, bool]:
-        """A consumer, and whether the topic is there."""
+        """A consumer, and whether the topic exists."""
         for is_last in (False, False, True):
             consumer = opened(
                 KafkaConsumer,
@@ -113,22 +113,23 @@ class OnePartitionTopic:
                 close_in_background(consumer.close)  # nobody holds it yet
                 if is_last or not isinstance(error, KafkaTimeoutError):
                     raise
-        raise AssertionError("the last one answers or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def look_again(self) -> None:
-        """Read by another client: one that has met a broker that hangs may stay with it.
+        """Read with another client from now on.
 
-        For half a minute and longer, with another leader there (kafka-python 3.0.12).
+        One whose broker hangs may stay with it for half a minute or longer, although there is a
+        new leader (kafka-python 3.0.12).
         """
         self._leave(READ)
 
     def _start(self, consumer: Any) -> int:
-        """Where the topic begins."""
+        """First offset of the topic."""
         partition = self._partition
         return int(consumer.beginning_offsets([partition], timeout_ms=PATIENCE_MS)[partition])
 
     def _end(self, consumer: Any, patience_ms: int = PATIENCE_MS) -> int:
-        """Where it ends now, for who reads what is committed."""
+        """End of the topic now, for this reader's isolation level."""
         partition = self._partition
         return int(consumer.end_offsets([partition], timeout_ms=patience_ms)[partition])
 
@@ -158,9 +159,9 @@ class OnePartitionTopic:
             raise translated(error, self._access, text) from error
 
     def _leave(self, what: str, used: Any = None) -> None:
-        """Open another client at the next call; what this one still holds is not sent any more.
+        """Open another client at the next call; what this one has not sent is dropped.
 
-        Another thread may have left the one that was `used`, and opened another already.
+        Another thread may have dropped the `used` one already, and opened another.
         """
         if what == WRITE:
             producer = self._producer
@@ -174,5 +175,5 @@ class OnePartitionTopic:
                 close_in_background(consumer.close)
 
     def _given(self, offset: int) -> None:
-        """A record was given to who reads."""
+        """Note that a record was returned to the reader."""
         self._goes_on_at = offset + 1

@@ -1,9 +1,9 @@
-"""Clients of kafka-python that leave nothing behind where they can't be opened, or failed.
+"""Opens and closes kafka-python's clients without leaving anything behind if they fail.
 
-In 3.0.12 a constructor that fails, as at a cluster that is away, leaves its thread running: it
-tries on for ever, and each further attempt adds another one. And after an outage of most of a
-cluster producers and consumers were seen to time out for ever, with all brokers back: so whoever
-holds one that failed leaves it, and opens another.
+In 3.0.12 a constructor that fails, for example if the cluster is down, leaves its thread running:
+it retries for ever, and each further attempt adds another one. And after an outage of most of a
+cluster producers and consumers were seen to time out for ever, with all brokers back: so a client
+that failed must be dropped, and another opened.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 
 T = TypeVar("T")
 SETUP_TIMEOUT_MS = 4_000
-"""A broker that hangs takes connections and says nothing: another one is asked so soon. It doubles
-with each failure in a row; with kafka-python's 10 s a look at a state topic took as long."""
+"""A broker that hangs accepts connections but never answers: another one is tried after this time.
+It doubles with each failure in a row; with kafka-python's 10 s, reading a state topic took as
+long."""
 
 
 def opened(kind: Callable[..., Any], **settings: Any) -> Any:
@@ -32,11 +33,11 @@ def opened(kind: Callable[..., Any], **settings: Any) -> Any:
 
 
 def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any, Any]:
-    """As `opened`, and the `KafkaConnectionManager` by which that client sends its requests."""
+    """As `opened`, also returns the `KafkaConnectionManager` that sends that client's requests."""
     made: list[tuple[KafkaNetClient, NetworkSelector, KafkaConnectionManager]] = []
 
     def remembered(**named: Any) -> KafkaNetClient:
-        # Not all of the clients take the setting themselves.
+        # Not all of the clients accept the setting.
         named["socket_connection_setup_timeout_ms"] = SETUP_TIMEOUT_MS
         net = NetworkSelector(**named)
         manager = KafkaConnectionManager(net, **named)
@@ -48,7 +49,7 @@ def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any,
         opened_client = kind(kafka_client=remembered, **settings)
     except BaseException:
         for client, net, _ in made:
-            with contextlib.suppress(Exception):  # what the constructor raised says more
+            with contextlib.suppress(Exception):  # the constructor's error says more
                 client.close()
             net.stop()  # as the clients' own `close` does
         raise
@@ -56,10 +57,10 @@ def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any,
 
 
 def answered(ask: Callable[[], T], within_s: float) -> T:
-    """What a client answers within that time; raises what it raises, or `KafkaTimeoutError`.
+    """A client's answer within that time; raises what it raises, or `KafkaTimeoutError`.
 
-    For questions that have no time limit: a consumer of 3.0.12 was seen to wait for metadata for
-    ever at a cluster that was well. The thread that asks ends when its client is closed.
+    For calls without a timeout: a consumer of 3.0.12 was seen to wait for metadata for ever,
+    although the cluster was healthy. The calling thread ends when its client is closed.
     """
     try:
         return PendingAnswer(ask, "asking a client").answer(within_s)
@@ -68,7 +69,7 @@ def answered(ask: Callable[[], T], within_s: float) -> T:
 
 
 def close_in_background(close: Callable[[], Any]) -> None:
-    """Close a client that failed: one that is stuck may be so while it is closed, too."""
+    """Close a client that failed: if it is stuck, closing it may be stuck, too."""
 
     def closing() -> None:
         with contextlib.suppress(KafkaError, OSError, RuntimeError):

@@ -1,6 +1,6 @@
-"""Records of any topic as a consumer sees them, and records written where they are told to go.
+"""Records of any topic as a consumer sees them, and writes to given partitions.
 
-For looking closely at a few thousand records of others' topics; what has to be quick reads batches.
+For a few thousand records of others' topics; code that must be fast reads batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLIENT_ID = "heliostat-records"
 
 
 class PlainRecord(NamedTuple):
-    """One record with all that a consumer sees of it."""
+    """One record with all that a consumer sees."""
 
     offset: int
     timestamp_ms: int
@@ -49,7 +49,7 @@ class LogBounds(NamedTuple):
 
 
 class RecordToWrite(NamedTuple):
-    """A record to write; without a partition the key's hash decides, as Java's producer has it."""
+    """A record to write; without a partition the key's hash decides, as in Java's producer."""
 
     key: bytes
     value: bytes | None
@@ -59,13 +59,13 @@ class RecordToWrite(NamedTuple):
 class PlainReader:
     """Reads partitions one by one. Use as a context manager, from one thread.
 
-    Every method raises `ConnectionLost` when the brokers do not answer in time and `BrokerError`
-    when they refuse.
+    Every method raises `ConnectionLost` if the brokers do not answer in time, and `BrokerError`
+    if they refuse.
 
     Parameters
     ----------
     committed
-        Whether what belongs to aborted and open transactions is left out.
+        Whether records of aborted and open transactions are left out.
     """
 
     def __init__(self, cluster: Reachable, *, committed: bool) -> None:
@@ -96,13 +96,13 @@ class PlainReader:
         self._consumer.close()
 
     def partitions(self, topic: TopicName) -> tuple[TopicPartition, ...]:
-        """All partitions of a topic; none if it is not there."""
+        """All partitions of a topic; none if it does not exist."""
         with self._errors(f"describe {topic}"):
             found = self._consumer.partitions_for_topic(topic) or ()
         return tuple(TopicPartition(topic, PartitionId(number)) for number in sorted(found))
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        """Where logs begin and end; with `committed` the end is the last stable offset."""
+        """Start and end of logs; with `committed` the end is the last stable offset."""
         asked = {KafkaPartition(each.topic, each.partition): each for each in partitions}
         if not asked:
             return {}
@@ -112,7 +112,7 @@ class PlainReader:
         return {each: LogBounds(starts[one], ends[one]) for one, each in asked.items()}
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[PlainRecord]:
-        """Records at offsets `[start, end)`, as far as they are there."""
+        """Records at offsets `[start, end)`, as far as they exist."""
         one = KafkaPartition(partition.topic, partition.partition)
         position = start
         if start < end:
@@ -149,7 +149,7 @@ def write_records(cluster: Reachable, topic: TopicName, records: Iterable[Record
     Raises
     ------
     ConnectionLost, BrokerError
-        Not all of them are written.
+        Not all of them were written.
     """
     access = access_of(cluster)
     try:

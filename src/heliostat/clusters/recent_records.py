@@ -1,4 +1,4 @@
-"""The end of a topic of ours that many write to and people look at: only what is recent matters."""
+"""Recent records of a topic of ours with many writers, read to be shown to people."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from heliostat.errors import BrokerError, ConnectionLost
 
 RETENTION_MS = 3_600_000
 SEGMENT_BYTES = 16 * 1024 * 1024
-"""An hour of reports is kept, in segments small enough that old ones really go."""
+"""An hour of reports is kept, in segments small enough that old ones are really deleted."""
 REPLICAS = 3
 ANSWER_TIMEOUT_S = 30.0
-END_POLL_S = 0.2  # a poll returns at once when records are there
+END_POLL_S = 0.2  # a poll returns at once if there are records
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Recent:
 class RecentRecords(OnePartitionTopic):
     """Records of a one-partition topic from some time on. Not thread-safe.
 
-    Every method raises `ConnectionLost` when the brokers do not answer in time.
+    Every method raises `ConnectionLost` if the brokers do not answer in time.
     """
 
     READER_SETTINGS = MappingProxyType({"max_partition_fetch_bytes": 8 * 1024 * 1024})
@@ -49,7 +49,7 @@ class RecentRecords(OnePartitionTopic):
         super().__init__(cluster, topic, "heliostat-status")
 
     def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic where it is missing: one partition, kept for an hour.
+        """Create the topic if it is missing: one partition, kept for an hour.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class RecentRecords(OnePartitionTopic):
             "cleanup.policy": "delete",
             "retention.ms": str(RETENTION_MS),
             "segment.bytes": str(SEGMENT_BYTES),
-            # A clock of ours that is ahead must not make the broker refuse (KIP-937).
+            # The broker must not refuse records if our clock is ahead (KIP-937).
             "message.timestamp.type": "LogAppendTime",
         }
         with ClusterAdmin(self._access, "heliostat-state") as admin:
@@ -70,14 +70,14 @@ class RecentRecords(OnePartitionTopic):
             raise answer
 
     def exists(self) -> bool:
-        """Whether the topic is there: a link that never ran has none."""
+        """Whether the topic exists: a link that never ran has none."""
         with ClusterAdmin(
             self._access, self._client_id, request_timeout_ms=REQUEST_TIMEOUT_MS
         ) as admin:
             return admin.describe_topics([self.topic])[self.topic].error is None
 
     def newest_ms(self) -> int | None:
-        """When the newest record was written; None where there is none."""
+        """When the newest record was written; None if there is none."""
         with self._errors(READ):
             consumer = self._assigned()
             end = self._end(consumer)
@@ -102,7 +102,7 @@ class RecentRecords(OnePartitionTopic):
                 self._goes_on_at = found.offset
 
     def read_to_end(self) -> Iterator[Recent]:
-        """All records up to where the topic ends now; what is written meanwhile is not waited for.
+        """All records up to where the topic ends now, without those written meanwhile.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class RecentRecords(OnePartitionTopic):
             yield from self.poll(END_POLL_S)
 
     def poll(self, timeout_s: float) -> list[Recent]:
-        """What has come since the last poll, waiting at most `timeout_s` for a first record."""
+        """Records since the last poll, waiting at most `timeout_s` for the first."""
         with self._errors(READ):
             polled = self._assigned().poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
         rows = [record for records in polled.values() for record in records]
@@ -133,5 +133,5 @@ class RecentRecords(OnePartitionTopic):
     def _assigned(self) -> Any:
         consumer = self._reader()
         if consumer is None:
-            raise ConnectionLost(f"topic {self.topic} is not there")
+            raise ConnectionLost(f"topic {self.topic} does not exist")
         return consumer

@@ -1,4 +1,4 @@
-"""What a record is, in a few bytes: for comparing contents of two logs."""
+"""Digests of records, to compare the contents of two logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 DIGEST_BYTES = 16
-"""Two of a million different records are alike by chance once in 10^26 comparisons."""
+"""Two of a million different records have equal digests once in 10^26 comparisons."""
 
 
 def digest_of(
@@ -15,7 +15,7 @@ def digest_of(
     headers: Iterable[tuple[str, bytes | None]],
     timestamp_ms: int | None,
 ) -> bytes:
-    """What a record is, in a few bytes; without a timestamp where the target stamps its own."""
+    """Digest of a record; without a timestamp if the target stamps its own."""
     found = hashlib.blake2b(digest_size=DIGEST_BYTES)
     parts: list[bytes | None] = [key, value]
     for name, content in headers:

@@ -1,8 +1,8 @@
-"""Why a cluster does not let us in, in our own words.
+"""Finds out why a cluster refuses our connections, and reports it in our own words.
 
-kafka-python retries failed handshakes in silence and then tells of a time-out. So that an operator
-sees the reason, and soon, a cluster is first entered over our own connection, and again where
-kafka-python failed. A cluster without security too: its listener may be one for TLS.
+kafka-python retries failed handshakes silently and then reports a timeout. To show operators the
+reason, and soon, we first connect to a cluster ourselves, and again after kafka-python failed. This
+includes clusters without security: the listener may require TLS.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from heliostat.errors import AccessRefused, BrokerError, ConnectionLost
 CLIENT_ID = "heliostat-access"
 ANSWER_TIMEOUT_S = 5.0
 AGAIN_S = 0.2
-"""Between two tries to enter: a broker that restarts listens from one moment to the next."""
+"""Pause between two attempts: a broker that restarts may listen at any moment."""
 _AUTHENTICATION = frozenset({33, 34, 58})
 """UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
 
 
 def enter(access: ClusterAccess, within_s: float) -> None:
-    """See that a broker answers and lets us in.
+    """Check that a broker answers and accepts our connection.
 
     Parameters
     ----------
     within_s
-        How long to look for one that answers; a last try may end later than this.
+        How long to look for one that answers; the last attempt may end later.
 
     Raises
     ------
     AccessRefused
-        One does not let us in: told at once.
+        A broker refuses our connection: raised at once.
     ConnectionLost
         None answers.
     """
@@ -48,7 +48,7 @@ def enter(access: ClusterAccess, within_s: float) -> None:
 
 
 def refusal_of(access: ClusterAccess) -> AccessRefused | None:
-    """Look whether we are let in; None also where nothing answers, which may pass."""
+    """Why the cluster refuses us; None if it doesn't, or if no broker answers, which may pass."""
     lost = _lost(access)
     return lost if isinstance(lost, AccessRefused) else None
 
@@ -73,7 +73,7 @@ def translated(
     text
         What could not be done.
     hint
-        What to do where the cluster does not answer.
+        What to do if the cluster does not answer.
     """
     code = error.errno or -1 if isinstance(error, BrokerResponseError) else None
     if code is not None and code not in _AUTHENTICATION:

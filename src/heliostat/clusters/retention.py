@@ -1,4 +1,4 @@
-"""Which of two topics keeps its records for a shorter time, or less of them; pure."""
+"""Which of two topics keeps its records for a shorter time, or fewer of them; pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ RETENTION_KEYS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MS_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 _BYTE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _ENDLESS = -1
-"""As Kafka writes "without a limit"."""
+"""Kafka's value for "no limit"."""
 
 
 def kept_shorter(source: Mapping[str, str | None], target: Mapping[str, str | None]) -> str | None:
-    """How much less the target keeps than the source, for people; None where it does not.
+    """How much less the target keeps than the source, for people; None if it doesn't.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def kept_shorter(source: Mapping[str, str | None], target: Mapping[str, str | No
 
 
 def readable_ms(milliseconds: int) -> str:
-    """In the largest unit that divides it."""
+    """The duration in the largest unit that divides it."""
     return _readable(milliseconds, _MS_UNITS, "ms")
 
 

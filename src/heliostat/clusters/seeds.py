@@ -1,7 +1,7 @@
-"""Which addresses of a cluster a client of kafka-python may begin with.
+"""Which bootstrap addresses a client of kafka-python gets.
 
-It takes one of them by chance, and where that broker hangs it waits for it as long as it may try at
-all, 30 s, with others beside that are well (3.0.12, `KafkaConnectionManager._do_bootstrap`).
+It picks one at random, and if that broker hangs, waits for it until its time limit of 30 s,
+although others are healthy (3.0.12, `KafkaConnectionManager._do_bootstrap`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from heliostat.clusters.wire.connection import DialSettings
 
 CLIENT_ID = "heliostat-seeds"
 WITHIN_S = 2.0
-"""Where none answers within this time the client is left to find out which does, and tells why."""
+"""If none answers within this time, the client gets all, and reports what it finds."""
 
 
 def with_seeds_that_answer(access: ClusterAccess) -> ClusterAccess:
-    """The same access by those of its addresses that answer now, or by all where none does."""
+    """The same access with those of its addresses that answer now, or with all if none does."""
     if len(access.bootstrap) < 2:
         return access
     settings = DialSettings(CLIENT_ID, connect_timeout_s=WITHIN_S, request_timeout_s=WITHIN_S)

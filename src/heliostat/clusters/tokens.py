@@ -1,6 +1,6 @@
 """OAUTHBEARER tokens from a token endpoint: the client credentials grant of RFC 6749, section 4.4.
 
-A token is kept in this process until little of its life is left, since each of a task's
+A token is kept in this process until it has almost expired, since each of a task's
 connections needs one.
 """
 
@@ -25,9 +25,9 @@ from heliostat.errors import CredentialsUnreadable, TokenRefused
 
 ANSWER_TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 1024 * 1024
-"""Of an endpoint's answer: a token has some KiB."""
+"""Limit of an endpoint's answer: a token has a few KiB."""
 LIFE_USED_PART = 0.8
-"""A token is asked for anew after this part of its life, so that none expires under way."""
+"""A new token is requested after this part of its lifetime, so that none expires in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ _lock = threading.Lock()
 
 
 def fetch(endpoint: TokenEndpoint, secret: Callable[[], str]) -> str:
-    """A token with life left, from memory or from the endpoint.
+    """A token that is still valid, from memory or from the endpoint.
 
     Raises
     ------
     TokenRefused
-        The endpoint can't be reached, refuses, or answers no token.
+        The endpoint can't be reached, refuses, or returns no token.
     """
     with _lock:
         kept = _kept.get(endpoint)
@@ -86,9 +86,9 @@ def _ask(endpoint: TokenEndpoint, secret: str) -> _Kept:
         why = str(getattr(error, "reason", error))
         raise _refused("can't be reached", endpoint, why) from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _refused("answers no token", endpoint, "") from None
-    except http.client.HTTPException as error:  # a listener that speaks something else
-        raise _refused("answers no HTTP", endpoint, type(error).__name__) from None
+        raise _refused("returns no token", endpoint, "") from None
+    except http.client.HTTPException as error:  # a listener of another protocol
+        raise _refused("doesn't speak HTTP", endpoint, type(error).__name__) from None
     return _Kept(token, asked_s + lasts_s * LIFE_USED_PART)
 
 
@@ -97,7 +97,7 @@ def _refused(what: str, endpoint: TokenEndpoint, why: str) -> TokenRefused:
 
 
 def _proxies() -> urllib.request.ProxyHandler:
-    """Those of the environment for TLS alone: another could read the secret on its way."""
+    """The environment's proxies, for TLS only: others could read the secret."""
     known = urllib.request.getproxies()
     return urllib.request.ProxyHandler({"https": known["https"]} if "https" in known else {})
 

@@ -1,7 +1,7 @@
 """The one configuration file: parsed once into frozen values, refused with field, value, reason.
 
-`load_config` is the door. `model` holds the values and their documentation, `load` reads the file
-and words every problem, `checks` holds what spans several fields or needs the clusters' answers.
+`load_config` is the entry point. `model` has the values and their documentation, `load` reads the
+file and words every problem, `checks` has checks across fields and of the clusters' answers.
 """
 
 from heliostat.config.checks import check_distinct_clusters

@@ -1,4 +1,4 @@
-"""What spans several fields of the configuration, or needs an answer of the clusters."""
+"""Checks across fields of the configuration, or of the clusters' answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: C
     Raises
     ------
     ConfigError
-        The ids that the clusters answered are equal: every record would be copied onto itself.
+        Both clusters report the same id: every record would be copied onto itself.
     """
     if source_id == target_id:
         raise ConfigError(
@@ -29,12 +29,12 @@ def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: C
 
 
 def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
-    """Problems between fields of a raw file, whatever else may be wrong in it."""
+    """Yield problems between fields of a raw file, whatever else may be wrong in it."""
     clusters = raw.get("clusters")
     aliases = [a for a in clusters if isinstance(a, str)] if isinstance(clusters, dict) else []
     for one, other in combinations(aliases, 2):
         if one.casefold() == other.casefold():
-            yield f"clusters.{other}: equal to alias {one} but for case (got {other!r})"
+            yield f"clusters.{other}: equal to alias {one} except for case (got {other!r})"
     links = raw.get("links")
     seen: dict[str, int] = {}
     for index, link in enumerate(links if isinstance(links, list) else ()):
@@ -80,7 +80,7 @@ def _addresses(cluster: Any) -> set[str]:
 
 
 def target_problems(config: Config) -> Iterator[str]:
-    """Target topics that can't be, or that two links write, as far as the file alone makes it sure.
+    """Yield target topics that can't exist, or that two links write, as far as the file shows it.
 
     The exact check over the topics that exist is `heliostat.other_links.same_file`.
     """
@@ -88,8 +88,8 @@ def target_problems(config: Config) -> Iterator[str]:
         rule = _rule(link)
         if rule.startswith(RESERVED_BEGINNINGS):
             yield (
-                f"links[{index}].topics.naming: mirrors would be called {rule}, and names that "
-                f"begin so are never mirrored (got {link.topics.name_format()!r})"
+                f"links[{index}].topics.naming: mirrors would be called {rule}, and names with "
+                f"this prefix are never mirrored (got {link.topics.name_format()!r})"
             )
     for (i, one), (j, other) in combinations(enumerate(config.links), 2):
         if one.target != other.target or one.topics.slot.is_beside(other.topics.slot):
@@ -117,7 +117,7 @@ def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[
 
 
 def _rule(link: LinkConfig) -> str:
-    """The naming, the source's alias filled in."""
+    """The naming, with the source's alias filled in."""
     return link.topics.name_format().replace("${source}", link.source)
 
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """A section: immutable, strict in types, refuses keys it does not know."""
+    """A section: immutable, strict in types, refuses unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True

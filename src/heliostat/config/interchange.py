@@ -1,4 +1,4 @@
-"""What a link writes for MirrorMaker 2's clients, as values; nothing of it by default."""
+"""Settings of what a link writes for MirrorMaker 2's clients; by default it writes none of it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class HeartbeatsConfig(Frozen):
     """Heartbeats, as MirrorMaker 2 writes them."""
 
     emit: Annotated[bool, Field(title="Emit")] = False
-    """Write a heartbeat into topic `heartbeats` of the source, mirror it, and tell its age at the
-    target. Off by default, as a link otherwise writes nothing to its source and needs no right
-    to."""
+    """Write a heartbeat into topic `heartbeats` of the source, mirror it, and report its age at the
+    target. Off by default, as a link otherwise writes nothing to its source and needs no right to
+    do so."""
     mirror: Annotated[bool, Field(title="Mirror")] = False
     """Mirror the source's heartbeats topics as `<source>.heartbeats`, whoever writes them and
-    whatever the naming, also those from clusters further up. `emit` implies it."""
+    whatever the naming, also those from clusters further upstream. `emit` implies it."""
     interval_s: Annotated[float, Field(title="Interval", ge=0.1, le=3600)] = 1
     """Seconds between two heartbeats."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None
-    """Of `heartbeats`, if it must be made; null = 3, but not more than there are brokers."""
+    """Of `heartbeats`, if it must be created; null = 3, but not more than there are brokers."""
 
     @property
     def are_mirrored(self) -> bool:
@@ -38,9 +38,9 @@ class CheckpointsConfig(Frozen):
     """Checkpoints: where groups resume at the target, as MirrorMaker 2 writes them."""
 
     emit: Annotated[bool, Field(title="Emit")] = False
-    """Write `<source>.checkpoints.internal` at the target, for Java's `MirrorClient`: of the groups
-    that `groups` selects, also where their offsets are not published (`groups.sync`). Consumers
-    that move don't need it."""
+    """Write `<source>.checkpoints.internal` at the target, for Java's `MirrorClient`: for the
+    groups that `groups` selects, even if their offsets are not published (`groups.sync`).
+    Consumers that move to the target don't need it."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None
@@ -54,9 +54,9 @@ class OffsetSyncsConfig(Frozen):
     """Write `mm2-offset-syncs.<other alias>.internal`."""
     location: Annotated[Literal["target", "source"], Field(title="Location")] = "target"
     """Which cluster holds them: `offset-syncs.topic.location` of MirrorMaker 2, whose default is
-    `source`. There a link needs the right to write to its source."""
+    `source`. With `source`, a link needs the right to write to its source."""
     interval_s: Annotated[float, Field(title="Interval", ge=1, le=86_400)] = 60
-    """Seconds between two looks at what was copied."""
+    """Seconds between two checks of what was copied."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None

@@ -24,7 +24,7 @@ from heliostat.errors import ConfigError
 FILE_BYTES_MAX = 4 << 20  # bytes; thousands of links fit, a log file given by mistake does not
 SHOWN_CHARACTERS_MAX = 80  # of a value in a message; long enough to find it, short enough to read
 _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
-_REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: half of each would be neither
+_REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: a mix of two would be neither
 _SECTIONS: dict[str, type[BaseModel]] = {
     "topics": model.TopicsConfig,
     "fan_in": FanInConfig,
@@ -48,12 +48,12 @@ def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Confi
     path
         The YAML file.
     env
-        Where `${env:NAME}` in a value is looked up; the process's environment by default.
+        Variables for `${env:NAME}` in values; the process's environment by default.
 
     Raises
     ------
     ConfigError
-        With *all* problems, each as `field: reason (got value)`.
+        The file is refused. It has *all* problems, each as `field: reason (got value)`.
     """
     raw, problems = _read(Path(path))
     if not isinstance(raw, dict):
@@ -100,7 +100,7 @@ def _read(path: Path) -> tuple[Any, list[str]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML says a key given twice is an error; PyYAML would take the last one in silence."""
+    """Reports keys given twice, which YAML forbids: PyYAML would silently take the last one."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -128,7 +128,7 @@ def _with_environment(value: Any, env: Mapping[str, str], where: _Path, problems
     if isinstance(value, list):
         return [_with_environment(v, env, (*where, i), problems) for i, v in enumerate(value)]
     if not isinstance(value, str) or is_secret(where):
-        return value  # a secret never comes into these values: its field refuses any text
+        return value  # secrets never get into these values: their fields refuse any text
 
     def look_up(match: re.Match[str]) -> str:
         if match[1] not in env:
@@ -160,10 +160,10 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _worded(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:
     for detail in error.errors(include_url=False):
         if detail["type"] == "too_short" and detail["input"]:
-            continue  # said of a list because its entries were refused, each told on its own
+            continue  # reported of a list whose entries were refused; each is reported itself
         where = tuple(part for part in detail["loc"] if not str(part).startswith(":"))
         if where[:1] == ("links",) and _is_inherited(where, raw):
-            continue  # told once, where it stands: under defaults
+            continue  # reported once, where it is: under defaults
         yield f"{_field(where)}: {_reason(detail, where)}{_got(detail, where)}"
 
 

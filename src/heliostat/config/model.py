@@ -20,7 +20,7 @@ from heliostat.slots import WHOLE_TOPIC, Slot
 
 STATE_TOPIC_PREFIX = "heliostat."
 RESERVED_BEGINNINGS = (STATE_TOPIC_PREFIX, "__")
-"""Names of state topics and of the brokers' own begin so; mirrors must not look like them."""
+"""State topics and the brokers' own topics begin with these; mirrors must not look like them."""
 BUILT_IN_EXCLUDE: tuple[str, ...] = (
     r"__.*",  # the brokers' own topics
     r"heliostat\..*",  # our state topics
@@ -37,7 +37,7 @@ CONFIG_EXCLUDE_DEFAULT: tuple[str, ...] = (
     "message.timestamp.type",
     "unclean.leader.election.enable",
     "min.insync.replicas",
-    # ... it has these two by their broker names, which no topic has, so that it copies them:
+    # ... it has these two by their broker names, which topics do not have, so it copies them:
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
     # ... and these belong to the target's own storage and to how batches cross:
@@ -59,7 +59,7 @@ FORCED_CONFIGS: Mapping[str, str] = {
 """Settings that every mirror has at the target, whatever the source or the link says."""
 
 GROUPS_EXCLUDE_DEFAULT: tuple[str, ...] = (
-    # MirrorMaker 2's: consoles' groups are thrown away, Connect's belong to one Connect cluster.
+    # MirrorMaker 2's list: console groups are temporary, Connect's belong to one Connect cluster.
     r"console-consumer-.*",
     r"connect-.*",
     r"__.*",
@@ -67,7 +67,7 @@ GROUPS_EXCLUDE_DEFAULT: tuple[str, ...] = (
 FOLLOWED_S_LIMIT = 31_536_000  # a year; brokers keep offsets for a week by default
 
 PORT_MAX = 65_535
-FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker answers no more (`fetch.max.bytes` default)
+FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker returns no more (`fetch.max.bytes` default)
 REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of a broker
 IN_FLIGHT_LIMIT = 5  # a broker remembers this many batches of a producer (`ProducerStateEntry`)
 REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
@@ -109,7 +109,7 @@ def _check_format(text: str) -> str:
     if "topic" not in names:
         raise ValueError("without ${topic} every source topic would get the same name")
     _check_characters(_VARIABLE.sub("", text))
-    _check_beginning(text[: text.index("${")])  # what follows a name or an alias begins no name
+    _check_beginning(text[: text.index("${")])  # what follows a variable is no beginning
     return text
 
 
@@ -125,7 +125,7 @@ def _check_characters(text: str) -> None:
 
 def _check_beginning(text: str) -> str:
     if text.startswith(RESERVED_BEGINNINGS):
-        raise ValueError("names that begin so are never mirrored")
+        raise ValueError("names with this prefix are never mirrored")
     return text
 
 
@@ -178,18 +178,18 @@ class ClusterConfig(Frozen):
     _alias: str = PrivateAttr("")
 
     def access(self) -> ClusterAccess:
-        """How the cluster is reached; secrets stay where they are."""
+        """Return how to reach the cluster; secrets are only referenced."""
         return ClusterAccess(self.bootstrap, self.security.access(), self._alias)
 
     def called(self, alias: Alias) -> ClusterConfig:
-        """The same, with what messages call it."""
+        """Return a copy with the alias by which messages name it."""
         named = self.model_copy()
-        named._alias = alias  # noqa: SLF001  # of its own kind
+        named._alias = alias  # noqa: SLF001  # of its own class
         return named
 
 
 class SparkConfig(Frozen):
-    """The Spark that copies."""
+    """The Spark session that copies."""
 
     master: Annotated[str, Field(title="Master", min_length=1)] = "local[*]"
     """`local[*]`, `spark://host:port`, `yarn` or `k8s://...`."""
@@ -269,39 +269,40 @@ class TopicsConfig(Frozen):
 
     include: Annotated[Patterns, Field(title="Include")] = ()
     """Names or regular expressions that match a whole name; a plain name is that name only.
-    Nothing is mirrored that is not named here."""
+    Only topics that match an entry are mirrored."""
     exclude: Annotated[Patterns, Field(title="Exclude")] = ()
-    """Names or regular expressions; wins over `include`. Brokers' and state topics always are."""
+    """Names or regular expressions; wins over `include`. Brokers' topics and state topics are
+    always excluded."""
     naming: Annotated[Naming, Field(title="Naming")] = "same"
     """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
     fan_in: Annotated[
         Annotated[FanInConfig, AfterValidator(check_slot)] | None, Field(title="Fan-in")
     ] = None
-    """Null: no other link writes into this one's target topics. Else see `fan_in`."""
+    """Null: no other link writes into this link's target topics. Otherwise see `fan_in`."""
     offsets: Annotated[Literal["auto", "exact"], Field(title="Offsets")] = "auto"
     """Where a source has holes between offsets (compaction, transactions): `auto` leaves them out
     and keeps a map of offsets; `exact` fills them with transaction markers, which no reader sees,
-    so that offsets are equal there, too. It needs ALTER or CLUSTER_ACTION on the target cluster."""
+    so that offsets are equal there, too. `exact` needs ALTER or CLUSTER_ACTION on the target."""
     start: Annotated[Start, Field(title="Start")] = "earliest"
-    """Where a new mirror begins. `latest` is for topics there are when the link begins: topics and
-    partitions that are added later are copied from their beginning."""
+    """Where a new mirror begins. `latest` is for topics that exist when the link begins: topics
+    and partitions that are added later are copied from their beginning."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None
-    """Of created topics; null = the source's, but not more than the target has brokers."""
+    """For created topics; null = the source's, but not more than the target has brokers."""
     config_exclude: Annotated[Patterns, Field(title="Excluded settings")] = CONFIG_EXCLUDE_DEFAULT
     """Topic settings that are never synced: names or regular expressions."""
     config_set: Annotated[Texts, Field(title="Pinned settings"), AfterValidator(_check_pins)] = (
         _NONE
     )
-    """Topic settings that every mirror of this link has at the target; win over the source's."""
+    """Topic settings that every mirror of this link has at the target; override the source's."""
     sync_configs: Annotated[bool, Field(title="Sync settings")] = True
-    """Whether settings follow the source after creation, unset ones included."""
+    """Whether settings follow the source after creation, including those unset there."""
     sync_broker_values: Annotated[bool, Field(title="Sync effective values")] = False
     """Also sync what the source's topics inherit from their brokers' settings, such as retention
-    and `min.compaction.lag.ms`, where the target's brokers would give another value."""
+    and `min.compaction.lag.ms`, if the target's brokers would give another value."""
     refresh_interval_s: Annotated[float, Field(title="Refresh interval", ge=0.1, le=86_400)] = 10
-    """Seconds between looks at new topics, new partitions and changed settings."""
+    """Seconds between checks for new topics, new partitions and changed settings."""
 
     @property
     def slot(self) -> Slot:
@@ -316,16 +317,16 @@ class TopicsConfig(Frozen):
 
 
 class RecordsConfig(Frozen):
-    """How batches of records cross."""
+    """How batches of records are copied."""
 
     compression: Annotated[
         Literal["keep", "none", "gzip", "snappy", "lz4", "zstd"], Field(title="Compression")
     ] = "keep"
-    """Of batches that are joined; whole batches always keep theirs."""
+    """Codec of joined batches; batches that are not joined always keep theirs."""
     join_below_bytes: Annotated[int, Field(title="Join below", ge=0, le=REQUEST_BYTES_LIMIT)] = (
         262_144
     )
-    """Batches smaller than this are joined with what the same fetch returned; 0 = never."""
+    """Batches smaller than this are joined with others of the same fetch; 0 = never."""
     join_bytes_max: Annotated[MegaBytes, Field(title="Joined batch")] = 1_048_576
     """The largest batch that joining makes, in bytes; a topic's own limit may be lower."""
     fetch_bytes_max: Annotated[int, Field(title="Fetch", ge=1024, le=FETCH_BYTES_LIMIT)] = (
@@ -333,12 +334,12 @@ class RecordsConfig(Frozen):
     )
     """Bytes that one fetch may return."""
     partition_fetch_bytes_max: Annotated[MegaBytes, Field(title="Fetch of a partition")] = 1_048_576
-    """Bytes that one fetch may return of one partition; one whole batch comes in any case."""
+    """Bytes that one fetch may return of one partition; always at least one whole batch."""
     in_flight_max: Annotated[int, Field(title="In flight", ge=1, le=IN_FLIGHT_LIMIT)] = 5
-    """Produce requests under way to one broker and connection."""
+    """Produce requests in flight to one broker, per connection."""
     connections: Annotated[int, Field(title="Connections", ge=1, le=16)] = 1
-    """To each broker, for partitions far behind: several fill a line of long delay. Live ones have
-    their own in any case."""
+    """To each broker, for partitions far behind: with long delays, several use the network fully.
+    Partitions that are not far behind have their own in any case."""
 
 
 class LanesConfig(Frozen):
@@ -353,7 +354,7 @@ class LanesConfig(Frozen):
     """Spark tasks at once; `auto` = as many as the session can run, on this machine (`local[...]`)
     no more than the load needs."""
     round_s: Annotated[float, Field(title="Round", ge=1, le=3600)] = 30
-    """Seconds that one Spark job of a lane lasts at most."""
+    """Seconds that one Spark job of a lane may last."""
 
 
 GapPolicy: TypeAlias = Literal["stop", "continue", "restart"]
@@ -361,10 +362,10 @@ _NO_POLICIES: dict[Pattern, GapPolicy] = {}
 
 
 class GapsConfig(Frozen):
-    """What is done where source records are gone before they were copied."""
+    """What to do if source records are gone before they were copied."""
 
     policy: Annotated[GapPolicy, Field(title="Policy")] = "stop"
-    """`stop`: that partition waits for `heliostat resolve`. `continue`: go on behind the gap.
+    """`stop`: that partition waits for `heliostat resolve`. `continue`: copy on after the gap.
     `restart`: empty the mirror and copy what the source has now. Each gap is recorded in any
     case."""
     topics: Annotated[dict[Pattern, GapPolicy], Field(title="By topic")] = _NO_POLICIES
@@ -391,8 +392,8 @@ class GroupsConfig(Frozen):
     """Consumer groups: their offsets, published at the target."""
 
     sync: Annotated[bool, Field(title="Sync")] = False
-    """Publish offsets of the source's groups at the target. Off by default, as a group of the same
-    name that reads mirrors at the target on its own would be moved while it is stopped."""
+    """Publish offsets of the source's groups at the target. Off by default, as an independent group
+    of the same name that reads mirrors at the target would be moved while it is stopped."""
     include: Annotated[Patterns, Field(title="Include")] = (".*",)
     """Names or regular expressions that match a whole name."""
     exclude: Annotated[Patterns, Field(title="Exclude")] = GROUPS_EXCLUDE_DEFAULT
@@ -403,21 +404,21 @@ class GroupsConfig(Frozen):
         BeforeValidator(_as_entries),
         Field(title="States", min_length=1),
     ] = ("active", "empty")
-    """Groups that are seen so at the source: `active` ones have members or move their offsets.
-    Without `empty`, groups that nobody came back to since the link began cost nothing; one that was
-    active is followed for `active_within_s` after that."""
+    """Groups in these states at the source: `active` ones have members or move their offsets.
+    Without `empty`, groups that have not been active since the link began cost nothing; one that
+    was active is followed for `active_within_s` after that."""
     active_within_s: Annotated[
         float | None, Field(title="Active within", ge=60, le=FOLLOWED_S_LIMIT)
     ] = 604_800
-    """Groups without members whose offsets stay as they are for so many seconds are followed no
-    longer; what was published stays. Null = for ever. A week, as brokers keep offsets."""
+    """Groups without members whose offsets do not change for so many seconds are no longer
+    followed; what was published stays. Null = for ever. A week is how long brokers keep offsets."""
     interval_s: Annotated[float, Field(title="Interval", ge=0.5, le=3600)] = 5
-    """Seconds between two looks at groups that are in use; idle ones are looked at each minute."""
+    """Seconds between two checks of groups in use; idle ones are checked once a minute."""
     consumed_at_target: Annotated[
         Literal["advance", "leave"], Field(title="Consumed at the target")
     ] = "advance"
-    """Where consumers at the target have moved a group's offset themselves and then left: `advance`
-    it once the source is further on, or `leave` it alone. Neither ever takes it back."""
+    """If consumers at the target have moved a group's offset themselves and then left: `advance` it
+    once the source is further on, or `leave` it alone. Neither ever moves it back."""
 
 
 class LinkSettings(Frozen):
@@ -426,7 +427,7 @@ class LinkSettings(Frozen):
     topics: Annotated[TopicsConfig, Field(title="Topics")] = TopicsConfig()
     """Selection, naming and settings."""
     records: Annotated[RecordsConfig, Field(title="Records")] = RecordsConfig()
-    """Copying."""
+    """How records are copied."""
     lanes: Annotated[LanesConfig, Field(title="Lanes")] = LanesConfig()
     """Distribution over Spark."""
     gaps: Annotated[GapsConfig, Field(title="Gaps")] = GapsConfig()
@@ -479,12 +480,12 @@ class Config(Frozen):
     """The links."""
 
     def link(self, name: str) -> LinkConfig:
-        """The link of that name.
+        """Return the link of that name.
 
         Raises
         ------
         KeyError
-            There is none.
+            There is no such link.
         """
         for link in self.links:
             if link.name == name:

@@ -26,7 +26,7 @@ def compile_pattern(entry: str) -> re.Pattern[str]:
     Raises
     ------
     ValueError
-        It is empty, too long or no regular expression; the text says why.
+        The entry is empty, too long or no regular expression; the text says why.
     """
     if not entry:
         raise ValueError("an empty entry matches nothing")

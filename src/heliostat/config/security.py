@@ -1,7 +1,7 @@
 """Protocol and credentials of a cluster. Secrets are named here, never written.
 
-A value that stands in this section is never shown in a message: it might be a secret that somebody
-put where it does not belong.
+Messages show no value of this section, except of a few keys (`SHOWN_KEYS`): it might be a secret
+that somebody put where it does not belong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SASL_KEYS = ("mechanism", "username", "password", "token", "token_endpoint")
 
 def _check_reference(value: Any) -> Any:
     if isinstance(value, str | int | float):
-        raise ValueError(_NAME_IT)  # noqa: TRY004  # pydantic words ValueError only
+        raise ValueError(_NAME_IT)  # noqa: TRY004  # pydantic reports ValueError only
     return value
 
 
@@ -43,7 +43,7 @@ def _check_url(url: str) -> str:
     if not parts.hostname or parts.scheme not in ("https", "http" if is_here else "https"):
         raise ValueError("must be an https address (http only on this machine itself)")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must hold no user and password: client_id and client_secret say them")
+        raise ValueError("must have no user and password: give client_id and client_secret")
     return url
 
 
@@ -65,7 +65,7 @@ class SecretConfig(Frozen):
         return self
 
     def reference(self) -> SecretRef:
-        """The same as a plain value."""
+        """Return it as a plain value."""
         return SecretRef(self.file or "", self.env or "")
 
 
@@ -87,7 +87,7 @@ class TokenEndpointConfig(Frozen):
     """PEM file of the CAs that sign the endpoint's certificate; null = the system's."""
 
     def value(self) -> TokenEndpoint:
-        """The same as a plain value."""
+        """Return it as a plain value."""
         secret = self.client_secret.reference()
         return TokenEndpoint(self.url, self.client_id, secret, self.scope, self.ca_file or "")
 
@@ -110,7 +110,7 @@ class SecurityConfig(Frozen):
     mechanism: Annotated[MechanismName | None, Field(title="Mechanism")] = None
     """SASL mechanism."""
     username: Annotated[str | None, Field(title="User", min_length=1)] = None
-    """For PLAIN and SCRAM."""
+    """User name, for PLAIN and SCRAM."""
     password: Annotated[Secret | None, Field(title="Password")] = None
     """Where the password is, for PLAIN and SCRAM."""
     token: Annotated[Secret | None, Field(title="Token")] = None
@@ -157,14 +157,14 @@ class SecurityConfig(Frozen):
 
     @property
     def sent_in_clear(self) -> str:
-        """What anybody on the way can read of an unencrypted listener's SASL; empty: no such."""
+        """What others on the network can read with unencrypted SASL; empty for other protocols."""
         if self.protocol != "SASL_PLAINTEXT":
             return ""
         secret = {"PLAIN": "the password", "OAUTHBEARER": "the token"}.get(self.mechanism or "")
         return f"records and {secret}" if secret else "records"
 
     def access(self) -> Security:
-        """The same as a plain value that travels to Spark's workers."""
+        """Return it as a plain value, which can be sent to Spark's workers."""
         sasl = None
         if self.mechanism is not None:
             sasl = Sasl(

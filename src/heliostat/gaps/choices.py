@@ -2,9 +2,9 @@
 
 I6  A source record that was not copied and never will be is a gap, never passed in silence.
 
-A partition (or a whole topic) stands stopped for a `Cause`. Facts of both clusters, asked anew,
-say what `continue` and `restart` would do: which offsets become a row of the ledger, where the
-mirror goes on, whether its target is emptied. Driver and `heliostat resolve` call the same code.
+A partition (or a whole topic) is stopped for a `Cause`. Fresh facts from both clusters show what
+`continue` and `restart` would do: which offsets become a row of the ledger, where the mirror
+continues, whether its target is emptied. Driver and `heliostat resolve` call the same code.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _WORDS = {
     Cause.TARGET_DELETED: "the target topic was deleted",
     Cause.TARGET_TRUNCATED: "the target lost acknowledged records",
     Cause.TARGET_DIVERGED: "another producer wrote into the mirror",
-    Cause.TARGET_UNKNOWN: "who wrote the mirror's last records can't be told",
-    Cause.RECORD_TOO_LARGE: "a record is larger than the target takes",
+    Cause.TARGET_UNKNOWN: "it is not known who wrote the mirror's last records",
+    Cause.RECORD_TOO_LARGE: "a record is larger than the target accepts",
     Cause.RECORD_REFUSED: "the target refuses a record",
 }
 
@@ -67,7 +67,7 @@ class Choice(Enum):
     """What an operator or the link's policy decides."""
 
     CONTINUE = "continue"
-    """Go on behind the gap; what the mirror holds stays."""
+    """Continue after the gap; the mirror keeps its records."""
     RESTART = "restart"
     """Empty the mirror and copy what the source has now."""
     WAIT = "wait"
@@ -91,24 +91,24 @@ CAUSE_OF_CODE: dict[str, Cause] = {
 """Codes of stopped partitions and of refused topics that can be decided on."""
 
 OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED})
-"""Where `restart` makes the target topic anew: one partition's log could not go on in sequence, or
-none of it is wanted."""
+"""Causes where `restart` recreates the target topic: one partition's log could not continue in
+sequence, or none of it is wanted."""
 
 OF_ONE_RECORD = frozenset({Cause.RECORD_TOO_LARGE, Cause.RECORD_REFUSED})
-"""Where the record at the position is what stands in the way, and those behind it do not."""
+"""Causes where only the record at the position can't be copied; those after it can."""
 
 AT_THE_LANES_POSITION = OF_ONE_RECORD | {Cause.SOURCE_OVERTOOK}
-"""Where what a lane has passed behind the last record were holes, and no loss: the gap begins at
-the position it reports."""
+"""Causes where the offsets that a lane passed after the last record were holes, and no loss: the
+gap begins at the position that the lane reports."""
 
 FROM_ITS_BEGINNING = Offset(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One partition that stands stopped, as both clusters show it now.
+    """One stopped partition, as both clusters show it now.
 
-    Offsets are half-open: `source_end` and `target_end` come next.
+    Ends are exclusive: `source_end` and `target_end` are the next offsets to be written.
     """
 
     source: TopicPartition
@@ -116,29 +116,29 @@ class Facts:
     cause: Cause
     code: str
     position: Offset
-    """Next source offset that the mirror waits for: what its target's end stands for."""
+    """The next source offset that the mirror waits for, by its target's end."""
     source_start: Offset
     source_end: Offset
     target_start: Offset
     target_end: Offset
     is_dense: bool
-    """Whether offsets are records: no hole was met yet and the source does not compact."""
+    """Whether each offset is a record: no hole so far, and the source does not compact."""
     diverged_at: Offset | None = None
     """First source offset that is another record now; None: not known."""
     begin: Offset = FROM_ITS_BEGINNING
-    """Source offset that the mirror began with."""
+    """Source offset at which the mirror began."""
     is_gone: bool = False
     """The source topic has no such partition any more: it has fewer than before."""
     is_known_truncated: bool = False
-    """The source's leader epochs say that it lost what was copied, though not from where on."""
+    """The source's leader epochs show that it lost copied records, but not from which offset."""
     copied_to: Offset | None = None
     """Source offset below which the link noted that it copied all; None: no note."""
     is_shared: bool = False
     """Other links write into the target topic as well: it can't be deleted."""
     fills: bool = False
-    """Its holes are filled, offsets are to stay equal: it can't go on at an earlier offset."""
+    """Its holes are filled, offsets must stay equal: it can't continue at an earlier offset."""
     is_recreated: bool = False
-    """`restart` makes the target topic anew for the sake of another of its partitions."""
+    """`restart` recreates the target topic because of another of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,11 @@ class Effect:
     count
         Records of the source that the mirror will never have; None: not known.
     jump
-        Where the mirror goes on: the target offset, and the source offset that stands there.
+        Where the mirror continues: the target offset, and the source offset of the record there.
     empties
         The target partition's records are deleted first (DeleteRecords up to the end).
     recreates
-        The target topic is deleted and made anew, all partitions of it.
+        The target topic is deleted and recreated, all partitions of it.
     records
         What is lost, in words.
     consumers
@@ -177,7 +177,7 @@ class Effect:
 
 
 def still_holds(facts: Facts) -> bool:
-    """Whether the clusters still show what the partition stopped for; reports may be late."""
+    """Return whether the clusters still show why the partition stopped; reports may be late."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK:
             return facts.position < facts.source_start
@@ -190,7 +190,7 @@ def still_holds(facts: Facts) -> bool:
 
 
 def why_not(facts: Facts, choice: Choice) -> str:
-    """Why a choice is not possible; empty if it is."""
+    """Return why a choice is not possible; empty if it is."""
     return "" if effect_of(facts, choice) is not None else _obstacle(facts, choice)
 
 
@@ -198,18 +198,18 @@ def _obstacle(facts: Facts, choice: Choice) -> str:
     if choice is Choice.RESTART and facts.is_shared and _recreates(facts):
         return "the target topic would be deleted, and other links write into it as well (fan-in)"
     if facts.is_gone:
-        return "the source has fewer partitions than before, and Kafka takes none away"
+        return "the source has fewer partitions than before, and Kafka can't remove any"
     if facts.cause in OF_ONE_RECORD:
         return "the mirror would meet the same record again"
     if choice is Choice.CONTINUE and _goes_on(facts) is not None:
         return "offsets are to stay equal, and would go back"
     if facts.cause is Cause.SOURCE_TRUNCATED:
-        return "from which offset on the source has other records is not known"
-    return "the target would not take our batches behind records of others"
+        return "it is not known from which offset on the source has other records"
+    return "the target would not accept our batches after records of others"
 
 
 def effect_of(facts: Facts, choice: Choice) -> Effect | None:
-    """What a choice does; None where it is not possible."""
+    """Return what a choice does; None if it is not possible."""
     if choice is Choice.WAIT:
         return Effect(
             choice,
@@ -219,7 +219,7 @@ def effect_of(facts: Facts, choice: Choice) -> Effect | None:
             None,
             empties=False,
             recreates=False,
-            records="nothing is given up; nothing more is copied of this partition",
+            records="nothing is given up; this partition is not copied any further",
             consumers="the records up to here, and no new ones",
         )
     if choice is Choice.RESTART:
@@ -228,7 +228,7 @@ def effect_of(facts: Facts, choice: Choice) -> Effect | None:
 
 
 def _continue(facts: Facts) -> Effect | None:
-    """Behind the gap; None where nothing can be appended there, or we would have to guess."""
+    """Return how to continue after the gap; None if appending there is impossible or a guess."""
     goes_on = _goes_on(facts)
     if goes_on is None or (facts.fills and goes_on < facts.target_end):
         return None
@@ -247,13 +247,13 @@ def _continue(facts: Facts) -> Effect | None:
         records=records,
         consumers=(
             f"all that is there, then source offset {goes_on} at target offset {target_end}"
-            + ("; offsets of both sides differ from there on, the offset map tells them" * is_moved)
+            + ("; offsets of both sides differ from there on, see the offset map" * is_moved)
         ),
     )
 
 
 def _goes_on(facts: Facts) -> Offset | None:
-    """Source offset behind the gap; None where there is none, or it is not known."""
+    """Return the source offset after the gap; None if there is none, or it is not known."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK:
             return facts.source_start
@@ -287,7 +287,7 @@ def _restart(facts: Facts) -> Effect | None:
             recreates=True,
             records=records,
             consumers=(
-                f"the topic is deleted and made anew, all partitions of it ({held} offsets of this "
+                f"the topic is deleted and recreated, all partitions of it ({held} offsets of this "
                 f"one go); it then holds what the source has, from offset {facts.source_start} on, "
                 "with equal offsets; groups have no position in it until they are synced or reset"
             ),
@@ -304,22 +304,22 @@ def _restart(facts: Facts) -> Effect | None:
         consumers=(
             f"the {held} offsets it holds are deleted; then source offset {facts.source_start} at "
             f"target offset {facts.target_end}. A group before that offset is out of range and "
-            "follows its auto.offset.reset; one at the end reads on"
+            "follows its auto.offset.reset; one at the end continues"
         ),
     )
 
 
 def _recreates(facts: Facts) -> bool:
-    """Whether `restart` deletes the target topic: its log could not take what the source has now.
+    """Return whether `restart` deletes the target topic: its log can't take the source's records.
 
-    A log whose offsets are the source's can't take them again, emptied or not.
+    A log with the source's offsets can't take the same offsets again, emptied or not.
     """
     goes_back = facts.fills and facts.source_start < facts.target_end
     return facts.cause in OF_WHOLE_TOPICS or facts.is_recreated or goes_back
 
 
 def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
-    """First, last, count of source records that the mirror will never have, and that in words."""
+    """Return first, last, count of the source records that are lost, and the same in words."""
     match facts.cause:
         case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
             return _range(facts, facts.position, facts.source_start)
@@ -333,14 +333,14 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
                 facts.position,
                 None,
                 None,
-                f"what the deleted topic had from offset {facts.position} on; how much is unknown",
+                f"the deleted topic's records from offset {facts.position} on; how many is unknown",
             )
         case _:
             return _range(facts, facts.begin, max(facts.begin, facts.source_start))
 
 
 def _unknown(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
-    """What may never have been copied, of what lies behind the mirror's end."""
+    """Return the source offsets from the noted end of the copy on that may be lost; as `_lost`."""
     first = facts.begin if facts.copied_to is None else facts.copied_to
     end = max(facts.position, facts.source_start)
     text = f"unknown: of source offsets {first} to {end - 1} the mirror may not have had all"
@@ -354,7 +354,7 @@ def _truncated(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             facts.source_end,
             None,
             None,
-            "the source lost records that the target has, how many is not known",
+            "the source lost records that the target has; how many is not known",
         )
     last = Offset(facts.position - 1)
     return (

@@ -1,7 +1,7 @@
 """How far the link has copied, as reported, checked at the source, and written down.
 
-What lanes report and what rounds say at their end go into an `EpochBook`; the source's leaders are
-asked whether they still hold it (`source_truncation`), and it is kept in the link's ledger.
+Lanes' reports and rounds' results go into an `EpochBook`; the source's leaders are asked whether
+they still hold what was copied (`source_truncation`); it is stored in the link's ledger.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ NOTHING_NOTED = Copied(Offset(-1), -1)
 class CopyProgress:
     """How far each partition was copied, and where the source lost some of that.
 
-    Used by the driver's turn only, but for what says that it may be called from any thread.
+    Used by the driver's reconciliation only, except methods marked as callable from any thread.
 
     Parameters
     ----------
     source
         The cluster that is copied from.
     ledger
-        Where it is kept, and where rows go of what the target lost.
+        Stores progress, and rows of what the target lost.
     clock, events
-        Time, and where losses are told.
+        Time, and where losses are logged.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class CopyProgress:
         self._is_first = True
         self._written_at_s = clock.monotonic_s()
         self.diverged: dict[TopicPartition, Divergence] = {}
-        """Source partitions that lost what was copied of them, as of the last turn."""
+        """Source partitions that lost copied records, as of the last reconciliation."""
 
     def begin(self) -> None:
-        """Go on from what the ledger holds."""
+        """Continue from what the ledger holds."""
         self._book = EpochBook(self._ledger.copied)
 
     def finish(self) -> None:
-        """Write how far rounds have come that ended since the last turn; no round runs any more.
+        """Write the progress of rounds that ended since the last update; no round runs any more.
 
         Raises
         ------
@@ -63,11 +63,11 @@ class CopyProgress:
             The ledger can't be written.
         """
         self._take(())
-        self._book.settle_noted(is_over=True)  # no report is newer than what rounds have said
+        self._book.settle_noted(is_over=True)  # no report is newer than the rounds' results
         self._ledger.put_copied(self._book.due(all_moved=True))
 
     def update(self, reports: Iterable[PartitionReport], memory: Memory) -> None:
-        """Take reports since the last turn, ask the source whether it holds that, write it down.
+        """Take new reports, ask the source whether it still holds what was copied, write it down.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class CopyProgress:
         self._ledger.put_copied(self._book.due(all_moved=is_time))
 
     def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
-        """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
+        """Return the `LaneSpec.copied` of a lane that begins a round; from any thread."""
         found: list[tuple[int, int, int, int]] = []
         for index, spec in enumerate(specs):
             row = self._book.row_of(spec)
@@ -93,12 +93,12 @@ class CopyProgress:
         return tuple(found)
 
     def copied_to(self, source: TopicPartition) -> Copied | None:
-        """How far a source partition was copied, as far as that is written down."""
+        """Return how far a source partition was copied, as far as that is noted."""
         topic = self.of_topic(source.topic)
         return None if topic is None else topic.partitions.get(source.partition)
 
     def of_topic(self, name: TopicName) -> CopiedTopic | None:
-        """How far a source topic's partitions were copied; None: nothing is noted of it."""
+        """Return how far a source topic's partitions were copied; None: nothing is noted."""
         return self._book.topics().get(name)
 
     def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
@@ -109,20 +109,20 @@ class CopyProgress:
             self._book.note(spec.partitions[index], Copied(*row))
 
     def forget(self, source: TopicPartition) -> None:
-        """Let go of how far it was copied: a mirror that is gone says nothing of the next one."""
+        """Forget how far it was copied: that says nothing of the next mirror."""
         self._book.forget(source)
 
     def pass_gap(self, source: TopicPartition) -> None:
-        """Let go of how far it was copied and where it diverged: a gap there is recorded."""
+        """Forget how far it was copied and where it diverged: a gap there is recorded."""
         self._book.forget(source)
         self.diverged.pop(source, None)
 
     def _take(self, reports: Iterable[PartitionReport]) -> None:
-        """Note how far was copied, and record what the target lost of that: it is copied again."""
+        """Note progress, and record what the target lost of it: that is copied again."""
         source_ids = {name: record.source_id for name, record in self._mirrors.items()}
         now_ms = self._clock.wall_ms()
         lost = self._book.take(reports, source_ids)
-        rows = [  # two of one partition differ in their time, which names them
+        rows = [  # the time is part of a row's key, so two of one partition must differ in it
             lost_row(item, self._mirrors[item.partition.topic], now_ms + place)
             for place, item in enumerate(lost)
         ]
@@ -132,7 +132,7 @@ class CopyProgress:
             self._ledger.record(rows)
 
     def _look_at_epochs(self, names: Sequence[TopicName]) -> None:
-        """Ask about partitions whose leader has changed; at the beginning about all of them."""
+        """Ask about partitions whose leader has changed; the first time about all of them."""
         leaders = None if self._is_first else self._leader_epochs(names)
         answers = truncations(self._source, self._book.to_ask(leaders, names))
         self.diverged = {p: at for p, at in answers.items() if at is not None}
@@ -150,6 +150,6 @@ class CopyProgress:
 
 
 def _is_same(memory: Memory, record: MirrorRecord) -> bool:
-    """Whether the source still has the very topic that was copied."""
+    """Return whether the source's topic is still the one that was copied."""
     topic = memory.topics.get(record.source)
     return topic is not None and is_still(record.source_id, topic.topic_id)

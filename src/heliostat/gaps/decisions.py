@@ -1,4 +1,4 @@
-"""Who decides what is done where records are missing: an operator, or else the link's policy."""
+"""Who decides what to do about missing records: an operator, or else the link's policy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from heliostat.names import PartitionId, TopicName
 
 
 class Chosen(NamedTuple):
-    """What is to be done, and who says so: `user NAME` or `policy`."""
+    """What to do, and who decided it: `user NAME` or `policy`."""
 
     choice: Choice
     decided_by: str
 
 
 class Decisions:
-    """What was decided of stopped partitions and topics.
+    """Decisions on stopped partitions and topics.
 
     Parameters
     ----------
@@ -33,14 +33,14 @@ class Decisions:
         self._config = config
 
     def chosen(self, topic: TopicName, partition: PartitionId | None, code: str) -> Chosen | None:
-        """What is to be done; None: it stays stopped, as decided or as nobody has decided yet.
+        """Return what to do; None: it stays stopped, as decided or as nobody has decided yet.
 
         Parameters
         ----------
         partition
-            None: the topic as a whole.
+            Number of the partition; None: the topic as a whole.
         code
-            What it stands stopped for.
+            The code of the stop.
         """
         decision = self._ledger.decision_for(topic, partition, code)
         if decision is None:
@@ -51,13 +51,13 @@ class Decisions:
         return Chosen(decision.choice, f"user {decision.decided_by}")
 
     def forget(self, topic: TopicName, partition: PartitionId, code: str) -> None:
-        """One that was made for this very partition; one for the topic concerns others too."""
+        """Delete this partition's own decision; one for the whole topic concerns others too."""
         decision = self._ledger.decision_for(topic, partition, code)
         if decision is not None and decision.partition is not None:
             self._ledger.forget(decision)
 
     def forget_topic(self, topic: TopicName, code: str) -> None:
-        """Those for the topic and for any of its partitions, about that trouble."""
+        """Delete decisions on that trouble for the topic and any of its partitions."""
         for decision in list(self._ledger.decisions.values()):
             if decision.topic == topic and decision.is_about(code):
                 self._ledger.forget(decision)

@@ -1,4 +1,4 @@
-"""What both clusters say of partitions that stand stopped, asked anew; nothing is guessed."""
+"""Fresh facts about stopped partitions from both clusters; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 NOT_THERE = Offset(0)
-"""Start and end of a partition that its topic does not have."""
+"""Start and end of a partition that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A partition to ask about; `begin` is the source offset that its mirror began with."""
+    """A partition to ask about; `begin` is the source offset at which its mirror began."""
 
     source: TopicPartition
     target: TopicPartition
@@ -37,7 +37,7 @@ def asks_of(
     *,
     is_dense: bool,
 ) -> list[Ask]:
-    """What to ask of partitions of a mirror, which began with the source offsets `begins`."""
+    """Return what to ask of a mirror's partitions, which began at source offsets `begins`."""
     return [
         Ask(
             TopicPartition(record.source, number),
@@ -60,12 +60,12 @@ def gather(
     copied: CopiedTopic | None,
     fills: bool = False,
 ) -> list[Facts]:
-    """Facts of partitions of one mirror; those are missing of which a leader does not answer.
+    """Return facts of a mirror's partitions, except those whose leaders do not all answer.
 
     Parameters
     ----------
     code
-        What they stand stopped for.
+        The code of their stop.
     maps
         Reads the link's offset maps, see `EndsThenMaps`.
     copied
@@ -121,9 +121,9 @@ def _bounds(
     at_source: int,
     at_target: int,
 ) -> dict[Ask, tuple[Offset, Offset, Offset, Offset]]:
-    """Start and end at the source, start and end at the target, where all leaders answer.
+    """Ask for start and end at source and target; keeps partitions whose leaders all answer.
 
-    What a topic has no partition for is empty.
+    Partitions that do not exist count as empty.
     """
     sources = [ask.source for ask in asks if ask.source.partition < at_source]
     targets = [ask.target for ask in asks if ask.target.partition < at_target]
@@ -144,7 +144,7 @@ def _bounds(
 
 
 def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
-    """How many a topic has, 0 where it is not there; None where that can't be told now."""
+    """Return a topic's number of partitions, 0 if it does not exist; None: not known now."""
     info = cluster.describe_topics([topic])[topic]
     if info.error is not None:
         return 0 if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION else None
@@ -152,21 +152,21 @@ def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
 
 
 def _offset(answer: ListedOffset | Offset | BrokerError) -> Offset | None:
-    """What was answered, if it was."""
+    """Return the answered offset; None for an error."""
     if isinstance(answer, BrokerError):
         return None
     return Offset(answer.offset) if isinstance(answer, ListedOffset) else answer
 
 
 def _asks_epochs(cause: Cause) -> bool:
-    """Whether leader epochs can say more."""
+    """Return whether leader epochs can show more."""
     return cause is Cause.SOURCE_TRUNCATED
 
 
 def _copied_to(
     copied: CopiedTopic | None, partition: TopicPartition, record: MirrorRecord
 ) -> Offset | None:
-    """How far the link noted to have copied of this very topic."""
+    """Return how far this topic, of the same id, was copied, as the link noted."""
     row = copied_of(copied, id_text(record.source_id)).get(partition.partition)
     return None if row is None else Offset(row.offset)
 
@@ -177,7 +177,7 @@ def _diverged(
     copied: CopiedTopic | None,
     record: MirrorRecord,
 ) -> dict[TopicPartition, Divergence]:
-    """Partitions whose source lost what was copied of it, as its leader epochs say."""
+    """Return partitions whose source lost copied records, by its leader epochs."""
     rows = copied_of(copied, id_text(record.source_id))
     known = {p: rows[p.partition] for p in partitions if p.partition in rows}
     answers = truncations(source, known)

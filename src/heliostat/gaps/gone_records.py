@@ -1,7 +1,7 @@
-"""Source records that are gone before they were copied, as both clusters say now: for `plan`.
+"""Source records that were gone before they were copied, by both clusters' offsets: for `plan`.
 
-A driver finds them when it copies, and stops there (I6); where none runs, or not yet, nobody has
-said so, and a plan without this would call the pair in sync.
+A driver finds them when it copies, and stops there (I6). If none runs yet, nobody has found them,
+and a plan without this would show both clusters as equal.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def gone_lines(
     target: ClusterAdmin,
     maps: Callable[[], MapReader],
 ) -> tuple[str, ...]:
-    """A line for each partition whose source begins behind what its mirror has.
+    """Return a line for each partition whose source begins after its mirror's position.
 
-    Of mirrors that have something: another one just begins later. What can't be told now is left
-    out; the driver asks again.
+    Empty mirrors are left out: they just begin later. So are partitions that can't be checked
+    now; the driver asks again.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def gone_lines(
             continue  # holes move a position on, never back
         position = seen.maps.position_at(mirrored, id_text(target_id), end)
         if position is None:
-            continue  # stopped for the loss of its map, and said to be
+            continue  # stopped because its map is lost, which is reported
         if position < first.offset:
             lines.append(
                 f"{partition}: source offsets {position} to {first.offset - 1} are gone before "

@@ -1,14 +1,14 @@
-"""The driver's side of gaps: what stands stopped is decided on, recorded, and then acted on.
+"""The driver's side of gaps: decides on stops, records the decisions, then carries them out.
 
     copy_progress     how far was copied, and whether the source still holds that
-    settlement        what stands stopped, settled as it was decided
+    settlement        carries out decisions on stopped partitions
     decisions         by an operator, or else by policy
     target_cleanup    what is deleted at the target for that
-    here              what plans and lanes are told of gaps
+    here              what plans and lanes must know of gaps
 
-I6  Order of everything here: facts are asked of both clusters anew, rows are durable, only then
-    is a target emptied or a lane told to go on elsewhere. A driver that dies in between finds the
-    rows and finishes what they say.
+I6  Order of everything here: both clusters are asked for fresh facts, rows are durable, only then
+    is a target emptied or does a lane continue elsewhere. If a driver dies in between, its
+    successor finds the rows and finishes what they say.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from heliostat.topics.values import MirrorRecord
 
 
 class GapKeeper:
-    """Decides, records and acts; used by the driver's turn only.
+    """Decides, records and acts; used by the driver's reconciliation only.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ class GapKeeper:
     source, target
         Both clusters.
     ledger
-        Read and written here alone.
+        The link's ledger; only this object reads and writes it.
     maps
-        Reads the offset maps of the link's mirrors; asked only when something is decided.
+        Reads the offset maps of the link's mirrors; called only when something is decided.
     clock, events
-        Time, and where decisions are told.
+        Time, and where decisions are logged.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class GapKeeper:
         try:
             self._progress.finish()
         except HeliostatError as error:
-            self._events.warn(f"how far was copied in the last minute can't be written: {error}")
+            self._events.warn(f"the last minute's copy progress can't be written: {error}")
         finally:
             self._ledger.close()
 
     def report(self) -> dict[str, int]:
-        """Sums for the driver's report."""
+        """Return sums for the driver's report."""
         rows = list(self._ledger.rows.values())
         return {
             "rows": len(rows),
@@ -113,31 +113,31 @@ class GapKeeper:
     # -- how far was copied --------------------------------------------------------------------
 
     def copied(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, int, int, int], ...]:
-        """For a lane that begins a round, see `LaneSpec.copied`; from any thread."""
+        """Return the `LaneSpec.copied` of a lane that begins a round; from any thread."""
         return self._progress.copied(specs)
 
     def copied_to(self, source: TopicPartition) -> Copied | None:
-        """How far a source partition was copied, as far as that is written down."""
+        """Return how far a source partition was copied, as far as that is noted."""
         return self._progress.copied_to(source)
 
     def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
         """Note how far a round has copied, and what the target lost in it; from any thread."""
         self._progress.round_ended(spec, report)
 
-    # -- in each turn --------------------------------------------------------------------------
+    # -- in each reconciliation ----------------------------------------------------------------
 
     def consume(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
-        """Take decisions and reports since the last turn; look whether the source was truncated."""
+        """Take new decisions and reports; check whether the source was truncated."""
         self._keep_ledger()
         self._progress.update(self._settlement.fresh(reports), memory)
 
     def _keep_ledger(self) -> None:
-        """Take what others wrote; create the ledger again where it was deleted."""
+        """Take what others wrote; recreate the ledger if it was deleted."""
         topic = self._ledger.topic
         error = self._target.describe_topics([topic])[topic].error
         if error is not None and error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
             self._ledger.restore(self._replication_factor)
-            self._events.warn(f"{topic} was gone at the target and is made anew with all its rows")
+            self._events.warn(f"{topic} was gone at the target and is recreated with all its rows")
             self._ledger.read()
         else:
             self._ledger.consume()
@@ -145,27 +145,27 @@ class GapKeeper:
     def settle(
         self, plan: TopicPlan, reports: Iterable[PartitionReport], memory: Memory
     ) -> dict[TopicName, MirrorRecord | None]:
-        """Decide on what stands stopped and carry it out.
+        """Carry out decisions on stopped partitions.
 
         Returns
         -------
         dict
-            Source topics to plan again, with the record to keep of the mirror from now on; None
-            where its target was deleted.
+            Source topics to plan again, with the mirror's new record; None if its target was
+            deleted.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            A cluster or the ledger does not answer; nothing was passed that is not recorded.
+            A cluster or the ledger does not answer; nothing unrecorded was passed.
         """
         return self._settlement.settle(plan, reports, memory)
 
-    # -- what plans and lanes are told ---------------------------------------------------------
+    # -- for plans and lanes -------------------------------------------------------------------
 
     def with_gaps(
         self, specs: Mapping[TopicPartition, PartitionSpec]
     ) -> dict[TopicPartition, PartitionSpec]:
-        """Tell lanes where recorded gaps let partitions go on, and which sources were truncated."""
+        """Add to specs where partitions continue after recorded gaps, and truncated sources."""
         found = dict(specs)
         for source, row in self._ledger.jumps().items():
             spec = found.get(source)
@@ -179,7 +179,7 @@ class GapKeeper:
     def record_deleted_mirror(
         self, record: MirrorRecord, was: Starts, now: Mapping[PartitionId, Offset]
     ) -> None:
-        """Record what went with a mirror that somebody deleted, where the source has less now."""
+        """Record what a deleted mirror may have had and the source no longer has."""
         for number in was.offsets:
             self._progress.forget(TopicPartition(record.source, number))
         if self._cleanup.has_deleted(record.target, was.target_id):
@@ -191,5 +191,5 @@ class GapKeeper:
 
 
 def _is_of(row: GapRow, spec: PartitionSpec) -> bool:
-    """Whether a row speaks of this very target topic."""
+    """Return whether a row is about this target topic, of the same id."""
     return row.target_id == id_text(spec.target_topic_id) and row.mirror == spec.target.topic

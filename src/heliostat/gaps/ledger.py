@@ -1,10 +1,10 @@
-"""The gap ledger: what was lost, why, when, and who decided to go on; all of it on the target.
+"""The gap ledger: what was lost, why, when, and who decided to continue; all on the target.
 
-    heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, which go once they
-                            are carried out; up to where and from which leader epoch was copied
+    heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, deleted once they
+                            are carried out; how far was copied, and from which leader epoch
 
-I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. A row
-    whose action is not finished (`is_done`) is taken up again by the next driver.
+I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. If its
+    action is not finished (`is_done`), the next driver finishes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROW_PREFIX = "gap/"
 DECISION_PREFIX = "decision/"
 COPIED_PREFIX = "copied/"
 CHANGES_WITHIN_S = 0.05
-"""A turn waits so long for decisions that were written since the last one."""
+"""How long a reconciliation waits for decisions written since the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class GapRow:
     count
         Records of the source that the mirror will never have; None: not known.
     mirror, mirror_partition
-        The target topic; None: its partition has the number of the source's.
+        The target topic and partition; None: the partition has the source partition's number.
     source_id, target_id
-        Ids of the topics, empty before Kafka 2.8; a row holds for these very topics.
+        Ids of the topics, empty before Kafka 2.8; a row holds only for topics of these ids.
     decided_by
         `user NAME` or `policy`.
     jump
-        Target offset and source offset at which the mirror goes on; None: it is made anew.
+        Target offset and source offset at which the mirror continues; None: it is recreated.
     is_done
-        Whether what the choice needs at the target has been done.
+        Whether the target was changed as the choice requires.
     """
 
     topic: TopicName
@@ -78,15 +78,15 @@ class GapRow:
 
     @property
     def key(self) -> str:
-        """Names it in the ledger."""
+        """Its key in the ledger."""
         return f"{ROW_PREFIX}{self.topic}/{self.partition}/{self.at_ms}"
 
     def done(self) -> GapRow:
-        """The same, its action finished."""
+        """Return the same row, its action finished."""
         return replace(self, is_done=True)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, for the ledger and for people's machines."""
+        """Return it as JSON, for the ledger and for `--json` output."""
         return {**asdict(self), "cause": self.cause.value, "choice": self.choice.value}
 
     @classmethod
@@ -114,19 +114,19 @@ class GapRow:
 
 
 class Copied(NamedTuple):
-    """All source offsets below `offset` are at the target; the one before it is of `epoch`."""
+    """All source offsets below `offset` are at the target; the last of them is of `epoch`."""
 
     offset: int
     epoch: int
     """The source's leader epoch in the header of the last copied batch."""
     end: int = -1
-    """Where the target's log ended then (-1: not known): while it ends there nothing was lost, and
-    what the source had behind the mirror's last record, up to `offset`, were no records."""
+    """The target's log end then, the offset after its last record (-1: not known): while the log
+    ends there, nothing was lost, and source offsets from that record to `offset` are holes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:
-    """What was copied of one source topic, of that very one (`source_id`)."""
+    """What was copied of one source topic; holds only for the topic with this `source_id`."""
 
     source_id: str
     partitions: dict[PartitionId, Copied]
@@ -144,7 +144,7 @@ class CopiedTopic:
 
 
 def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, Copied]:
-    """What was copied of that very source topic; nothing where it was made anew since."""
+    """Return what was copied of the source topic of this id; nothing if it was recreated."""
     return {} if copied is None or copied.source_id != source_id else copied.partitions
 
 
@@ -155,9 +155,9 @@ class Decision:
     Parameters
     ----------
     partition
-        None: the topic.
+        Number of the partition; None: the topic as a whole.
     code
-        What it stood stopped for; a decision holds for that trouble only.
+        The code of the stop; a decision holds for that trouble only.
     """
 
     topic: TopicName
@@ -169,14 +169,14 @@ class Decision:
 
     @property
     def key(self) -> str:
-        """One for each partition: the newest counts."""
+        """Its key in the ledger: one for each partition, so the newest counts."""
         which = "*" if self.partition is None else str(self.partition)
         return f"{DECISION_PREFIX}{self.topic}/{which}"
 
     def is_about(self, code: str) -> bool:
-        """Whether it holds for that trouble.
+        """Return whether it holds for that trouble.
 
-        One cause may be seen by several codes, as a round meets it in its middle or at its start.
+        One cause may have several codes: a round may meet it while it copies, or at its start.
         """
         return CAUSE_OF_CODE.get(self.code, self.code) == CAUSE_OF_CODE.get(code, code)
 
@@ -199,7 +199,7 @@ class Decision:
 
 
 def gaps_topic(link: LinkName) -> str:
-    """Name of the link's ledger."""
+    """Return the name of the link's ledger topic."""
     return f"{STATE_TOPIC_PREFIX}{link}.gaps"
 
 
@@ -218,11 +218,11 @@ class GapLedger:
 
     @property
     def topic(self) -> TopicName:
-        """Where it is kept."""
+        """Its topic."""
         return self._topic.topic
 
     def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic where it is missing."""
+        """Create the topic if it is missing."""
         self._topic.ensure(replication_factor)
 
     def close(self) -> None:
@@ -270,12 +270,12 @@ class GapLedger:
         self.decisions[decision.key] = decision
 
     def forget(self, decision: Decision) -> None:
-        """A decision was carried out, or does not hold any more."""
+        """Delete a decision that was carried out, or no longer holds."""
         self._topic.write(decision.key, None)
         self.decisions.pop(decision.key, None)
 
     def put_copied(self, topics: Mapping[TopicName, CopiedTopic]) -> None:
-        """Remember how far topics were copied."""
+        """Write how far topics were copied."""
         if topics:
             self._topic.write_many(
                 {f"{COPIED_PREFIX}{name}": topic.to_json() for name, topic in topics.items()}
@@ -283,7 +283,7 @@ class GapLedger:
             self.copied.update(topics)
 
     def restore(self, replication_factor: int | None = None) -> None:
-        """Make the topic anew with all that is known: somebody deleted it."""
+        """Recreate the topic, which somebody deleted, with all that is known."""
         self._topic.close()
         self.ensure(replication_factor)
         self._topic.write_many(
@@ -297,7 +297,7 @@ class GapLedger:
     def decision_for(
         self, topic: TopicName, partition: PartitionId | None, code: str
     ) -> Decision | None:
-        """What was decided for a partition, or else for its topic, about that trouble."""
+        """Return what was decided for a partition, or else for its topic, about that trouble."""
         for which in (str(partition), "*") if partition is not None else ("*",):
             found = self.decisions.get(f"{DECISION_PREFIX}{topic}/{which}")
             if found is not None and found.is_about(code):
@@ -305,7 +305,7 @@ class GapLedger:
         return None
 
     def jumps(self) -> dict[TopicPartition, GapRow]:
-        """By source partition the last recorded place at which its mirror goes on elsewhere."""
+        """Return, by source partition, the last row that moves its mirror to another offset."""
         found: dict[TopicPartition, GapRow] = {}
         for row in sorted(self.rows.values(), key=lambda row: row.at_ms):
             if row.jump is not None:

@@ -1,4 +1,4 @@
-"""Rows of the ledger as they are made, and what they are made of; pure."""
+"""Rows of the ledger, made from facts and decisions; pure."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Memory:
     mirrors: Mapping[TopicName, MirrorRecord]
     starts: Mapping[TopicName, Starts]
     topics: Mapping[TopicName, SourceTopic]
-    """The source's selected topics, as seen in this turn."""
+    """The source's selected topics, as seen in this reconciliation."""
 
     def is_of_mirror(self, row: GapRow) -> bool:
-        """Whether what a row of the ledger speaks of is a partition of a mirror of the link."""
+        """Return whether a row of the ledger is about a partition of a mirror of the link."""
         record = self.mirrors.get(row.topic)
         return record is not None and row.target == record.mirror_of(row.partition)
 
     def asks(self, record: MirrorRecord, partitions: Iterable[PartitionId]) -> list[Ask]:
-        """What to ask of partitions of a mirror."""
+        """Return what to ask of partitions of a mirror."""
         begins = self.starts.get(record.source, NO_STARTS).offsets
         topic = self.topics.get(record.source)
         policy = None if topic is None else topic.configs.get("cleanup.policy")
@@ -41,14 +41,14 @@ class Memory:
         return asks_of(record, partitions, begins, is_dense=is_dense)
 
     def all_of(self, record: MirrorRecord) -> list[Ask]:
-        """What to ask of a whole mirror."""
+        """Return what to ask of a whole mirror."""
         return self.asks(record, self.starts.get(record.source, NO_STARTS).offsets)
 
 
 def whole_topics(
     plan: TopicPlan, stopped: Iterable[PartitionReport]
 ) -> list[tuple[TopicName, str]]:
-    """Topics that only a decision about all of their partitions can help, and why."""
+    """Return topics that need a decision about all of their partitions, and why."""
     refused = [(n, r.code) for n, r in plan.refuse.items() if r.code in CAUSE_OF_CODE]
     diverged = [
         (report.source.topic, report.code)
@@ -61,7 +61,7 @@ def whole_topics(
 def decided_row(
     facts: Facts, effect: Effect, decided_by: str, record: MirrorRecord, at_ms: int
 ) -> GapRow:
-    """What was decided; not done while the target must be emptied or made anew."""
+    """Return the row of a decision; not done while the target must be emptied or recreated."""
     return GapRow(
         topic=facts.source.topic,
         partition=facts.source.partition,
@@ -83,7 +83,7 @@ def decided_row(
 
 
 def lost_row(item: Lost, record: MirrorRecord, at_ms: int) -> GapRow:
-    """The target lost what it had acknowledged; the position went back with it (I2)."""
+    """Return the row of acknowledged records that the target lost: they are copied again (I2)."""
     return GapRow(
         topic=item.partition.topic,
         partition=item.partition.partition,
@@ -106,7 +106,7 @@ def lost_row(item: Lost, record: MirrorRecord, at_ms: int) -> GapRow:
 def gone_rows(
     record: MirrorRecord, was: Starts, now: Mapping[PartitionId, Offset], at_ms: int
 ) -> list[GapRow]:
-    """What went with a mirror that somebody deleted: what the source does not have any more."""
+    """Return rows of what a deleted mirror may have had and the source no longer has."""
     return [
         GapRow(
             topic=record.source,

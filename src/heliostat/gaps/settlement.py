@@ -1,8 +1,8 @@
-"""Stopped partitions and topics are settled: what was decided of them is recorded and carried out.
+"""Settles stopped partitions and topics: decisions on them are recorded and carried out.
 
-I6  Facts are asked of both clusters anew, rows are durable, only then is anything passed, deleted
+I6  Both clusters are asked for fresh facts, rows are durable, only then is anything passed, deleted
     or emptied.
-I7  What can't be asked or done for one partition leaves it as it is until the next turn.
+I7  A failure of one partition leaves only that one as it is until the next reconciliation.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
 SETTLED_TURNS = 2
-"""Turns that must see the same end of a stopped target: an append may still land (I4)."""
+"""How many reconciliations must see the same target end: an append may still land (I4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactFinder:
-    """Asks both clusters about what stands stopped.
+    """Asks both clusters about stopped partitions.
 
     Parameters
     ----------
     source, target
         Both clusters.
     maps
-        Reads the offset maps of the link's mirrors; asked only when something is decided.
+        Reads the offset maps of the link's mirrors; called only when something is decided.
     ledger
-        Knows of jumps that lanes have not taken yet.
+        Knows jumps that lanes have not taken yet.
     progress
         Knows how far partitions were copied.
     fills
@@ -67,7 +67,7 @@ class FactFinder:
     fills: bool
 
     def find(self, record: MirrorRecord, code: str, asks: list[Ask]) -> list[Facts]:
-        """Facts of partitions of a mirror; those are missing whose leader does not answer."""
+        """Return facts of a mirror's partitions, except those whose leader does not answer."""
         found = gather(
             self.source,
             self.target,
@@ -81,7 +81,7 @@ class FactFinder:
         return [self._after_jump(facts, record) for facts in found]
 
     def _after_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
-        """Where a jump is recorded that the lane has not taken yet, it stands after that."""
+        """Return facts with the position after a recorded jump that the lane has not taken yet."""
         row = self.ledger.jumps().get(facts.source)
         if row is None or row.jump is None or row.target_id != id_text(record.target_id):
             return facts
@@ -91,24 +91,24 @@ class FactFinder:
 
 
 class Settlement:
-    """Settles what stands stopped, by decision of an operator or by policy.
+    """Settles stopped partitions, by decision of an operator or by policy.
 
     Parameters
     ----------
     facts
         Asks both clusters.
     decisions
-        What is to be done.
+        The decision on each stop.
     ledger
-        Where rows go.
+        Stores the rows.
     progress
-        Forgets how far partitions were copied that pass a gap.
+        Knows how far partitions were copied; forgets that of those that pass a gap.
     cleanup
         Deletes at the target.
     clock
-        Time of the rows.
+        The clock, for the times of rows.
     events, warnings
-        Where it is told what was done, and what is not possible.
+        Log what was done, and what is not possible.
     """
 
     def __init__(
@@ -132,12 +132,12 @@ class Settlement:
         self._events = events
         self._warnings = warnings
         self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
-        """Ends of stopped targets, and how many turns in a row have seen them."""
+        """Ends of stopped targets, and how many reconciliations in a row have seen them."""
         self._settled_ms: dict[TopicName | TopicPartition, int] = {}
-        """Reports of these from before then speak of what has been settled."""
+        """Wall clock when each was settled; reports of states that began before are outdated."""
 
     def fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
-        """Those of a state begun after its topic was last settled, and all of that carried out."""
+        """Return reports of states begun since the last settlement, if its rows are carried out."""
         undone = {row.source for row in self._cleanup.undone()}
         return [r for r in reports if r.source not in undone and self._is_after(r)]
 
@@ -184,7 +184,7 @@ class Settlement:
         asks = memory.all_of(record)
         facts = self._facts.find(record, code, asks)
         if len(facts) < len(asks):
-            return  # something does not answer: the next turn asks again
+            return  # something does not answer: the next reconciliation asks again
         now_ms = self._clock.wall_ms()
         rows: list[GapRow] = []
         for item in facts:
@@ -232,7 +232,7 @@ class Settlement:
                     continue
                 effect = effect_of(at, chosen.choice)
                 if effect is None:
-                    why = f"what was decided is not possible: {why_not(at, chosen.choice)}"
+                    why = f"the decision can't be carried out: {why_not(at, chosen.choice)}"
                     self._warnings.warn(str(at.source), why)
                 elif effect.recreates:
                     self._settle_topic(code, record, memory, settled, chosen)
@@ -256,7 +256,7 @@ class Settlement:
         )
 
     def _is_settled(self, facts: Facts, report: PartitionReport) -> bool:
-        """Whether the target's end stands still, or is what the lane's report speaks of."""
+        """Return whether the target's end no longer moves, or is the one that the lane reports."""
         end, turns = self._ends.get(facts.source, (Offset(-1), 0))
         turns = turns + 1 if end == facts.target_end else 1
         self._ends[facts.source] = (facts.target_end, turns)

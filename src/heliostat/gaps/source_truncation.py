@@ -2,11 +2,12 @@
 
 An unclean election can take records from a source that the target already has, and put others at
 their offsets; ends alone don't show that once the log has grown again. Leader epochs do (KIP-101,
-KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where its
-log ends up to an epoch. If that is below what was copied from it, the source was truncated.
+KIP-320): each batch carries the epoch of the leader that took it, and a broker answers where an
+epoch ends in its log (OffsetsForLeaderEpoch). If that is below what was copied from it, the source
+was truncated.
 
-What is kept (`Copied`) is true for ever of the log it was read from, however old: so it may lag
-behind the copy, and survives restarts in the link's ledger.
+A note (`Copied`) stays true of the log it was read from, however old it is: so it may lag behind
+the copy. It survives restarts in the link's ledger.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartit
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 
 WRITE_EVERY_S = 60.0
-"""Between two writes of what only moved on; a new epoch is written at once."""
+"""Between two writes of progress; a new epoch is written at once."""
 
 
 class Divergence(NamedTuple):
-    """The source lost what was copied of it; `at` is its first offset of which that holds.
+    """The source lost copied records; `at` is the first such offset.
 
     None: not known exactly, as our epoch is unknown at the source.
     """
@@ -45,9 +46,9 @@ class Lost(NamedTuple):
 def truncations(
     source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
 ) -> dict[TopicPartition, Divergence | None]:
-    """Ask the source's leaders; None where it still holds all that was copied.
+    """Ask the source's leaders what they lost; None: they still hold all that was copied.
 
-    Partitions whose leader does not answer, or knows no epochs, are missing.
+    Partitions whose leader does not answer, or knows no epochs, are left out.
 
     Raises
     ------
@@ -69,9 +70,9 @@ def truncations(
 
 
 def is_truncated(was: Copied, answer: EpochEnd) -> bool:
-    """Whether the source's log no longer holds what was copied of it.
+    """Return whether the source's log no longer holds what was copied of it.
 
-    An end of -1 means that it knows no epochs so old or so new: then nothing can be said.
+    An end of -1 means that the leader knows no epoch so old or so new: then nothing is known.
     """
     if answer.end < 0 or answer.epoch < 0:
         return False
@@ -79,12 +80,12 @@ def is_truncated(was: Copied, answer: EpochEnd) -> bool:
 
 
 class EpochBook:
-    """What was copied, by source topic; no I/O.
+    """How far source partitions were copied, by topic; no I/O.
 
     Parameters
     ----------
     stored
-        As read from the ledger.
+        How far topics were copied, as read from the ledger.
     """
 
     def __init__(self, stored: Mapping[TopicName, CopiedTopic]) -> None:
@@ -94,31 +95,31 @@ class EpochBook:
         }
         self._lock = threading.Lock()
         self._next: dict[TopicPartition, Copied] = {}
-        """Of another epoch than what is known: that must be asked about before it is replaced."""
+        """Notes of another epoch than the known one; the source is asked before they replace it."""
         self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
-        """As rounds that ended have left it, with the source topic's id: reports may be behind."""
+        """Progress at the end of rounds, with the source topic's id; reports may lag behind it."""
         self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
-        """What reports have shown of it in rounds that have not ended: offsets `[first, end)`."""
+        """Losses by reports of rounds that have not ended: source offsets `[first, end)`."""
         self._noted_lost: list[tuple[str, Lost]] = []
-        """What rounds that ended have said, with the source topic's id."""
+        """Losses by rounds that have ended, with the source topic's id."""
         self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
-        """Where mirrors ended by the reports so far, with the source topic's id."""
+        """Log ends of mirrors by the reports so far, with the source topic's id."""
         self._begun: dict[TopicPartition, str] = {}
-        """What lanes of this driver have said that they copy, with the source topic's id."""
+        """Partitions that this driver's lanes reported as COPYING, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
 
     def topics(self) -> Mapping[TopicName, CopiedTopic]:
-        """All that is known."""
+        """Return all that is known."""
         return self._topics
 
     def take(
         self, reports: Iterable[PartitionReport], source_ids: Mapping[TopicName, TopicId | None]
     ) -> list[Lost]:
-        """Take the lanes' reports; what acknowledged records the target has lost meanwhile.
+        """Take the lanes' reports; return acknowledged records that the target has lost meanwhile.
 
-        One that stands stopped tells what it has copied, and no position. Of others than the known
-        topics nothing is kept.
+        A stopped partition reports what it has copied, but no position. Reports of unknown topics
+        are ignored.
         """
         lost: list[Lost] = []
         for report in reports:
@@ -137,7 +138,7 @@ class EpochBook:
             is_shorter = self._is_shorter(report, source_id)
             if was is not None and report.position < was.offset and not is_stopped:
                 if not is_shorter:
-                    continue  # it reads again what is not copied: markers, aborted transactions
+                    continue  # it reads holes again: markers, aborted transactions
                 lost.append(self._lose(report, was))
                 was = None
             if report.copied_epoch < 0 or report.copied_to > report.position:
@@ -154,7 +155,7 @@ class EpochBook:
         return lost + self._take_noted_lost(source_ids)
 
     def _lose(self, report: PartitionReport, was: Copied) -> Lost:
-        """The target has lost what it had acknowledged, by a report."""
+        """Note, by a report, that the target has lost acknowledged records."""
         with self._lock:
             seen = self._seen_lost.get(report.source, (report.position, was.offset))
             first, end = min(seen[0], report.position), max(seen[1], was.offset)
@@ -164,7 +165,7 @@ class EpochBook:
         return Lost(report.source, report.target, report.position, was.offset)
 
     def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[Lost]:
-        """What rounds that ended have said, of topics that are known."""
+        """Take losses by rounds that have ended, of known topics."""
         with self._lock:
             noted, self._noted_lost = self._noted_lost, []
         return [
@@ -175,7 +176,7 @@ class EpochBook:
         ]
 
     def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
-        """Whether the mirror ends earlier than reported before; True where that is not known."""
+        """Return whether the mirror ends earlier than reported before; True if not known."""
         known_id, before = self._target_ends.get(report.source, ("", -1))
         if known_id != source_id:
             before = -1
@@ -185,7 +186,7 @@ class EpochBook:
         return is_shorter
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> None:
-        """The source still holds what was copied of these: take what was copied since."""
+        """Take newer notes of these partitions: the source still holds what was copied of them."""
         for partition in partitions:
             fresh = self._next.pop(partition, None)
             if fresh is not None:
@@ -193,9 +194,9 @@ class EpochBook:
                 self._has_new_epoch.add(partition.topic)
 
     def note_lost(self, spec: PartitionSpec, position: int, was: int) -> None:
-        """A round that ended says what was lost in it; less what reports have shown already.
+        """Take a loss that a round reports at its end, less what reports have shown already.
 
-        Reports may lag behind what the round knew: they show less than that, at either end.
+        Reports may lag behind what the round knew: they show less of it, at either end.
         """
         with self._lock:
             seen = self._seen_lost.pop(spec.source, (was, was))
@@ -205,7 +206,7 @@ class EpochBook:
                     self._noted_lost.append((id_text(spec.source_topic_id), item))
 
     def note(self, spec: PartitionSpec, row: Copied) -> None:
-        """A round has ended there; from any thread."""
+        """Note where a round has ended; from any thread."""
         with self._lock:
             self._seen_lost.pop(spec.source, None)
         if row.epoch >= 0:
@@ -213,9 +214,9 @@ class EpochBook:
                 self._noted[spec.source] = (id_text(spec.source_topic_id), row)
 
     def settle_noted(self, *, is_over: bool) -> None:
-        """Take what rounds left where reports told the same; `is_over`: also where it is further.
+        """Take rounds' notes that equal the reports; with `is_over` also those that are further.
 
-        While lanes run a report may be older than a round's end, and would seem to contradict it.
+        While lanes run, a report may be older than a round's end and seem to contradict it.
         """
         with self._lock:
             noted = dict(self._noted)
@@ -234,7 +235,7 @@ class EpochBook:
                         del self._noted[partition]
 
     def row_of(self, spec: PartitionSpec) -> Copied | None:
-        """What is known of the very partition; from any thread."""
+        """Return the newest note of this partition, of the same topic id; from any thread."""
         with self._lock:
             source_id, noted = self._noted.get(spec.source, ("", None))
             topic = self._topics.get(spec.source.topic)
@@ -246,7 +247,7 @@ class EpochBook:
             return noted if row is None or noted.offset > row.offset else row
 
     def has_begun(self, spec: PartitionSpec) -> bool:
-        """Whether a round of this driver has found it to be what the source has; any thread."""
+        """Return whether a lane of this driver has reported it as COPYING; from any thread."""
         with self._lock:
             return self._begun.get(spec.source) == id_text(spec.source_topic_id)
 
@@ -256,7 +257,7 @@ class EpochBook:
         self._moved.add(partition.topic)
 
     def forget(self, partition: TopicPartition) -> None:
-        """What was copied of it is no longer the source's log: a gap was recorded."""
+        """Drop its notes: a gap was recorded, or its mirror was deleted."""
         self._next.pop(partition, None)
         with self._lock:
             self._noted.pop(partition, None)
@@ -266,7 +267,7 @@ class EpochBook:
             self._has_new_epoch.add(partition.topic)
 
     def due(self, *, all_moved: bool) -> dict[TopicName, CopiedTopic]:
-        """Topics to write now, with a new epoch or `all_moved` ones; they count as written."""
+        """Return topics to write now, with a new epoch or `all_moved`; they count as written."""
         names = self._has_new_epoch | (self._moved if all_moved else set())
         self._has_new_epoch, self._moved = set(), self._moved - names
         return {
@@ -277,9 +278,9 @@ class EpochBook:
     def to_ask(
         self, leader_epochs: Mapping[TopicPartition, int] | None, names: Iterable[TopicName]
     ) -> dict[TopicPartition, Copied]:
-        """Partitions of these topics whose leader has another epoch than what was copied.
+        """Return partitions of these topics whose leader epoch differs from the last copied one.
 
-        Without `leader_epochs` all of them: what happened meanwhile is not known.
+        If `leader_epochs` is None, all of them: what happened meanwhile is not known.
         """
         found: dict[TopicPartition, Copied] = {}
         for name in names:
@@ -295,10 +296,10 @@ class EpochBook:
 
 
 def _end_of(report: PartitionReport) -> int:
-    """Where the mirror ended when it was copied so far; -1: not known.
+    """Return the mirror's log end when it was copied this far; -1: not known.
 
-    A round that begins with less has lost the rest (I2), and says so at its end: what it copied
-    again before its first report, no report shows.
+    If a round begins at a lower end, the target has lost the rest (I2), and the round says so when
+    it ends: no report shows what was copied again before its first report.
     """
     is_level = report.copied_to == report.position and report.state is PartitionState.COPYING
     return report.target_end if is_level and report.records else -1

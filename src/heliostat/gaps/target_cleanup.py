@@ -1,7 +1,7 @@
-"""What decisions need at the target: a mirror's topic is deleted, or partitions of it are emptied.
+"""Carries out decisions at the target: deletes a mirror's topic, or empties partitions of it.
 
-I6  Both come after their rows are durable; a row is done only when the target has done it. What a
-    driver before this one has left undone is finished here.
+I6  Both happen after their rows are durable; a row is done only when the target has done it. Work
+    that an earlier driver left undone is finished here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heliostat.topics.values import MirrorRecord
 
 
 class TargetCleanup:
-    """Deletes what rows of the ledger say, and marks them as done.
+    """Deletes as rows of the ledger say, and marks these as done.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class TargetCleanup:
     ledger
         Holds the rows.
     events, warnings
-        Where it is told what could not be done.
+        Log what could not be done.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class TargetCleanup:
         """Ids of target topics that were deleted here to be created again."""
 
     def has_deleted(self, target: TopicName, target_id: TopicId | None) -> bool:
-        """Whether this very target topic was deleted here."""
+        """Return whether this target topic, of the same id, was deleted here."""
         return self._deleted.get(target) == id_text(target_id)
 
     def delete_topic(self, record: MirrorRecord, rows: Sequence[GapRow]) -> bool:
-        """Delete the target topic, whether that was possible; the plan then creates it again.
+        """Delete the target topic; return whether it is gone, so that the plan recreates it.
 
         Parameters
         ----------
         rows
-            What was recorded of it (I6); they are done with the topic gone.
+            Its recorded rows (I6); they are done once the topic is gone.
         """
         ids = {record.target: id_text(record.target_id)}
         was_theirs = any(row.cause is Cause.TARGET_RECREATED for row in rows)
@@ -72,14 +72,14 @@ class TargetCleanup:
         return True
 
     def undone(self) -> list[GapRow]:
-        """Rows whose mirrors are still to be emptied, before the lanes are told of the jump."""
+        """Return rows whose mirrors must still be emptied before lanes get the jump."""
         rows = self._ledger.rows.values()
         return [row for row in rows if not row.is_done and row.jump is not None]
 
     def empty_partitions(self, memory: Memory) -> None:
-        """Delete records where rows say so and it is not done; also what another driver began.
+        """Delete records where rows say so and it is not done, also if another driver began it.
 
-        Never of a topic that is no mirror of the link, whatever a row says.
+        Never in a topic that is no mirror of the link, whatever a row says.
         """
         undone = {row.target: row for row in self.undone() if memory.is_of_mirror(row)}
         if not undone:

@@ -1,4 +1,4 @@
-"""A warning is told once, not in each turn for as long as its reason holds."""
+"""Logs a warning once, not in each reconciliation for as long as its reason holds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from heliostat.ops.events import Events
 
 
 class WarnOnce:
-    """Tells a warning when its reason is new.
+    """Logs a warning when its reason is new.
 
     Parameters
     ----------
     events
-        Where warnings are told.
+        Where warnings are logged.
     """
 
     def __init__(self, events: Events) -> None:
@@ -19,7 +19,7 @@ class WarnOnce:
         self._reasons: dict[str, str] = {}
 
     def warn(self, what: str, why: str) -> None:
-        """Say why something is not as it should be, unless that was said last of it."""
+        """Log what is wrong with something, unless that was its last warning."""
         if self._reasons.get(what) != why:
             self._reasons[what] = why
             self._events.warn(f"{what}: {why}")

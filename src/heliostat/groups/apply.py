@@ -1,8 +1,8 @@
-"""Publish what was planned: remembered first, looked at once more, then committed.
+"""Publishes planned offsets: records them, checks the target once more, then commits.
 
 I9  Between the plan and the commit a consumer may come and go at the target. A broker refuses a
-    commit for a group that somebody is in; what stands there is read again right before, and what
-    has changed meanwhile is left for the next turn.
+    commit for a group that has members; the offsets there are read again right before, and those
+    that have changed are left for the next pass.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from heliostat.groups.values import Decision, FetchedOffsets, Published, Reason
 from heliostat.names import GroupId, TopicPartition
 
 GROUPS_AT_ONCE = 200
-"""Between the last look and the commit of the last of them some 0.1 s pass."""
+"""Groups in one step: between reading their offsets and the last commit about 0.1 s pass."""
 CONNECTIONS = 4
-"""Commits go out over so many: a broker answers requests of one connection one by one, each when
-its log has it. Measured with 10,000 groups of 3 partitions: 2.5 ms a commit over one."""
+"""Connections for commits: a broker answers requests of one connection one by one, each once its
+commit is in the log. Measured with 10,000 groups of 3 partitions: 2.5 ms a commit over one."""
 FEW = 20
-"""So many are committed over one connection; none else is opened for them."""
+"""Up to this many groups are committed over one connection, without opening others."""
 _NOT_DONE = frozenset({Reason.ACTIVE_AT_TARGET, Reason.REFUSED})
 Guard = Callable[[], None]
 Commits: TypeAlias = Mapping[TopicPartition, CommittedOffset]
@@ -42,7 +42,7 @@ class Committers:
     first
         The target.
     open_another
-        Makes one more connection to it.
+        Opens one more connection to it.
     """
 
     def __init__(self, first: ClusterAdmin, open_another: Callable[[], ClusterAdmin]) -> None:
@@ -57,7 +57,7 @@ class Committers:
         self._others = []
 
     def commit(self, commits: Mapping[GroupId, Commits]) -> dict[GroupId, Answers]:
-        """As `ClusterAdmin.commit_offsets`."""
+        """Commit offsets of groups; returns what `ClusterAdmin.commit_offsets` does."""
         if len(commits) <= FEW:
             return dict(self.admin.commit_offsets(commits))
         while len(self._others) < CONNECTIONS - 1:
@@ -82,7 +82,7 @@ def _commit_part(
 
 @dataclass(slots=True)
 class Applied:
-    """What was done: offsets that were committed, and each group as it stands now."""
+    """What was done: number of committed offsets, and the decision on each group after it."""
 
     committed: int = 0
     groups: dict[GroupId, GroupDecision] = field(default_factory=dict)
@@ -100,14 +100,14 @@ def publish(
     Parameters
     ----------
     guard
-        Called before each piece; raises if the link is not ours any more (I10).
+        Called before each step; raises if we no longer own the link (I10).
 
     Raises
     ------
     LinkTakenOver
-        Another instance owns the link; what was not committed yet is not.
+        Another instance owns the link; the remaining offsets are not committed.
     ConnectionLost, BrokerError
-        What was published can't be remembered.
+        The record of what is published can't be written.
     """
     done = Applied(groups=dict(plan.groups))
     pending = [group for group, decided in plan.groups.items() if decided.commits]
@@ -130,7 +130,7 @@ def publish(
 def _new_rows(
     plan: GroupPlan, memory: PublishedOffsets, groups: Iterable[GroupId], at_ms: int
 ) -> dict[GroupId, Published]:
-    """What is to be remembered; what was refused before, and is tried again, is already."""
+    """Rows to write before the commits; retries of refused commits have theirs already."""
     rows: dict[GroupId, Published] = {}
     for group in groups:
         known = memory.rows.get(group)
@@ -141,7 +141,7 @@ def _new_rows(
 
 
 def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> GroupDecision:
-    """Without what stands otherwise at the target than when it was planned."""
+    """The decision without partitions whose offset at the target has changed since the plan."""
     if isinstance(fresh, BrokerError):
         why = f"at the target: {fresh}"
         return _each(
@@ -156,14 +156,14 @@ def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> G
             return replace(row, publish=None, reason=Reason.NOT_TOLD, why=why)
         if (None if now is None else now.offset) == row.target_offset:
             return row
-        why = "it has just moved at the target: looked at again"
+        why = "it has just moved at the target: checked again in the next pass"
         return replace(row, publish=None, reason=Reason.MOVED_AT_TARGET, why=why)
 
     return _each(decided, checked)
 
 
 def _answered(decided: GroupDecision, answers: Answers) -> GroupDecision:
-    """As the target answered."""
+    """The decision, updated by the target's answers."""
 
     def after(row: Decision) -> Decision:
         assert row.target is not None
@@ -191,6 +191,6 @@ def _landed(row: Decision, commit: CommittedOffset) -> Decision:
 
 
 def _each(decided: GroupDecision, change: Callable[[Decision], Decision]) -> GroupDecision:
-    """Change the partitions that would be published."""
+    """Apply `change` to the partitions that would be published."""
     rows = tuple(row if row.publish is None else change(row) for row in decided.partitions)
     return replace(decided, partitions=rows)

@@ -1,6 +1,6 @@
-"""Which groups of the source are followed, and which of them are due in a turn; no I/O.
+"""Which groups of the source are followed, and which of them are due in a pass; no I/O.
 
-A group that nobody uses, and of which nothing is pending, is looked at once a minute.
+A group that nobody uses, and for which nothing is pending, is checked once a minute.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from heliostat.groups.values import Decision, FetchedOffsets, Reason
 from heliostat.names import GroupId
 
 CHOICES_MAX = 100_000
-"""Decisions by name that are kept; groups with random names come and go."""
+"""How many decisions by name are cached; groups with random names come and go."""
 IDLE_AFTER_S = 30.0
-"""A group without members whose offsets stayed so long is looked at rarely."""
+"""A group without members whose offsets have not changed for this long is checked rarely."""
 IDLE_LOOK_S = 60.0
-"""How rarely, at most; looks are spread over the second half of it."""
+"""The longest interval of such checks; they are spread over its second half."""
 _OPEN = frozenset(
     {
         Reason.PUBLISH,
@@ -36,7 +36,7 @@ _OPEN = frozenset(
         Reason.REFUSED,
     }
 )
-"""What changes without a change at the source: looked at in each turn."""
+"""What may change without a change at the source: checked in each pass."""
 _LEFT = (
     Reason.MOVED_AT_TARGET,
     Reason.REWOUND_AT_TARGET,
@@ -44,15 +44,15 @@ _LEFT = (
     Reason.REFUSED,
     Reason.NOT_TOLD,
 )
-"""What an operator may want to look at."""
+"""What an operator may want to check."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """A group between turns; times by the monotonic clock but for `alive_ms`."""
+    """A group between passes; times by the monotonic clock except `alive_ms`."""
 
     alive_ms: int
-    """When it was last seen with members or new offsets; 0: never."""
+    """When it was last seen with members or new offsets, in ms since the epoch; 0 for never."""
     changed_s: float
     offsets: FetchedOffsets | None = None
     looked_s: float = 0.0
@@ -62,14 +62,14 @@ class Followed:
 
 
 class FollowedGroups:
-    """The selected groups of one link, between turns; one thread.
+    """The selected groups of one link, kept between passes; one thread.
 
     Parameters
     ----------
     config
-        Which groups.
+        Which groups are selected.
     memory
-        What was published.
+        The record of what was published.
     clock
         Time.
     """
@@ -83,7 +83,10 @@ class FollowedGroups:
         self._choices: dict[tuple[str, str, str], Choice] = {}
 
     def follow(self, there: GroupListing, here: GroupListing) -> None:
-        """Take up new groups, let go of those that are gone; what was published for them stays."""
+        """Add new groups and drop those that are gone at the source.
+
+        Rows of published offsets stay until the group is gone at both sides.
+        """
         now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s()
         for group, listed in there.groups.items():
             known = self.groups.get(group)
@@ -110,13 +113,13 @@ class FollowedGroups:
         return choice
 
     def due(self, there: GroupListing) -> list[GroupId]:
-        """Groups whose offsets are to be asked for in this turn, of those that the source lists."""
+        """Listed groups whose offsets are to be requested in this pass."""
         return [group for group, each in self.groups.items() if self._is_due(there, group, each)]
 
     def _is_due(self, there: GroupListing, group: GroupId, known: Followed) -> bool:
         listed = there.groups.get(group)
         if listed is None:
-            return False  # its broker does not tell now
+            return False  # its broker does not list it now
         now_s = self._clock.monotonic_s()
         if known.offsets is None or listed.has_members or known.is_open:
             return True
@@ -126,7 +129,7 @@ class FollowedGroups:
         return now_s - known.looked_s >= IDLE_LOOK_S * (1 + spread) / 2
 
     def note(self, offsets: Mapping[GroupId, FetchedOffsets | BrokerError]) -> None:
-        """Remember what the source told, and which groups have moved."""
+        """Note the source's offsets, and which groups have moved."""
         now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s()
         for group, rows in offsets.items():
             known = self.groups[group]
@@ -140,7 +143,7 @@ class FollowedGroups:
     def alive(
         self, there: GroupListing, offsets: Mapping[GroupId, FetchedOffsets | BrokerError]
     ) -> dict[GroupId, FetchedOffsets | BrokerError]:
-        """Those that are in use, or were lately enough (`groups.active_within_s`)."""
+        """Groups that are in use, or were recently (`groups.active_within_s`)."""
         return {group: rows for group, rows in offsets.items() if self._is_alive(there, group)}
 
     def _is_alive(self, there: GroupListing, group: GroupId) -> bool:
@@ -152,7 +155,7 @@ class FollowedGroups:
         return self._clock.wall_ms() - alive_ms <= within_s * 1000
 
     def settle(self, due: Iterable[GroupId], decided: Mapping[GroupId, GroupDecision]) -> None:
-        """Remember what was decided of groups, and whether it is to be looked at in each turn."""
+        """Note the decisions on groups, and which groups must be checked in each pass."""
         for group in due:
             known, found = self.groups[group], decided.get(group)
             rows = () if found is None else found.partitions
@@ -164,5 +167,5 @@ class FollowedGroups:
 
 
 def _problem(rows: Iterable[Decision]) -> str:
-    """The first of a group's partitions that was left alone, in words."""
+    """Say why a group's first partition that was left alone was; empty if there is none."""
     return next((f"{row.source}: {row.why}" for row in rows if row.reason in _LEFT), "")

@@ -1,4 +1,4 @@
-"""What both clusters have of groups: reads only, many groups a request."""
+"""Reads groups at both clusters, many groups a request; changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def observe_target(
     maps: Maps,
     positions: Positions,
 ) -> TargetGroups:
-    """The same groups at the target, and the mirrors' partitions that their offsets are for."""
+    """Read the same groups at the target, and the mirrors' partitions of their offsets."""
     offsets = target.committed_offsets(
         group
         for group, rows in seen.offsets.items()
@@ -43,7 +43,7 @@ def observe_target(
         if not isinstance(rows, BrokerError)
         for partition in rows
     }
-    copied_to = positions()  # before the mirrors' ends: these are behind all that is copied
+    copied_to = positions()  # read before the mirrors' ends, so that these cover it
     partitions = observe_partitions(
         source, target, asked, mirrors=mirrors, maps=maps, copied_to=copied_to
     )
@@ -59,7 +59,7 @@ def observe_partitions(
     maps: Maps,
     copied_to: Mapping[TopicPartition, int],
 ) -> Partitions:
-    """Mirrors' partitions by source partition, or why there is none.
+    """Read mirrors' partitions, by source partition; or why there is none.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def observe_partitions(
 def _unfit(
     record: MirrorRecord, there: TopicInfo | None, here: TopicInfo | None
 ) -> str | BrokerError | None:
-    """Why a mirror does not stand for its source topic now; None if it does."""
+    """Why a mirror can't be used for its source topic now; None if it can."""
     for info, side, known in (
         (there, "source", record.source_id),
         (here, "target", record.target_id),
@@ -124,7 +124,7 @@ def _unfit(
         if info.error is not None:
             return info.error
         if is_another(known, info.topic_id):
-            return f"the {side} topic was deleted and made anew"
-        if not is_still(known, info.topic_id):  # an offset of another topic would pass records over
-            return f"the {side} topic's id is not told now, by which it would be known again"
+            return f"the {side} topic was deleted and recreated"
+        if not is_still(known, info.topic_id):  # an offset of another topic would skip records
+            return f"the {side} topic's id is not reported now: it may be another topic"
     return None

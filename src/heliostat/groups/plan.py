@@ -1,11 +1,11 @@
-"""What becomes of each group's offsets at the target. Pure: values in, values out.
+"""Decides on each group's offsets at the target; pure: values in, values out.
 
 I9  A published group offset never points past what has landed and never moves a live group.
 
-The offset to publish is where a reader of the target goes on exactly where it stopped at the source
-(`OffsetMap.target_of`), held back to the mirror's end and up to its start. What stands at the
-target decides whether it may be written: nothing, or what we wrote, is ours to move, both ways;
-what a consumer there has reached itself is never taken back.
+The offset to publish is where a consumer at the target continues exactly where it stopped at the
+source (`OffsetMap.target_of`), limited to the mirror's start and end. The offset at the target
+decides whether it may be written: if there is none, or ours, we may move it, both ways; an offset
+that a consumer there has reached itself is never moved back.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _PUBLISHING = frozenset({Reason.PUBLISH, Reason.RESET, Reason.NOT_LANDED, Reason
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """One group: how it stands at both sides, and its partitions."""
+    """One group: its state at both sides, and its partitions."""
 
     group: GroupId
     source: ListedGroup | None
     target: ListedGroup | None
     partitions: tuple[Decision, ...]
     problem: str = ""
-    """Why its offsets are not known at all."""
+    """Why none of its offsets is known."""
 
     @property
     def commits(self) -> dict[TopicPartition, CommittedOffset]:
-        """What is written at the target."""
+        """Offsets to commit at the target."""
         return {
             each.target: each.publish
             for each in self.partitions
@@ -56,13 +56,13 @@ class GroupDecision:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """All groups of one look."""
+    """All groups of one pass."""
 
     groups: Mapping[GroupId, GroupDecision]
 
     @property
     def commits(self) -> dict[GroupId, dict[TopicPartition, CommittedOffset]]:
-        """What is written at the target, by group; groups without are left out."""
+        """Offsets to commit at the target, by group; only groups that have any."""
         found = {name: decided.commits for name, decided in self.groups.items()}
         return {name: rows for name, rows in found.items() if rows}
 
@@ -73,12 +73,12 @@ def plan_groups(
     published: Mapping[GroupId, Published],
     policy: Policy,
 ) -> GroupPlan:
-    """Decide on every partition of the groups whose offsets were asked for.
+    """Decide on every partition of the groups whose offsets were requested.
 
     Parameters
     ----------
     published
-        What the link remembers having written.
+        The link's record of what it has written.
     policy
         `consumed_at_target` of the configuration.
     """
@@ -101,12 +101,12 @@ def _decide_group(
     offsets = source.offsets[group]
     at_target = target.offsets.get(group, {})
     if isinstance(offsets, BrokerError):
-        return GroupDecision(group, listed, there, (), f"the source does not tell: {offsets}")
+        return GroupDecision(group, listed, there, (), f"the source does not answer: {offsets}")
     if isinstance(at_target, BrokerError):
-        return GroupDecision(group, listed, there, (), f"the target does not tell: {at_target}")
+        return GroupDecision(group, listed, there, (), f"the target does not answer: {at_target}")
     if there is None and target.listing.failed:
         error = next(iter(target.listing.failed.values()))
-        problem = f"a target broker does not tell its groups: {error}"
+        problem = f"a target broker does not list its groups: {error}"
         return GroupDecision(group, listed, there, (), problem)
     sent = {} if published is None else published.sent
     has_members = there is not None and there.has_members
@@ -144,7 +144,7 @@ def _without(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One partition of one group, with all that decides."""
+    """One partition of one group, with all that the decision depends on."""
 
     source: TopicPartition
     commit: CommittedOffset
@@ -155,12 +155,12 @@ class _Case:
     has_members: bool
     policy: Policy
     exact: Offset
-    """Where a reader of the target goes on exactly; right up to the mirror's end."""
+    """Where a consumer at the target continues exactly; valid up to the mirror's end."""
     wanted: Offset
-    """What may be published of it: what has landed, and is not gone."""
+    """What may be published: limited to records that have landed, and are not gone."""
 
     def decide(self) -> Decision:
-        """The decision."""
+        """Return the decision."""
         reason, why = self._verdict()
         publishes = reason in _PUBLISHING and self._differs
         if publishes and not group_offset_may_be_published(
@@ -190,13 +190,13 @@ class _Case:
 
     @property
     def _differs(self) -> bool:
-        """Whether something would change at the target; words of others are left alone."""
+        """Whether something would change at the target; metadata of others is left alone."""
         if self.there is None or self.there.offset != self.wanted:
             return True
         return self._is_ours and self.there.metadata != self.commit.metadata
 
     def _reread(self, at: Offset) -> int:
-        """Offsets read twice by who goes on at the target; of what has not landed, at most."""
+        """Offsets that a consumer at the target reads again; until all have landed, a bound."""
         if self.exact <= self.mirror.end:
             return max(0, self.exact - at)
         return max(0, self.commit.offset - self.mirror.offsets.source_of(at))
@@ -207,21 +207,21 @@ class _Case:
         return self._after_ours(self.there.offset) if self._is_ours else self._after_theirs()
 
     def _forward(self) -> _Verdict:
-        """Publish, or what it is like once it is published."""
+        """Decide to publish, or say what limits the offset, or that it is published."""
         if self.exact > self.mirror.end:
             return Reason.NOT_LANDED, (
-                f"the mirror ends at {self.mirror.end}: published so far, the rest as it lands"
+                f"the mirror ends at {self.mirror.end}: published up to there, the rest as it lands"
             )
         if self.exact < self.mirror.start:
             return Reason.BELOW_START, (
-                f"records up to {self.mirror.start} are gone at the target, too: it begins there"
+                f"records up to {self.mirror.start} are gone at the target, too: published there"
             )
         if self._differs:
             return Reason.PUBLISH, "to be published"
         return Reason.SYNCED, "the target has it"
 
     def _after_ours(self, there: Offset) -> _Verdict:
-        """What stands there is ours to move, both ways."""
+        """Decide if the offset there is ours: we may move it, both ways."""
         if there < self.wanted:
             if self.exact <= there:
                 why = f"records up to {self.mirror.start} are gone at the target since"
@@ -233,14 +233,14 @@ class _Case:
         return Reason.RESET, f"the source went back to {self.commit.offset}"
 
     def _after_theirs(self) -> _Verdict:
-        """What stands there was not written by this link: it is never taken back."""
+        """Decide if the offset there was not written by this link: it is never moved back."""
         assert self.there is not None
         there = self.there.offset
         if there > self.wanted:
             why = "a consumer at the target is further on: left alone"
             return Reason.MOVED_AT_TARGET, why
         if self.sent is not None and there < self.sent.lowest:
-            why = f"put back at the target, before {self.sent.lowest} as published: left alone"
+            why = f"moved back at the target, before the published {self.sent.lowest}: left alone"
             return Reason.REWOUND_AT_TARGET, why
         if self.exact <= there:
             why = f"records up to {self.mirror.start} are gone at the target since"
@@ -252,7 +252,7 @@ class _Case:
 
 
 def sent_after(published: Published | None, decisions: Iterable[Decision], at_ms: int) -> Published:
-    """What is remembered before these are published: the new offsets, and those of before."""
+    """Return the row to write before publishing: the new offsets, and the previous ones."""
     old = {} if published is None else published.sent
     new = dict(old)
     for each in decisions:

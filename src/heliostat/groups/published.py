@@ -1,7 +1,8 @@
-"""What a link has published for groups, remembered on the target: `heliostat.<link>.groups`.
+"""What a link has published for groups, kept on the target: `heliostat.<link>.groups`.
 
-A row a group. Without it a reset at the source could not be told from a consumer that has moved on
-at the target; losing the topic costs only that: such offsets are then left alone.
+One row per group. Without it a reset at the source looks the same as a consumer that has advanced
+at the target. If the topic is lost, only this knowledge is: such offsets are
+then left alone.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ def groups_topic(link: LinkName) -> str:
 
 
 class PublishedOffsets:
-    """All rows, in memory and on the target.
+    """Rows of all groups, in memory and on the target.
 
     Parameters
     ----------
     target
-        The cluster that holds them.
+        The cluster that keeps them.
     link
-        Whose.
+        Name of the link.
     """
 
     def __init__(self, target: Reachable, link: LinkName) -> None:
@@ -47,14 +48,14 @@ class PublishedOffsets:
         self._topic.close()
 
     def read(self) -> None:
-        """Read all rows; none if the topic is not there."""
+        """Read all rows; none if the topic does not exist."""
         self.rows = {
             GroupId(key): Published.from_json(value)
             for key, value in self._topic.read_all().items()
         }
 
     def ensure(self, target: ClusterAdmin, replication_factor: int | None) -> bool:
-        """Make the topic where it is missing and write what is known; whether it was missing."""
+        """If the topic is missing, create it and write the known rows; return whether it was."""
         info = target.describe_topics([self._topic.topic])[self._topic.topic]
         if info.error is None or info.error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
             return False
@@ -63,13 +64,13 @@ class PublishedOffsets:
         return True
 
     def remember(self, rows: Mapping[GroupId, Published]) -> None:
-        """Set rows; durable when it returns."""
+        """Write rows; they are durable when it returns."""
         if rows:
             self._topic.write_many({group: row.to_json() for group, row in rows.items()})
             self.rows.update(rows)
 
     def forget(self, groups: Iterable[GroupId]) -> None:
-        """Remove the rows of groups that are nowhere any more."""
+        """Remove the rows of groups that no longer exist anywhere."""
         gone = [group for group in groups if group in self.rows]
         if gone:
             self._topic.write_many(dict.fromkeys(gone))

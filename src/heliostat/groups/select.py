@@ -1,4 +1,4 @@
-"""Which groups a link syncs, and why: full match of the name, exclude wins; then kind and life."""
+"""Which groups a link syncs, and why: full match of the name, exclude wins; then the kind."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from heliostat.config import GroupsConfig, compile_pattern
 from heliostat.groups.values import Published, Skip
 
 KINDS_WITH_OFFSETS = frozenset({"", "classic", "consumer", "streams"})
-"""Share groups (KIP-932) keep their positions elsewhere; an old broker tells no kind."""
+"""Share groups (KIP-932) keep their positions elsewhere; old brokers report no kind (`""`)."""
 PROTOCOLS_WITH_OFFSETS = frozenset({"", "consumer"})
 """Connect's workers and schema registries elect leaders in groups that commit nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whether a group is synced, and what decided."""
+    """Whether a group is synced, and the entry or property that decided."""
 
     skip: Skip | None
     why: str
@@ -25,13 +25,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A link's lists, compiled; entries beside their expressions, in the file's order."""
+    """The compiled lists of a link; entries with their expressions, in the file's order."""
 
     exclude: tuple[tuple[str, re.Pattern[str]], ...]
     include: tuple[tuple[str, re.Pattern[str]], ...]
 
     def by_name(self, name: str) -> Choice:
-        """Decide on a name; the first entry that matches is named."""
+        """Decide on a name; the first matching entry is the reason."""
         for entry, pattern in self.exclude:
             if pattern.fullmatch(name):
                 return Choice(Skip.EXCLUDED, f"excluded by {entry}")
@@ -52,12 +52,12 @@ class Selection:
 def is_left_out(
     groups: GroupsConfig, listed: ListedGroup, published: Published | None, now_ms: int
 ) -> bool:
-    """Whether a link that begins now leaves a group out until somebody comes to it.
+    """Whether a link that starts now leaves a group out until it has members.
 
     Parameters
     ----------
     published
-        What the link remembers of it, and since when.
+        The link's row of the group, and when it was written.
     """
     if listed.has_members or "empty" in groups.states:
         return False

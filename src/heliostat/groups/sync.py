@@ -1,10 +1,10 @@
-"""One turn of a link's groups: observe → plan → apply, many groups a request, idle ones rarely.
+"""One pass over a link's groups: observe → plan → apply; many a request, idle ones rarely.
 
 I9  A published group offset never points past what has landed and never moves a live group.
 
-Thousands of groups that live for minutes cost little: each turn lists the groups of both sides (one
-request a broker) and asks for the offsets of those only that are in use or have something pending;
-a group that nobody uses is looked at once a minute.
+Thousands of short-lived groups cost little: each pass lists the groups of both sides (one request a
+broker) and fetches the offsets only of those that are in use or have something pending; unused
+groups are checked once a minute.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ LISTED_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class SyncCounts:
-    """What the driver's report says of groups."""
+    """The part of the driver's report on groups."""
 
     groups: int = 0
-    """Selected ones at the source."""
+    """Selected groups at the source."""
     looked_at: int = 0
-    """Of these, in the last turn."""
+    """How many of them were checked in the last pass."""
     published: int = 0
     """Offsets committed at the target since the driver began."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """Partitions of groups by reason."""
+    """Numbers of groups' partitions, by reason."""
     left_alone: dict[str, str] = field(default_factory=dict)
-    """Some groups that an operator may want to look at, and why."""
+    """Some groups that an operator may want to check, and why."""
     last_turn_ms: int = 0
-    """When the last turn ended, in ms since the epoch."""
+    """When the last pass ended, in ms since the epoch."""
     took_ms: dict[str, int] = field(default_factory=dict)
-    """What the steps of the last turn took."""
+    """Durations of the steps of the last pass."""
 
     def to_json(self) -> dict[str, object]:
         """As JSON, for the report."""
@@ -62,12 +62,12 @@ class SyncCounts:
 
 
 class Steps:
-    """How long the steps of a turn take.
+    """Durations of the steps of a pass.
 
     Parameters
     ----------
     clock
-        Time.
+        Source of the time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -76,37 +76,37 @@ class Steps:
         self.took_ms: dict[str, int] = {}
 
     def done(self, name: str) -> None:
-        """The step that began with the last call has ended."""
+        """Note that the step which began at the last call has ended."""
         now_s = self._clock.monotonic_s()
         self.took_ms[name] = round((now_s - self._at_s) * 1000)
         self._at_s = now_s
 
 
 class GroupSync:
-    """Keeps the offsets of a link's groups at the target; one thread.
+    """Keeps the offsets of a link's groups at the target up to date; one thread.
 
     Parameters
     ----------
     config
-        Which groups, how often; without `sync` all is decided and nothing committed.
+        Which groups, how often; without `sync`, decisions are made but nothing is committed.
     source, target
         Both clusters, over connections of their own: commits go out several at once.
     memory
-        What was published.
+        The record of what was published.
     mirrors
-        The link's mirrors now, by source topic.
+        Returns the link's current mirrors, by source topic.
     maps
         Reads the link's offset maps.
     positions
-        Source offsets below which all has landed or is a hole, as far as it is known.
+        Returns source offsets below which all has landed or is a hole, as far as known.
     replication_factor
-        Of the state topic; None: as many as is usual.
+        Replication factor of the state topic; None for the default.
     clock, events
-        Time, and where changes are told.
+        Time, and where changes are logged.
     guard
-        Raises if the link is not ours any more (I10).
+        Raises if we no longer own the link (I10).
     on_decided
-        Given what was decided in each turn; others have formats of their own for it.
+        Called with the decisions of each pass; others publish them in their own formats.
     """
 
     def __init__(
@@ -142,18 +142,18 @@ class GroupSync:
         self._counts = SyncCounts()
 
     def report(self) -> dict[str, object]:
-        """What the driver's report says of groups; from any thread."""
+        """The part of the driver's report on groups; may be called from any thread."""
         return self._counts.to_json()
 
     def run(self) -> None:
-        """One turn.
+        """Run one pass.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            A cluster does not answer or refuses; the next turn begins afresh.
+            A cluster does not answer or refuses; the next pass starts again.
         LinkTakenOver
-            The link is another's.
+            Another instance owns the link.
         """
         steps = Steps(self._clock)
         if self._config.sync:
@@ -188,15 +188,15 @@ class GroupSync:
         self._on_decided(applied.groups)
 
     def _keep_memory(self) -> None:
-        """Read the state topic once; make it anew where somebody deleted it."""
+        """Read the state topic once; recreate it if somebody deleted it."""
         was_missing = self._memory.ensure(self._committers.admin, self._replication_factor)
         if not self._has_read:
             self._memory.read()
             self._has_read = True
         elif was_missing:
             self._events.warn(
-                f"{self._memory.topic} was gone at the target and is made anew from what this "
-                "driver knows; see who deletes state topics"
+                f"{self._memory.topic} was gone at the target and is recreated from what this "
+                "driver knows; check who deletes state topics"
             )
 
     def _count(self, looked_at: int, committed: int, steps: Steps) -> SyncCounts:

@@ -1,4 +1,4 @@
-"""What is seen of groups at both sides, and what a link remembers having published."""
+"""What was observed about groups at both sides, and what a link has published for them."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ class Reason(Enum):
     RESET = "reset"
     """The source went back to an earlier offset; so does the target now."""
     NOT_LANDED = "not landed"
-    """The record is not at the target yet: published as far as the mirror has got."""
+    """The record is not at the target yet: published up to the mirror's end."""
     BELOW_START = "below the start"
-    """The record is gone at the target, too; the offset stands at what is left."""
+    """The record is gone at the target, too; the offset points at the first that is left."""
     ACTIVE_AT_TARGET = "active at the target"
     """Held back: the group has members there. Published when they are gone."""
     MOVED_AT_TARGET = "moved at the target"
     """Left alone: a consumer at the target moved it itself."""
     REWOUND_AT_TARGET = "rewound at the target"
-    """Left alone: somebody put it back at the target."""
+    """Left alone: somebody moved it back at the target."""
     TARGET_AGED = "target's records are gone"
-    """Left as it is: what it points at was deleted at the target since. A consumer there begins as
-    its own setting says."""
+    """Left alone: its record has since been deleted at the target. A consumer there starts where
+    its own `auto.offset.reset` says."""
     TARGET_SHORTER = "target is shorter"
     """Left alone: the mirror ends before what was published."""
     NOT_MIRRORED = "not mirrored"
     """The topic has no mirror of this link, or another one than before."""
     NOT_TOLD = "not told"
-    """A cluster did not tell; looked at again."""
+    """A cluster did not report it; checked again."""
     REFUSED = "refused"
-    """The target refused the commit; tried again."""
+    """The target refused the commit; retried."""
 
 
 class Skip(Enum):
-    """Why a whole group is not looked at."""
+    """Why a whole group is not synced."""
 
     EXCLUDED = "excluded"
     NO_OFFSETS = "no offsets"
-    """It has committed nothing, or is of a kind that commits none."""
+    """It has committed no offsets, or is of a kind that commits none."""
     INACTIVE = "inactive"
-    """Nobody is in it, and only groups that somebody is in are wanted (`states`)."""
+    """It has no members, and only groups with members are wanted (`states`)."""
 
 
 class Sent(NamedTuple):
-    """What was published for a partition, and what stood there before: ours, or another's.
+    """The offset published for a partition, and the one there before: ours, or another's.
 
-    It is remembered before it is published: after a crash either may be at the target.
+    The row is written before the commit: after a crash either may be at the target.
     """
 
     offset: Offset
     before: Offset | None = None
-    """Ours."""
+    """Our previous offset."""
     over: Offset | None = None
-    """Another's, that ours goes on from."""
+    """Another writer's offset, which ours replaced."""
 
     def holds(self, offset: Offset) -> bool:
         """Whether an offset at the target is ours."""
@@ -99,7 +99,7 @@ class Published:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Published:
-        """Back from JSON."""
+        """Parse what `to_json` returned."""
         sent = {
             TopicPartition(TopicName(topic), PartitionId(int(number))): Sent(*row)
             for topic, rows in value["topics"].items()
@@ -110,19 +110,20 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPartition:
-    """A mirror's partition at the target, as a published offset must fit it.
+    """A mirror's partition at the target, for which offsets are published.
 
     Parameters
     ----------
     target
-        Its name there.
+        Topic and number of the partition there.
     start, end
         First offset, and the one after the last that readers see (the high watermark).
     offsets
-        Which source offset stands where; read after `end`, so that it is right up to there (I3).
+        The offset map; read after `end`, so it is right up to there (I3).
     copied_to
-        Source offset below which all has landed or is a hole, as last reported; -1: not known.
-        Behind its last record a map can't tell a hole from what is still to come.
+        Source offset below which all has landed or is a hole, as last reported; -1 if not known.
+        After the last record that it covers, a map can't distinguish a hole from records still to
+        come.
     """
 
     target: TopicPartition
@@ -132,14 +133,14 @@ class MirrorPartition:
     copied_to: int = -1
 
     def place_of(self, source: Offset) -> Offset:
-        """Where a reader that is at a source offset goes on exactly; past `end`: not landed."""
+        """Where a consumer at a source offset continues exactly; past `end`: not landed."""
         found = self.offsets.target_of(source)
         return self.end if found > self.end and source <= self.copied_to else found
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGroups:
-    """The source: groups there, and what those asked for have committed."""
+    """The source: its groups, and the committed offsets of those that were requested."""
 
     listing: GroupListing
     offsets: Mapping[GroupId, FetchedOffsets | BrokerError]
@@ -147,10 +148,10 @@ class SourceGroups:
 
 @dataclass(frozen=True, slots=True)
 class TargetGroups:
-    """The target: groups there, what they have committed, and the partitions it is for.
+    """The target: its groups, their committed offsets, and the mirrors' partitions.
 
     `partitions` are by source partition; a text in place of one says why there is none, an error
-    that the target did not tell.
+    why the target did not report it.
     """
 
     listing: GroupListing
@@ -164,23 +165,23 @@ class TargetGroups:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one group's offset of one partition, and why.
+    """What happens to one group's offset of one partition, and why.
 
     Parameters
     ----------
     source, target
-        The partition at both sides; no target where it is not mirrored.
+        The partition at both sides; no target if it is not mirrored.
     source_offset, target_offset
-        What is committed; None where nothing is, or it was not told.
+        Committed offsets; None if there is none, or it was not reported.
     wanted
-        What the target should have: where the reader goes on exactly, as far as it has landed.
+        What the target should have: where the consumer continues exactly, as far as it has landed.
     reread_records
-        Offsets that a consumer which starts at the target now reads again; 0 when exact. Where the
-        record has not landed yet, at most so many.
+        How many offsets a consumer that starts at the target now reads again; 0 if exact. An upper
+        bound if the record has not landed yet.
     reason, why
-        As a code and as words.
+        The reason as a code, and in words.
     publish
-        What is committed at the target now; None: nothing.
+        What to commit at the target now; None for nothing.
     """
 
     source: TopicPartition
@@ -193,10 +194,10 @@ class Decision:
     why: str
     publish: CommittedOffset | None = None
     metadata: str = ""
-    """The group's own words, committed with the offset at the source."""
+    """The group's own metadata, committed with the offset at the source."""
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the JSON that the command line prints."""
         return {
             "source_topic": self.source.topic,
             "partition": self.source.partition,

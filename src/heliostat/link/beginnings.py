@@ -1,8 +1,8 @@
-"""Source offsets that mirrors begin with, and what retention takes before their first record.
+"""Source offsets at which mirrors begin, and what retention deletes before their first record.
 
-Between the look at where a partition begins and its first fetch its source goes on deleting. What
-was there at that look and is gone before a first record was copied is no gap of the mirror: it
-begins later. What was written since is one, as the link was there to copy it.
+Between looking up where a partition begins and its first fetch, retention may delete records.
+Records that existed at that look and are gone before the first one was copied are no gap: the
+mirror begins later. Records written since then are one, as the link was there to copy them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class _Begun(NamedTuple):
 
     start: Offset
     end: Offset
-    """Of the source's log when its start was looked up."""
+    """The source's log end when its start was looked up."""
 
 
 class Beginnings:
-    """Looks offsets up, and again for those that their source overtook at once.
+    """Looks offsets up, and again for partitions that retention overtook at once.
 
     Parameters
     ----------
     source
         The source cluster.
     warn
-        Tells people.
+        Logs a warning.
     """
 
     def __init__(self, source: ClusterAdmin, warn: Callable[[str], None]) -> None:
@@ -41,23 +41,23 @@ class Beginnings:
         self._begun: dict[TopicPartition, _Begun] = {}
 
     def look_up(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """Source offsets by time; where no record is as young, the next one to come.
+        """Look up source offsets by time; the log end if no record is that young.
 
-        Those that can't be looked up now are missing, and told.
+        Partitions that can't be looked up now are left out, with a warning.
 
         Raises
         ------
         ConnectionLost
             The source does not answer at all.
         """
-        # The ends first: what is below them was there before the link could copy anything.
+        # The ends first: records below them existed before the link could copy anything.
         ends = self._source.list_offsets(dict.fromkeys(asked, LATEST))
         found: dict[TopicPartition, Offset] = {}
         for partition, answer in self._source.list_offsets(asked).items():
             end = ends.get(partition, answer)
             if isinstance(answer, BrokerError) or isinstance(end, BrokerError):
                 problem = answer if isinstance(answer, BrokerError) else end
-                self._warn(f"{partition}: where it begins can't be looked up: {problem}")
+                self._warn(f"{partition}: its start offset can't be looked up: {problem}")
                 continue
             start = end.offset if answer.offset == NO_OFFSET else answer.offset
             found[partition] = start
@@ -65,7 +65,7 @@ class Beginnings:
         return found
 
     def overtaken(self, reports: Iterable[PartitionReport]) -> dict[TopicPartition, Offset]:
-        """Where partitions begin now that were overtaken before anything of them was copied.
+        """Return new start offsets of partitions that retention overtook before their first record.
 
         Raises
         ------
@@ -88,12 +88,12 @@ class Beginnings:
             if isinstance(answer, BrokerError) or answer.offset <= begun.start:
                 continue
             if answer.offset > begun.end:
-                del self._begun[partition]  # the source deleted what came since: that is a gap
+                del self._begun[partition]  # newer records are deleted as well: a gap
                 continue
             found[partition] = answer.offset
             self._begun[partition] = begun._replace(start=answer.offset)
             self._warn(
                 f"{partition}: the source deleted offsets {begun.start} to {answer.offset - 1} "
-                f"before a first record was copied; the mirror begins at {answer.offset}"
+                f"before the first record was copied; the mirror begins at {answer.offset}"
             )
         return found

@@ -1,9 +1,9 @@
-"""A source that begins to compact: its mirror does once it has what was written before.
+"""When a source becomes compacted, its mirror follows once it has all older records.
 
-Brokers refuse a record without a key for a compacted topic (`INVALID_RECORD`). What the source took
-while it did not compact may have none, and a mirror that is behind still has to take it: compacted
-at once it would stop at each such record, one after the other. From the change on the source takes
-none either. So the mirror's `cleanup.policy` waits for what stood there when the change was seen.
+Brokers refuse a record without a key for a compacted topic (`INVALID_RECORD`). Records from before
+the change may have no key, and a mirror that lags still has to take them: compacted at once, it
+would stop at each such record, one after the other. After the change the source takes none either.
+So the mirror's `cleanup.policy` waits until all records that the source had then are copied.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ POLICY, COMPACT = "cleanup.policy", "compact"
 
 
 class CompactedLater:
-    """What waits, from one turn to the next; a driver that begins anew sees it anew.
+    """Remembers what waits between reconciliations; a new driver finds it again.
 
     Parameters
     ----------
     source
-        Tells where its logs end.
+        The source cluster, asked for log ends.
     """
 
     def __init__(self, source: ClusterAdmin) -> None:
         self._source = source
         self._ends: dict[TopicName, Mapping[TopicPartition, Offset]] = {}
-        """By source topic: where those of its partitions ended that held anything."""
+        """By source topic: log ends of its non-empty partitions."""
 
     def hold(
         self, plan: TopicPlan, reports: Iterable[PartitionReport]
     ) -> tuple[TopicPlan, tuple[str, ...]]:
-        """The plan without what must wait, and remarks on that.
+        """Return the plan without the changes that must wait, and notes on them.
 
         Parameters
         ----------
         reports
-            How far partitions are.
+            Positions of partitions.
 
         Raises
         ------
@@ -67,14 +67,14 @@ class CompactedLater:
         ]
         kept = tuple(each for each in configure if each.changes)
         notes = tuple(
-            f"{change.target}: {POLICY} becomes {change.changes[POLICY]} once what the source took "
-            "before it compacted is copied: it may have records without a key"
+            f"{change.target}: {POLICY} becomes {change.changes[POLICY]} once all records from "
+            "before the source's change are copied: some may have no key"
             for _, change in sorted(waiting.items())
         )
         return replace(plan, configure=kept), notes
 
     def _look(self, plan: TopicPlan, names: Iterable[TopicName]) -> None:
-        """Note where these end; of one that does not tell now nothing, so that it waits."""
+        """Note where these topics end; nothing for one whose leaders don't answer: it waits."""
         wanted = set(names)
         asked = {
             mirror.source: [

@@ -1,4 +1,4 @@
-"""What a link needs once its source is there: its parts are built, begun, and stopped together."""
+"""The parts of a link that need its source: built, started and stopped together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "generations": {},
     "rounds": [],
 }
-"""`Copying.report` of a link whose source was not there yet."""
+"""`Copying.report` of a link whose source has not been reachable yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class LinkContext:
     source, target
         How both clusters are configured.
     state
-        The link's memory, on the target.
+        The link's durable state, on the target.
     board
-        The link's status, which the lanes' reports feed.
+        The link's status, updated from the lanes' reports.
     owner
-        Looks whether the link is still ours.
+        Checks that the link is still ours.
     clock, events
-        Time, and where changes are told.
+        Time, and where changes are logged.
     """
 
     link: LinkConfig
@@ -77,7 +77,7 @@ class LinkContext:
     events: Events
 
     def keep_stops(self, reports: list[PartitionReport], known: Known) -> None:
-        """What stands stopped is durable soon, and told by whoever looks before a lane does."""
+        """Make stops durable soon, so that a status shows them before a lane finds them again."""
         self.state.stops.keep(reports, known.mirrored())
         self.board.know_stops(self.state.stops.known)
 
@@ -91,9 +91,9 @@ class Resources:
     runner
         Runs rounds on Spark.
     lane_count
-        Lanes at most, now.
+        The most lanes there may be now.
     claimed
-        Target topics that other links of the file write, and which.
+        Which target topics other links of the file write.
     """
 
     runner: Runner
@@ -102,7 +102,7 @@ class Resources:
 
 
 class Copying:
-    """The parts of one link that copy and what goes with that; nothing is asked before `begin`.
+    """The copying parts of one link; no request is sent before `begin`.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Copying:
         self._groups: GroupPart | None = None
 
     def begin(self) -> list[LoopSpec]:
-        """Read what was known of gaps and maps; the loops that are to be run from now on.
+        """Read stored gaps and maps; return the loops to run from now on.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class Copying:
         )
 
     def _group_part(self) -> GroupPart | None:
-        """What publishes offsets of consumer groups, where that is wanted."""
+        """Return the part that publishes offsets of consumer groups, if that is configured."""
         context = self._context
         if not context.link.groups.sync and not self._interchange.wants_groups:
             return None
@@ -259,11 +259,11 @@ class Copying:
         self._context.owner.run(lambda: self._context.keep_stops(reports, self._known))
 
     def reports(self) -> list[PartitionReport]:
-        """What lanes of the newest plans said last of each partition."""
+        """Return the last report of each partition by rounds of the newest plans."""
         return self._context.board.reports_of(self.lanes.generations)
 
     def report(self) -> dict[str, object]:
-        """For the driver's report."""
+        """Return these parts' fields of the driver's report."""
         return {
             "groups": self._groups.report() if self._groups else {},
             "gaps": self._gaps.report(),

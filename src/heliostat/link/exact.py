@@ -12,15 +12,15 @@ from heliostat.names import TopicId, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec
 
 NAMED_MAX = 3
-"""A note names so many topics."""
+"""Topics named in a note."""
 Filled = Callable[[TopicPartition, TopicId | None], bool | None]
-"""Whether a mirror's partition is filled; None: it had no hole yet, and may still be either."""
+"""Whether a mirror's partition is filled; None: it had no hole yet, and may become either."""
 
 
 def with_filling(
     specs: Mapping[TopicPartition, PartitionSpec], is_filled: Filled, *, may_fill: bool
 ) -> dict[TopicPartition, PartitionSpec]:
-    """Say of each partition whether holes are filled: those that were, and new ones if we may."""
+    """Mark partitions whose holes are filled: those that were, and new ones if we may."""
     found: dict[TopicPartition, PartitionSpec] = {}
     for source, spec in specs.items():
         known = is_filled(spec.target, spec.target_topic_id)
@@ -32,7 +32,7 @@ def with_filling(
 def filling_notes(
     link: LinkConfig, specs: Mapping[TopicPartition, PartitionSpec], refused: BrokerError | None
 ) -> tuple[str, ...]:
-    """What keeps mirrors from being exact, if that is what is wanted."""
+    """Return what keeps mirrors from being exact, if `topics.offsets` is `exact`."""
     if link.topics.offsets != "exact":
         return ()
     if refused is not None:
@@ -47,7 +47,7 @@ def filling_notes(
 
 
 def why_not_exact(link: LinkConfig, target: ClusterAdmin) -> BrokerError | None:
-    """Why markers can't be written, where they are wanted."""
+    """Return why markers can't be written, if they are wanted."""
     if link.topics.offsets != "exact":
         return None
     return target.check_markers()

@@ -1,20 +1,20 @@
-"""READ FIRST: one turn of a link, in the order in which things move.
+"""READ FIRST: one reconciliation of a link, step by step.
 
     observe    what both clusters have                                   reads only
-    maps       whether all rows of offset maps are there                 else what is mapped stops
+    maps       whether all rows of offset maps are there                 if not, mapped mirrors stop
     plan       what the target must become, and what is refused          pure
-    gaps       what stands stopped and was decided on                    recorded before passed
+    gaps       carry out decisions on stopped partitions                 recorded before passed
     apply      topics first: records need a partition to land in
-    remember   whose mirror is whose, and where each partition begins    durable before records
+    remember   which mirrors are ours, and where each partition begins   durable before records
     look again whether another link has claimed the same, or feeds our source, at the same time
     lanes      which Spark task copies which partitions; rounds run by themselves from here on
 
     planning          observes and plans
-    mirror_memory     remembers whose mirror is whose, and looks again
+    mirror_memory     remembers which mirrors are ours, and looks again
     start_offsets     where each partition begins
-    turn_notes        what is told of a turn
+    turn_notes        what a reconciliation logs
 
-Copying goes on between turns: a turn costs a few requests and takes no lane from its work unless
+Copying continues meanwhile: a reconciliation costs a few requests, and interrupts a lane only if
 its partitions change.
 """
 
@@ -49,12 +49,12 @@ from heliostat.topics.values import SourceTopics
 Load = Mapping[TopicPartition, float]
 """Observed bytes a second by source partition."""
 Lanes = Callable[[int, float | None], int]
-"""Lanes at most, by the number of partitions and their load; None: not known yet."""
+"""The most lanes, by the number of partitions and their load; None: not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """One turn of one link.
+    """Reconciles one link.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ class Reconciler:
     target
         The cluster that is copied to.
     state
-        The link's memory.
+        The link's durable state.
     lanes
-        What copies.
+        Copy the partitions.
     lane_count
-        Lanes at most, now.
+        The most lanes there may be now.
     events
-        Where changes are told.
+        Where changes are logged.
     planner
         Looks at both clusters and plans.
     mirrors
@@ -77,16 +77,16 @@ class Reconciler:
     starts
         Where partitions begin.
     notes
-        Tells what is new.
+        Logs what is new.
     gaps
-        What is done where records are missing.
+        Handles missing records.
     maps
-        What is done where rows of offset maps are missing.
+        Handles missing rows of offset maps.
     compacted_later
-        Lets mirrors compact when they have what their source took before it did.
+        Delays a mirror's compaction until it has all records from before its source's.
     reports
-        What rounds of the lanes' newest plans said last of each partition: others may not know
-        what was decided since, and would seem to contradict it.
+        Last report of each partition by rounds of the lanes' newest plans: older rounds may not
+        know later decisions, and would seem to contradict them.
     """
 
     link: LinkConfig
@@ -105,12 +105,13 @@ class Reconciler:
     reports: Callable[[], Sequence[PartitionReport]] = tuple
 
     def run(self, known: Known, load: Load) -> None:
-        """Bring topics and lanes up to what the source has now.
+        """Bring topics and lanes up to date with the source.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            A cluster does not answer or refuses; the next turn begins afresh, lanes go on.
+            A cluster does not answer or refuses; the next reconciliation starts over, and lanes
+            continue.
         """
         self._keep_state(known)
         self.maps.look(known.mirrors, known.starts, self.reports())
@@ -144,7 +145,7 @@ class Reconciler:
     def _filled(
         self, specs: Mapping[TopicPartition, PartitionSpec]
     ) -> tuple[Mapping[TopicPartition, PartitionSpec], tuple[str, ...]]:
-        """Say where holes are filled, and what keeps them from it."""
+        """Mark partitions whose holes are filled; return also notes on those that stay mapped."""
         wanted = self.link.topics.offsets == "exact"
         refused = why_not_exact(self.link, self.target)
         filled = with_filling(
@@ -153,7 +154,7 @@ class Reconciler:
         return filled, filling_notes(self.link, filled, refused)
 
     def _settle_gaps(self, known: Known, source: SourceTopics, plan: TopicPlan) -> bool:
-        """Decide on what stands stopped; whether the plan must be made anew."""
+        """Carry out decisions on stopped partitions; return whether to plan again."""
         reports = self.reports()
         memory = Memory(known.mirrors, known.starts, source.topics)
         later = self.starts.begin_later(known, reports)
@@ -167,15 +168,15 @@ class Reconciler:
         return bool(settled)
 
     def _keep_state(self, known: Known) -> None:
-        """Write the state anew where somebody deleted it: this driver knows all that was in it."""
+        """Rewrite state that somebody deleted: this driver knows all that was in it."""
         missing = self.state.missing(self.target)
         if missing:
             self.state.restore(known.producer_id, known.mirrors, known.starts, known.at_beginning)
             self.maps.restore()
             self.lanes.announce()
             self.events.warn(
-                f"{', '.join(missing)} was gone at the target and is made anew from what this "
-                "driver knows; see who deletes state topics"
+                f"{', '.join(missing)} was gone at the target and is recreated from what this "
+                "driver knows; find out who deletes state topics"
             )
 
 

@@ -1,6 +1,6 @@
-"""A running link's groups: connections of their own, one turn, what goes on to others.
+"""Consumer groups of a running link: own connections, one sync, checkpoints for the interchange.
 
-What fails here is told and tried again; it never halts the copying.
+Failures here are logged and retried; they never halt the copying.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class GroupPart:
     Parameters
     ----------
     link
-        What is wanted.
+        Its configuration.
     source_access, target_access
-        How both clusters are reached.
+        How to reach both clusters.
     mirrors, maps, positions
         The link's mirrors, their offset maps, and how far they are copied, as they are now.
     interchange
-        Where checkpoints are written, if they are wanted.
+        Writes checkpoints, if they are wanted.
     clock, events
-        Time, and where changes are told.
+        Time, and where changes are logged.
     guard
         Raises if the link is not ours any more (I10).
 
@@ -95,14 +95,14 @@ class GroupPart:
         )
 
     def turn(self) -> None:
-        """One turn.
+        """Sync groups once.
 
         Raises
         ------
         ConnectionLost, BrokerError, GroupsFailed
-            It did not work; the next one begins afresh.
+            It failed; the next call starts over.
         LinkTakenOver
-            The link is another's.
+            Another instance owns the link.
         """
         try:
             self._sync.run()
@@ -114,7 +114,7 @@ class GroupPart:
             raise GroupsFailed(str(error)) from error
 
     def report(self) -> dict[str, object]:
-        """For the driver's report."""
+        """Return the groups' part of the driver's report."""
         return self._sync.report()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One of the links that a process drives: it begins, begins again, and halts by itself (I7)."""
+"""One of the links that a process drives: it starts, is retried, and halts on its own (I7)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from heliostat.status.board import StatusBoard
 LOOK_S = 0.25
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.5, 10.0
 STOP_WITHIN_S = 125.0
-"""What a link asks a sick cluster times out, its rounds end or are cancelled, its loops end."""
+"""Requests to a sick cluster time out, rounds end or are cancelled, loops end."""
 
 
 class KeptLink:
     """A link, kept going on a thread of its own until it is stopped or halts.
 
-    Where its target can't be reached it is tried again; where going on could do harm it stops
-    alone, and other links go on.
+    If its target can't be reached, it is retried; if continuing could do harm, it alone halts and
+    the other links continue.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class KeptLink:
     make
         A service for the next try.
     board
-        The link's status, which all its tries feed.
+        The link's status, updated by all tries.
     clock, events
-        Time, and where changes are told.
+        Time, and where changes are logged.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class KeptLink:
         self.link = link
         self.board = board
         self.failure: BaseException | None = None
-        """Why it has halted; None while it is tried."""
+        """Why it has halted; None: it has not."""
         self._make = make
         self._clock = clock
         self._events = events
@@ -60,12 +60,12 @@ class KeptLink:
         self._thread = threading.Thread(target=self._run, name=f"{link.name} kept", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the link."""
         self._thread.start()
 
     @property
     def is_settled(self) -> bool:
-        """Whether it runs, waits for another instance, halted, or is tried again."""
+        """Whether it runs, waits for another instance, has halted, or is retried."""
         service = self._service
         return self._settled.is_set() or (service is not None and service.waits.is_set())
 
@@ -86,13 +86,13 @@ class KeptLink:
                     self._halted(error)
                     return
                 self._failed(error)
-            except Exception as error:  # noqa: BLE001  # a bug ends this link only, and is told
+            except Exception as error:  # noqa: BLE001  # a bug ends this link only, and is logged
                 self._halted(error)
                 return
             self._stopping.wait(self._pause_s())
 
     def _drive(self) -> None:
-        """One life of the link: until it is stopped; raises why it ended otherwise."""
+        """Run the link until it is stopped; raises its failure if it ends otherwise."""
         service = self._service = self._make()
         if self._stopping.is_set():
             return

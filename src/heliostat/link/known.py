@@ -1,4 +1,4 @@
-"""What a link knows between its turns."""
+"""What a link knows between reconciliations."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ REPORTED_MAX = 100
 
 @dataclass(slots=True)
 class Known:
-    """What the link knows between turns; all of it is on the target as well."""
+    """What the link knows between reconciliations; all of it is on the target as well."""
 
     mirrors: dict[TopicName, MirrorRecord]
     starts: dict[TopicName, Starts]
     making: set[TopicName] = field(default_factory=set)
-    """Source topics whose mirrors' topics the state says are about to be created."""
+    """Source topics whose mirrors are about to be created, by the link's state."""
     packing: dict[LaneId, tuple[TopicPartition, ...]] = field(default_factory=dict)
     refused: dict[TopicName, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """What the last plan remarked: mirrors whose source is gone, fewer replicas than wanted."""
+    """Notes of the last plan: mirrors whose source is gone, fewer replicas than wanted."""
     producer_id: ProducerId | None = None
     at_beginning: frozenset[TopicName] | None = None
-    """The source's topics when the link began; None: this is its first turn."""
+    """The source's topics when the link began; None: this is its first reconciliation."""
     turns: int = 0
-    """Those that came to their end."""
+    """Reconciliations that succeeded."""
     nothing_selected: str = ""
     """Why there is no topic to copy; empty: there is one."""
     old_backlog: str | None = ""
-    """What is remarked of records that brokers check no duplicates of; empty: not looked yet."""
+    """The note on records without a duplicate check at the brokers; empty: not looked yet."""
 
     def mirrored(self) -> Callable[[TopicPartition], bool]:
-        """Tells what is copied or refused, as far as is known: until the first turn all may be."""
+        """Return a test whether a partition is copied or refused; true for all at the beginning."""
         copied = frozenset(chain.from_iterable(self.packing.values()))
         return lambda each: not self.turns or each in copied or each.topic in self.refused
 
     def report(self) -> dict[str, object]:
-        """What the driver's report says of topics; it is written each second, so not of all."""
+        """Return the topics' part of the driver's report: limited, as it is written each second."""
         refused = sorted(self.refused.items())
         notes = list(self.notes[:REPORTED_MAX])
         if refused[REPORTED_MAX:]:

@@ -1,7 +1,7 @@
 """How many lanes a link has: as configured, or as many as there are cores and work for them.
 
-On one machine two lanes make twice the requests of one and keep both brokers from working: at
-5,000 records/s in 8 partitions one lane has a p50 of 1.6 instead of 2.3 ms, a p99 of 9.7 instead
+On one machine two lanes send twice the requests of one and take processor time from both brokers:
+at 5,000 records/s in 8 partitions one lane has a p50 of 1.6 instead of 2.3 ms, a p99 of 9.7 instead
 of 14.4 ms and three quarters of the processor time (`bench/compare latency`, 2026-11-21, 2 cores).
 """
 
@@ -11,29 +11,30 @@ import math
 from collections.abc import Callable
 
 FEWER_AFTER_S = 60.0
-"""Cores must be missing, or idle, for so long: an executor that died is mostly back within seconds,
-until then others run its lanes, and spreading partitions anew ends rounds."""
+"""How long cores must be missing, or idle: a dead executor is mostly back within seconds, others
+run its lanes until then, and spreading partitions again ends rounds."""
 LANE_BYTES_PER_S = 4e6
-"""What a lane is given before there is a second one; it could do fifty times as much (`bulk`)."""
+"""Load of one lane before there is a second; it could copy fifty times as much (`bulk`)."""
 LANE_PARTITIONS = 1_000
-"""Each lane may use a quarter of a core of each broker to look at sparse ones (`fetch_plan`)."""
+"""Partitions of one lane before there is a second; each lane may use a quarter of a core of each
+broker to watch quiet ones (`fetch_plan`)."""
 
 
 class LaneCount:
-    """Lanes at most, asked at each turn.
+    """The most lanes there may be, asked at each reconciliation.
 
     Parameters
     ----------
     configured
         A number of lanes, or `auto` = one a core.
     cores
-        Cores that Spark has for us now.
+        Cores that Spark offers now.
     links
         How many links share them.
     monotonic_s
         The clock.
     by_load
-        Whether `auto` leaves cores alone that the load does not need.
+        Whether `auto` leaves cores unused that the load does not need.
     """
 
     def __init__(
@@ -54,14 +55,14 @@ class LaneCount:
         self._fewer_since_s: float | None = None
 
     def __call__(self, partitions: int = 0, bytes_per_s: float | None = None) -> int:
-        """Lanes at most, at least 1: more at once, fewer after a while.
+        """Return the most lanes, at least 1; it rises at once and falls after a while.
 
         Parameters
         ----------
         partitions
-            To be copied.
+            Number of partitions to copy.
         bytes_per_s
-            What is copied, and what lags; None before anything is known.
+            Load, including the backlog; None before anything is known.
         """
         if isinstance(self._configured, int):
             return self._configured

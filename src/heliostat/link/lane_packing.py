@@ -1,7 +1,7 @@
 """Which partitions go into which lane: packed by load, moved as little as possible.
 
 Pure. A partition that moves waits until the round that served it has ended, so that no partition
-is ever copied by two lanes (I10); moving costs, and only a lopsided packing is mended.
+is ever copied by two lanes (I10). Moving costs, so only a lopsided packing is changed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from heliostat.names import LaneId, TopicPartition
 
 WEIGHT_BYTES_FLOOR = 256.0
-"""Bytes a second that even a silent partition counts for: it costs fetches and state."""
+"""Bytes a second that even an idle partition counts for: it costs fetches and state."""
 LOPSIDED_RATIO = 1.5
-"""Lanes are packed anew when the heaviest carries so much more than its share."""
+"""Lanes are packed again when the heaviest has this many times its share."""
 
 Packing = Mapping[LaneId, tuple[TopicPartition, ...]]
 
@@ -31,11 +31,11 @@ def pack(
     partitions
         All partitions to copy, source side.
     bytes_per_s
-        Observed load; partitions that are missing count as silent.
+        Observed load; missing partitions count as idle.
     lane_count
-        Lanes at most, at least 1.
+        The most lanes, at least 1.
     previous
-        The packing in force; kept as far as it is balanced.
+        The current packing; kept as far as it is balanced.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def _fill(
     weights: Mapping[TopicPartition, float],
     lane_count: int,
 ) -> dict[LaneId, list[TopicPartition]]:
-    """Put what is not placed yet into the lightest lane, the heaviest first (LPT rule)."""
+    """Put unplaced partitions into the lightest lane, the heaviest first (LPT rule)."""
     packing = {LaneId(n): list(kept.get(LaneId(n), [])) for n in range(lane_count)}
     loads = {lane: sum(weights[p] for p in items) for lane, items in packing.items()}
     placed = {p for items in packing.values() for p in items}
@@ -83,7 +83,7 @@ def _is_lopsided(
     weights: Mapping[TopicPartition, float],
     lane_count: int,
 ) -> bool:
-    """Whether the heaviest lane could be much lighter; one hot partition can't be split."""
+    """Return whether the heaviest lane could be much lighter; a hot partition can't be split."""
     counts = [len(items) for items in packing.values()]
     if min(counts) == 0 and max(counts) > 1:
         return True  # lanes were added

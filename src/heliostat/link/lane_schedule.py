@@ -1,6 +1,6 @@
 """Which rounds the lanes of a link have, and when the next ones are due; no threads, no I/O.
 
-A round is given out before its predecessor ends, and begins when that one sends no more. Rounds
+A round is given out before its predecessor ends, and begins when that one stops sending. Rounds
 that share a partition never overlap by their clocks (I10).
 """
 
@@ -17,47 +17,47 @@ from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 PREPARE_S, PREPARE_S_MAX = 2.0, 12.0
-"""A round is given out so long before it begins: its job starts and its connections open. Longer,
-up to the other, for lanes with many partitions or whose rounds were ready late, as on a machine
-that is full: with 2,400 partitions 2.8 s were needed (2026-11-22, 2 cores that were all used)."""
+"""How long before its beginning a round is given out: its job starts and its connections open.
+Up to the maximum for lanes with many partitions, or whose rounds were ready late, as on a busy
+machine: 2,400 partitions needed 2.8 s (2026-11-22, 2 cores, both fully used)."""
 PREPARE_S_PER_PARTITION = 1e-3
-PREPARE_SLACK = 1.5  # so many times what it took before
+PREPARE_SLACK = 1.5  # times the duration of earlier preparations
 COLD_PREPARE_S = 12.0
-"""As long for a lane's second round: the process that runs it has everything to load first, 2 s on
-a quiet machine, which later rounds find loaded."""
+"""The same for a lane's second round: its process has to load everything first, 2 s on a quiet
+machine; later rounds find it loaded."""
 HAND_OVER_S = 0.005
-"""Between the end of a round and the beginning of the next: what was sent last has mostly landed.
-Where it has not, the broker refuses the next batch as out of order, and the end is read again."""
+"""Between the end of a round and the beginning of the next: the last appends have mostly landed.
+If not, the broker refuses the next batch as out of order, and the end is read again."""
 SWITCH_S = 1.5
-"""A changed plan comes into force after this: its rounds are prepared meanwhile."""
+"""A changed plan takes effect after this; its rounds are prepared meanwhile."""
 STAGGER, STAGGERED_LANES = 0.125, 4
 """A lane's first round of a plan is shorter by this part for each lane before it: lanes that change
-rounds at one moment take the processor from each other, 0.2 s of it for 2,400 partitions."""
+rounds at the same moment compete for the processor, 0.2 s of it for 2,400 partitions."""
 AHEAD_S_MAX, AHEAD_PART = 10.0, 1 / 3
-"""So long before it is given out a round is announced, and at most this part of a round: whoever
-takes over waits so much longer. Kafka's default to miss a broker for is 9 s
+"""How long before a round is given out it is announced, and the longest as a part of `round_s`: a
+successor of the driver waits that much longer. By default Kafka notices a dead broker after 9 s
 (`broker.session.timeout.ms`)."""
 AHEAD_SLACK_S = 0.1
-"""What is announced ahead lasts so much longer than is known then: it is counted anew."""
+"""Added to announcements made ahead, as times are computed again when the round is given out."""
 START_SLACK_S = 15.0
-"""A round without one before it, which has to wait for its task to start, lasts so much longer."""
+"""Added to the duration of a round without a predecessor: its task has to start first."""
 END_WITHIN_S = 30.0
-"""A round ends within some seconds of its time; after this its job is cancelled."""
+"""A round ends within seconds of its deadline; after this its job is cancelled."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
 ROUNDS_AT_ONCE = 2
-"""Of one lane: the one at work, and the next one that is prepared."""
+"""Of one lane: the one at work, and the next one in preparation."""
 
 
 @dataclass(slots=True)
 class LaneHealth:
-    """How a lane's rounds fare."""
+    """Health of a lane's rounds."""
 
     lane: LaneId
     rounds: int = 0
     failures_in_a_row: int = 0
     last_error: str = ""
     not_before_s: float = 0.0
-    """After a failure the next round waits until then (monotonic)."""
+    """The next round waits until then after a failure (monotonic)."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Round:
 
     spec: LaneSpec
     ends_at_s: float
-    """By the driver's monotonic clock, as all waiting is: the wall clock may be stepped."""
+    """By the driver's monotonic clock, as all waits are: the wall clock may be stepped."""
     ahead_s: float
     """How long before its beginning it was given out."""
     is_cancelled: bool = False
@@ -84,9 +84,9 @@ class RoundTimes:
     """The same, in ms since the epoch."""
     lasts_s: float
     lands_s: float
-    """For so long from its beginning appends of a round that failed may still land."""
+    """How long after its beginning appends of a failed round may still land."""
     before: tuple[Round, ...]
-    """Those whose partitions it may take over."""
+    """Rounds whose partitions it may take over."""
 
 
 @dataclass(slots=True)
@@ -97,14 +97,14 @@ class Lane:
     partitions: tuple[PartitionSpec, ...] = ()
     generation: int = 0
     announced: int = 0
-    """The generation that tasks have been told of: one that they don't know ends at once."""
+    """The generation last announced to tasks: a round of another one would end at once."""
     rounds: list[Round] = field(default_factory=list)
     """Given out and not ended, in order."""
     numbers: int = 0
     took_s: float = 0.0
-    """About so long it took lately until a round was prepared."""
+    """About how long preparing a round has taken lately."""
     staggered: int = 0
-    """The generation whose first round was given out."""
+    """The newest generation whose first round was given out."""
 
 
 class LaneSchedule:
@@ -124,12 +124,12 @@ class LaneSchedule:
         self.round_s = round_s
         self.lanes: dict[LaneId, Lane] = {}
         self.is_stopping = False
-        """No round is given out any more, and none is wanted."""
+        """No round is given out any more, and no plan is wanted."""
         self._clock = clock
         self._next_generation = first_generation
         self._switch_at_s: float | None = None
         self._failed_s = -LANDS_WITHIN_S
-        """When a round failed last: what it had sent may land for a while."""
+        """When a round failed last: its appends may land for a while."""
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -158,18 +158,18 @@ class LaneSchedule:
         return changed
 
     def stop(self) -> None:
-        """From now on nothing is wanted."""
+        """Give out no round from now on, and want no plan."""
         self.is_stopping = True
         self._switch_at_s = None
 
     def generations(self) -> dict[LaneId, int]:
-        """Wanted generation of each lane."""
+        """Return the wanted generation of each lane."""
         if self.is_stopping:
             return {}
         return {n: lane.generation for n, lane in self.lanes.items() if lane.partitions}
 
     def announcement(self) -> Announcement:
-        """What tasks are to be told now."""
+        """Return the wanted plans, to be announced to tasks now."""
         switch_at_ms = None
         if self._switch_at_s is not None:
             left_s = self._switch_at_s - self._clock.monotonic_s()
@@ -178,12 +178,12 @@ class LaneSchedule:
         return Announcement(self.generations(), switch_at_ms, running)
 
     def take_announced(self, plan: Announcement) -> None:
-        """Tasks know of it from now on."""
+        """Note that an announcement is durable."""
         for number, generation in plan.generations.items():
             self.lanes[number].announced = generation
 
     def is_unannounced(self) -> bool:
-        """Whether tasks have not been told of some lane's plan: that failed."""
+        """Return whether some lane's plan was not announced, as that failed."""
         wanted = [lane for lane in self.lanes.values() if lane.partitions]
         return any(lane.announced != lane.generation for lane in wanted)
 
@@ -198,16 +198,16 @@ class LaneSchedule:
     # -- when rounds are due -------------------------------------------------------------------
 
     def rounds(self) -> Iterator[Round]:
-        """All that were given out and have not ended."""
+        """Return all rounds that were given out and have not ended."""
         return (item for lane in self.lanes.values() for item in lane.rounds)
 
     def overdue(self) -> list[Round]:
-        """Rounds that should have ended."""
+        """Return rounds that should have ended."""
         now_s = self._clock.monotonic_s()
         return [item for item in self.rounds() if now_s > item.ends_at_s + END_WITHIN_S]
 
     def wait_s(self, lane: Lane) -> float | None:
-        """How long the next round has to wait; None: until something changes."""
+        """Return how long until the next round is given out; None: wait for a change."""
         if not lane.partitions or len(lane.rounds) >= ROUNDS_AT_ONCE:
             return None
         if lane.announced != lane.generation:
@@ -218,7 +218,7 @@ class LaneSchedule:
         return at_s - self._clock.monotonic_s()
 
     def announced_for_s(self) -> float:
-        """For how long from now rounds must be announced: those at work, and those that follow."""
+        """Return for how long from now current rounds and the next ones must be announced."""
         if self.is_stopping:
             return 0.0
         now_s = self._clock.monotonic_s()
@@ -226,7 +226,7 @@ class LaneSchedule:
         return max([0.0, *(end_s + LATE_S - now_s for end_s in ends_s if end_s is not None)])
 
     def _to_announce(self, lane: Lane, now_s: float) -> float | None:
-        """Until when rounds of a lane may send; also of the next, if it is given out soon."""
+        """Return until when a lane's rounds may send, the next included if it is given out soon."""
         if not lane.rounds:
             return None
         end_s, round_s = lane.rounds[-1].ends_at_s, self.round_s
@@ -236,9 +236,9 @@ class LaneSchedule:
         return end_s
 
     def next_times(self, lane: Lane) -> RoundTimes:
-        """When the round that a lane is given now begins, and how long it lasts."""
+        """Return when the lane's next round begins, and how long it lasts."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
-        # Those whose partitions this round may take over; all that end with a switch of plans.
+        # Rounds whose partitions this one may take over; all that end with a switch of plans.
         before = list(lane.rounds)
         if self._switch_at_s is not None and now_s < self._switch_at_s + END_WITHIN_S:
             before = [
@@ -262,25 +262,25 @@ class LaneSchedule:
     # -- rounds as they come and go ------------------------------------------------------------
 
     def give_out(self, lane: Lane, spec: LaneSpec, times: RoundTimes) -> Round:
-        """Note a lane's next round."""
+        """Note a lane's next round as given out."""
         lane.numbers += 1
         item = Round(spec, times.begins_s + times.lasts_s, times.begins_s - times.now_s)
         lane.rounds.append(item)
         return item
 
     def learn(self, lane: Lane, item: Round, spare_s: float | None) -> None:
-        """How early the lane's rounds are to be prepared; it shrinks step by step.
+        """Learn how early to prepare the lane's rounds; the time shrinks step by step.
 
         Parameters
         ----------
         spare_s
-            For so long the round was ready before it began; None: it did not say.
+            How long before its beginning the round was ready; None: not reported.
         """
         if spare_s is not None and item.spec.round_number >= ROUNDS_AT_ONCE:
             lane.took_s = max(item.ahead_s - spare_s, lane.took_s / PREPARE_SLACK)
 
     def end(self, lane: Lane, item: Round, error: Exception | None) -> bool:
-        """Note that a round has ended; whether tasks must be told of it now."""
+        """Note that a round has ended; return whether that must be announced now."""
         now_s = self._clock.monotonic_s()
         health = lane.health
         lane.rounds.remove(item)
@@ -296,23 +296,23 @@ class LaneSchedule:
             health.not_before_s = now_s + min(RETRY_MAX_S, pause_s)
         if error is not None and item.has_begun:
             self._failed_s = now_s
-            # A failed job does not prove that its task has ended, on a machine cut off from
-            # this one: where it still reaches the target it learns that it is not wanted.
+            # A failed job does not prove that its task has ended: its machine may be cut off from
+            # this one. If it still reaches the target, it learns there that it is not wanted.
             lane.generation = self._new_generation()
             for other in lane.rounds:
                 other.ends_at_s = min(other.ends_at_s, now_s)
             return True
-        # Who waits for this round's end is told of it; with none before it nobody does.
+        # Announced only if some round waits for this one's end.
         return any(item.spec.round_id in other.spec.waits_for for other in self.rounds())
 
 
 def prepare_s(partitions: Sequence[PartitionSpec]) -> float:
-    """How long a lane's round takes to be prepared, on a machine with other work beside."""
+    """Return how long preparing a lane's round takes on a machine that is also busy elsewhere."""
     return min(PREPARE_S_MAX, PREPARE_S + PREPARE_S_PER_PARTITION * len(partitions))
 
 
 def _prepare_s_of(lane: Lane) -> float:
-    """How long before it begins a lane's next round is given out."""
+    """Return how long before its beginning a lane's next round is given out."""
     if lane.numbers < ROUNDS_AT_ONCE:
         return COLD_PREPARE_S
     took_s = lane.took_s * PREPARE_SLACK

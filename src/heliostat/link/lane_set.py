@@ -1,17 +1,17 @@
 """The lanes of a link at run time: rounds follow each other on Spark, each prepared in advance.
 
-A round is given out before its predecessor ends. It opens its connections, waits for the moment at
-which the predecessor sends no more, and begins: so the change of rounds is not felt.
+A round is given out before its predecessor ends. It opens its connections, waits until the
+predecessor stops sending, and begins: so the change of rounds causes no pause.
 
     lane_schedule    which rounds there are, and when the next ones are due
-    round_specs      what a round is told
-    here             threads that run rounds; announcing what is wanted; ending
+    round_specs      the description of a round
+    here             threads that run rounds; announcing plans; stopping
 
 I10 Before a round is given out its last deadline is announced on the target, mostly seconds ahead,
-by who keeps the link (`announced_for_s`): a broker that hangs holds announcements up until it is
-missed, and a round that waits for its own stands still. Rounds that share a partition never overlap
-by their clocks; as clocks may differ, records for which the broker's duplicate check may not hold
-wait until the rounds before have really ended (`waits_for`).
+by the loop that renews the claim (`announced_for_s`): a hung broker delays announcements until the
+cluster notices, and a round that waits for its own copies nothing. Rounds that share a partition
+never overlap by their clocks; as clocks may differ, records for which the broker's duplicate check
+may not hold wait until earlier rounds have really ended (`waits_for`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec,
 from heliostat.records.copier.late_sends import LATE_S
 
 CANCEL_WITHIN_S = 10.0
-"""A round whose job is cancelled ends within so long."""
+"""A round whose job is cancelled ends within this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What runs rounds: Spark, or a stand-in in tests."""
+    """Runs rounds: Spark, or a fake in tests."""
 
     run: Callable[[LaneSpec], RoundReport]
     cancel: Callable[[LaneSpec], None]
@@ -61,22 +61,22 @@ class LaneSet:
     runner
         Runs one round.
     announce
-        Tells tasks what is wanted; durable when it returns (see `LinkState.announce`).
+        Writes the wanted plans for tasks; durable when it returns (see `LinkState.announce`).
     announce_deadline
         Makes the last deadline durable, in wall ms.
     clock, events
-        Time, and where trouble is told.
+        Time, and where trouble is logged.
     first_generation
         Larger than any that was used before.
     maps
-        What is known of partitions' offset maps, see `LaneSpec.maps`, `maps_from` and
-        `maps_topic_id`; they reach back to where logs ended by `copied`.
+        The known part of the offset maps, see `LaneSpec.maps`, `maps_from` and `maps_topic_id`;
+        it reaches back to the log ends noted in `copied`.
     copied
         From which leader epochs partitions were copied, see `LaneSpec.copied`.
     rates
-        How much is copied of partitions, see `LaneSpec.rates`.
+        Records a second of partitions, see `LaneSpec.rates`.
     ended
-        Called with each round that came to its end.
+        Called with each round that has succeeded.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class LaneSet:
         self._events = events
         self._on_end = ended
         self._changed = threading.Condition()
-        """Guards the schedule, and tells of its changes."""
+        """Guards the schedule, and signals its changes."""
         self._announcing = threading.Lock()
         self._threads: dict[LaneId, list[threading.Thread]] = {}
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
-        """How each lane fares."""
+        """Health of each lane."""
         with self._changed:
             return {number: lane.health for number, lane in self._schedule.lanes.items()}
 
@@ -120,9 +120,9 @@ class LaneSet:
             return self._schedule.generations()
 
     def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> list[LaneId]:
-        """Make `wanted` the lanes' partitions; returns the lanes that changed.
+        """Make `wanted` the lanes' partitions; return the lanes that changed.
 
-        Rounds of changed lanes end at one moment, and the next ones of all of them begin then.
+        Rounds of changed lanes end at the same moment, and their next ones begin then.
         """
         with self._changed:
             changed = self._schedule.assign(wanted)
@@ -134,9 +134,9 @@ class LaneSet:
         return changed
 
     def renew(self, lasts_s: float) -> None:
-        """Announce that this driver still owns the link, rounds or not, for so many seconds.
+        """Announce that this driver owns the link for `lasts_s` more seconds, rounds or not.
 
-        Also looks for rounds that do not end, and cancels their jobs.
+        Also cancels the jobs of rounds that do not end.
         """
         with self._changed:
             if self._schedule.is_stopping:
@@ -150,7 +150,7 @@ class LaneSet:
             self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
 
     def announced_for_s(self) -> float:
-        """For how long from now rounds must be announced: those at work, and those that follow."""
+        """Return for how long from now current rounds and the next ones must be announced."""
         with self._changed:
             return self._schedule.announced_for_s()
 
@@ -170,7 +170,7 @@ class LaneSet:
 
     def _run(self, lane: Lane) -> None:
         """Run round after round, in turn with the lane's other thread."""
-        while True:  # ends when `stop` makes `_next_round` answer None
+        while True:  # ends when `stop` makes `_next_round` return None
             item = self._next_round(lane)
             if item is None:
                 return
@@ -182,12 +182,12 @@ class LaneSet:
                 self._on_end(item.spec, report)
                 with self._changed:
                     self._schedule.learn(lane, item, report.spare_s)
-            except Exception as caught:  # noqa: BLE001  # whatever ends a round is told and retried
+            except Exception as caught:  # noqa: BLE001  # any failure is logged and retried
                 error = caught
             self._ended(lane, item, error)
 
     def _next_round(self, lane: Lane) -> Round | None:
-        """Wait until the lane's next round is to be prepared; None when the link stops."""
+        """Wait until it is time to prepare the lane's next round; None when the link stops."""
         with self._changed:
             while True:  # ends when the link stops, or when it is time
                 if self._schedule.is_stopping:
@@ -212,15 +212,15 @@ class LaneSet:
         if must_announce:
             try:
                 self.announce()
-            except Exception as failure:  # noqa: BLE001  # told; the next round's end tells it anew
+            except Exception as failure:  # noqa: BLE001  # logged; the next round's end retries
                 self._events.warn(
-                    f"lane {health.lane}: the end of a round can't be told: {failure}"
+                    f"lane {health.lane}: the end of a round can't be announced: {failure}"
                 )
 
     # -- announcing ----------------------------------------------------------------------------
 
     def announce(self) -> None:
-        """Announce what is wanted now; one at a time, so that the newest is the last."""
+        """Announce the wanted plans; one caller at a time, so that the newest comes last."""
         with self._announcing:
             with self._changed:
                 plan = self._schedule.announcement()
@@ -229,10 +229,10 @@ class LaneSet:
                 self._schedule.take_announced(plan)
                 self._changed.notify_all()
 
-    # -- ending --------------------------------------------------------------------------------
+    # -- stopping ------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End all rounds and wait for them; what is under way is acknowledged first."""
+        """End all rounds and wait for them; requests in flight are acknowledged first."""
         with self._changed:
             self._schedule.stop()
             self._changed.notify_all()
@@ -265,5 +265,5 @@ class LaneSet:
                 continue
             item.is_cancelled = True
             spec = item.spec
-            self._events.warn(f"lane {spec.lane}: the round does not end, its job is cancelled")
+            self._events.warn(f"lane {spec.lane}: the round does not end; its job is cancelled")
             self._runner.cancel(spec)

@@ -17,14 +17,14 @@ def lane_template(
     producer_id: ProducerId,
     expiration_s: float,
 ) -> LaneSpec:
-    """A `LaneSpec` without partitions, ids and deadlines, which each round gets of its own.
+    """Return a `LaneSpec` without partitions, ids and deadlines; each round sets these.
 
     Parameters
     ----------
     producer_id
-        All lanes write with it.
+        The link's producer id, the same for all lanes.
     expiration_s
-        So long the target's brokers remember a producer that sends nothing.
+        How long the target's brokers remember a producer that sends nothing.
     """
     name, records = LinkName(link.name), link.records
     return LaneSpec(

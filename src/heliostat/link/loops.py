@@ -1,8 +1,8 @@
-"""Loops that answer for themselves: last good turn, failures in a row, last error.
+"""Loops with a health record: last successful run, failures in a row, last error.
 
-A loop that fails goes on, but never unseen: its health is in the status, and it is stale after
-three missed turns. The same failure is told at the first, second, fourth, eighth ... time: some
-loops turn each second.
+A loop continues after a failure, and the status shows its health: it is stale after three missed
+runs. The same failure is logged the first, second, fourth, eighth ... time: some loops run each
+second.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from heliostat.ops.loop_spec import LoopSpec
 STALE_AFTER_TURNS = 3
 STOP_WITHIN_S = 20.0
 PAUSE_MAX_S = 10.0
-"""A failing loop waits at most so long, whatever its interval."""
+"""The longest pause after a failure, whatever the interval."""
 
 
 @dataclass(slots=True)
 class LoopHealth:
-    """How a loop fares; times by the wall clock, in ms."""
+    """A loop's health; times by the wall clock, in ms."""
 
     name: str
     interval_s: float
@@ -33,7 +33,7 @@ class LoopHealth:
     last_error: str = ""
 
     def is_stale(self, now_ms: int) -> bool:
-        """Whether it missed three turns."""
+        """Return whether it missed three runs."""
         return now_ms - self.last_good_ms > STALE_AFTER_TURNS * self.interval_s * 1000
 
 
@@ -45,15 +45,15 @@ class Loop:
     name
         For health, logs and the thread.
     interval_s
-        Between the starts of two turns.
+        Seconds from the end of one run to the next.
     turn
-        One turn. A `HeliostatError` whose verdict is HALT ends the loop through `on_halt`.
+        What it runs. A `HeliostatError` whose verdict is HALT ends the loop through `on_halt`.
     on_halt
-        Told of an error that the loop must not go on after.
+        Called with an error after which the loop must not continue.
     wall_ms
-        The clock.
+        The wall clock, in ms since the epoch.
     events
-        Where failures are told.
+        Where failures are logged.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin with a first turn at once."""
+        """Start the thread; the first run is at once."""
         self.health.last_good_ms = self._wall_ms()
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Ask it to end and wait; whether it did."""
+        """Ask it to end and wait for that; return whether it has ended."""
         self._stop.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
@@ -125,11 +125,11 @@ class Loops:
     Parameters
     ----------
     link
-        Its name, which begins the loops' names.
+        Its name, the prefix of the loops' names.
     on_halt
         See `Loop`.
     clock, events
-        Time, and where failures are told.
+        Time, and where failures are logged.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Loops:
         self._loops: list[Loop] = []
 
     def start(self, *specs: LoopSpec) -> list[Loop]:
-        """Begin loops; a loop may do that too."""
+        """Start loops; a loop may call this too."""
         started = [
             Loop(
                 f"{self._link} {spec.name}",
@@ -160,17 +160,17 @@ class Loops:
         return started
 
     def end(self, loop: Loop) -> None:
-        """Stop one that has done its work, and tell of it no more."""
+        """Stop a loop that has done its work, and drop it from reports."""
         loop.stop(STOP_WITHIN_S)
         self._loops.remove(loop)
 
     def stop(self) -> None:
-        """Stop all, also those that another one of them starts meanwhile."""
+        """Stop all, including those that another loop starts meanwhile."""
         for loop in self._loops:
             loop.stop(STOP_WITHIN_S)
 
     def report(self, now_ms: int) -> list[dict[str, object]]:
-        """For the driver's report."""
+        """Return the loops' part of the driver's report."""
         return [
             {
                 "name": health.name,

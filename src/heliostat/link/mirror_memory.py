@@ -1,4 +1,4 @@
-"""Which mirrors are the link's: durable before records, left to others where these have them."""
+"""Which mirrors are the link's: durable before records, left to other links that have them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from heliostat.topics.values import SourceTopics
 
 @dataclass(frozen=True, slots=True)
 class MirrorMemory:
-    """Keeps what the link knows of its mirrors, and the same in its state.
+    """Keeps what the link knows of its mirrors, in memory and in its state.
 
     Parameters
     ----------
     state
         The link's state on the target.
     other_links
-        Those of some target topics that are mirrors of links of other files.
+        Finds target topics that are mirrors of links of other files.
     upstream
         Which topics of the source are mirrors.
     """
@@ -35,7 +35,7 @@ class MirrorMemory:
     upstream: Upstream
 
     def announce(self, known: Known, plan: TopicPlan) -> None:
-        """Tell of mirrors before their topics are there: a link that lists them must know."""
+        """Announce mirrors before their topics exist: other links that list them must know."""
         created = {topic.target for topic in plan.create}
         making = [record for record in plan.remember if record.target in created]
         if making:
@@ -45,10 +45,10 @@ class MirrorMemory:
     def remember(
         self, known: Known, plan: TopicPlan, applied: ApplyReport
     ) -> Collection[TopicName]:
-        """Make mirrors durable; target topics that were none before."""
+        """Make mirrors durable; return target topics that were no mirrors before."""
         records = {record.source: record for record in applied.remember}
         usable = {mirror.source: mirror for mirror in applied.mirrors}
-        for record in plan.remember:  # of those that are copied none may be unknown
+        for record in plan.remember:  # no mirror that is copied may be unknown
             mirror = usable.get(record.source)
             is_unknown = record.source not in records and record.source not in known.mirrors
             if mirror is not None and is_unknown:
@@ -75,7 +75,7 @@ class MirrorMemory:
     def leave_circles(
         self, known: Known, source: SourceTopics, applied: ApplyReport
     ) -> tuple[ApplyReport, tuple[str, ...]]:
-        """Look once more at what feeds the source, for mirrors of which nothing is copied yet."""
+        """Look once more at what feeds the source, for mirrors that have no records yet."""
         begun = begun_of(known.mirrors, known.starts)
         claims = {
             m.source: known.mirrors[m.source] for m in applied.mirrors if m.source not in begun
@@ -86,7 +86,7 @@ class MirrorMemory:
         return replace(applied, mirrors=kept), found.notes()
 
     def let_go(self, known: Known, applied: ApplyReport, new: Collection[TopicName]) -> ApplyReport:
-        """Leave new mirrors to a link that has said just now that they are its own."""
+        """Leave new mirrors to another link that has just claimed them."""
         other_links = self.other_links(new)
         lost = [mirror.source for mirror in applied.mirrors if mirror.target in other_links]
         if not lost:

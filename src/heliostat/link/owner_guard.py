@@ -1,4 +1,4 @@
-"""Whatever a link changes is changed by its owner only; who has lost it halts (I10)."""
+"""Only a link's owner changes anything; an instance that has lost the link halts (I10)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from heliostat.errors import LinkTakenOver
 from heliostat.state.ownership import Ownership
 
 OWN_LASTS_S = 6.0
-"""A link without rounds has an owner all the same: renewed in time, believed for so long."""
+"""A link without rounds has an owner as well: a claim holds for this long unless renewed."""
 
 
 class OwnerGuard:
-    """Looks whether the link is still ours before anything is changed. From any thread.
+    """Checks that the link is still ours before anything is changed. From any thread.
 
     Every method but `halt` raises `LinkTakenOver` when another instance owns the link, after which
     the link halts, and `ConnectionLost` or `BrokerError` when the target does not take a renewal.
@@ -30,7 +30,7 @@ class OwnerGuard:
         """Why the link had to halt, if it had to."""
 
     def check(self) -> None:
-        """Return while the link is ours; a process that was stopped for long learns here first."""
+        """Return if the link is ours; a process that was frozen for long notices here first."""
         try:
             self.ownership.hold(OWN_LASTS_S)
         except LinkTakenOver as error:
@@ -38,12 +38,12 @@ class OwnerGuard:
             raise
 
     def run(self, act: Callable[[], None]) -> None:
-        """Do it while the link is ours."""
+        """Call `act` if the link is ours."""
         self.check()
         act()
 
     def guarded(self, act: Callable[[], None]) -> Callable[[], None]:
-        """The same, looking first whether the link is ours, each time that it is called."""
+        """Return `act` with a check before each call that the link is ours."""
         return functools.partial(self.run, act)
 
     def announce_deadline(self, deadline_ms: int) -> None:
@@ -55,10 +55,10 @@ class OwnerGuard:
             raise
 
     def renew(self, ahead_s: float) -> None:
-        """Renew the claim, for so long at least as rounds are to be announced."""
+        """Renew the claim for at least `ahead_s`, for which rounds must be announced."""
         self.ownership.keep(max(OWN_LASTS_S, ahead_s))
 
     def halt(self, error: BaseException) -> None:
-        """Keep why the link must not go on; the first reason counts."""
+        """Note why the link must not continue; the first reason counts."""
         if self.failure is None:
             self.failure = error

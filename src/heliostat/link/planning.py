@@ -29,9 +29,9 @@ class Planner:
     state
         The link's state on the target.
     claimed
-        Target topics that other links of the file write, and which.
+        Which target topics other links of the file write.
     other_links
-        Those of some target topics that are mirrors of links of other files.
+        Finds target topics that are mirrors of links of other files.
     upstream
         Which topics of the source are mirrors.
     """
@@ -45,7 +45,7 @@ class Planner:
     upstream: Upstream
 
     def plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
-        """Look at both clusters, and say what the target must become; changes nothing there."""
+        """Observe both clusters, and plan what the target must become; changes nothing there."""
         source, target = observe(self.source, self.target, self.link, known.mirrors)
         if known.at_beginning is None:
             self.state.put_beginning(source.names)
@@ -62,6 +62,6 @@ class Planner:
         )
 
     def notes(self, plan: TopicPlan) -> tuple[str, ...]:
-        """What is to be remarked of topics that are left to other links, or can't be told apart."""
+        """Return notes on topics left to other links, and on those of unknown origin."""
         left_out = left_out_notes(self.link, plan.left_out)
         return left_out + blind_note(self.link, self.source) + self.upstream.notes

@@ -1,4 +1,4 @@
-"""The `LaneSpec` of a round: what its task has to know, as it is when the round is given out."""
+"""The `LaneSpec` of a round: what its task must know, as of when the round is given out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 
 
 class RoundSpecs:
-    """Fills in what is known of a round's partitions.
+    """Makes the `LaneSpec` of each round.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class RoundSpecs:
         self._rates = rates
 
     def spec(self, lane: Lane, times: RoundTimes) -> LaneSpec:
-        """Of a lane's next round."""
+        """Return the `LaneSpec` of a lane's next round."""
         copied = self._copied(lane.partitions)
         maps, maps_from, maps_topic_id = self._maps(lane.partitions, copied)
         return replace(

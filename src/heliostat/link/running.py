@@ -1,4 +1,4 @@
-"""Run links until told to stop: one Spark session, one service a link."""
+"""Run links until asked to stop: one Spark session, one service a link."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Running:
     links
         Which of its links to run.
     events
-        Where changes are told.
+        Where changes are logged.
     clock
-        Time.
+        The clock.
     stop_asked
         Set when `start` must not wait any longer.
     rounds
-        A Spark session to run in, which stays its owner's to stop; one of our own by default.
+        A Spark session to run in, which its owner stops; one of our own by default.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Running:
     def start(self) -> None:
         """Start Spark, then every link.
 
-        Returns when each runs, waits for another instance, has halted, or can't begin now and is
-        tried again.
+        Returns when each runs, waits for another instance, has halted, or can't start now and is
+        retried.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Running:
         }
 
     def wait(self, seconds: float) -> BaseException | None:
-        """Wait so long, or until nothing is left to run: all links halted, or Spark; why then."""
+        """Wait `seconds`, or until all links have halted or Spark has ended; return why, if so."""
         deadline_s = self._clock.monotonic_s() + seconds
         while not self._stopping.is_set():
             failures = [kept.failure for kept in self.kept]
@@ -163,18 +163,18 @@ class Running:
         )
 
     def _warn_of_few_slots(self, spark: SparkRounds) -> None:
-        """Say at the start when Spark can't run all configured lanes at once."""
+        """Warn at the start if Spark can't run all configured lanes at once."""
         counts = [link.lanes.count for link in self._links]
         lanes = sum(count for count in counts if isinstance(count, int))
         slots = int(spark.cores / self._config.spark.task_cpus)
         if lanes > slots:
             self._events.warn(
-                f"{lanes} lanes are configured, and Spark has room for {slots} at once: the others "
+                f"{lanes} lanes are configured, but Spark can run only {slots} at once: the others "
                 "wait for their rounds to end; lower lanes.count or spark.task_cpus, or add cores"
             )
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
-        """`auto`: one lane a core, shared between the links; on this machine as needed."""
+        """Return the lane count; `auto` is one a core shared by all links, as needed if local."""
         return LaneCount(
             link.lanes.count,
             lambda: spark.cores,
@@ -184,7 +184,7 @@ class Running:
         )
 
     def _follow(self, kept: KeptLink) -> None:
-        """Feed a link's board from its progress topic, as `heliostat status` does from afar."""
+        """Feed a link's board from its progress topic, as a remote `heliostat status` does."""
         target = self._config.clusters[kept.link.target].access()
         name = LinkName(kept.link.name)
         progress = RecentRecords(target, progress_topic(name))
@@ -193,7 +193,7 @@ class Running:
         try:
             while not self._stopping.is_set():
                 try:
-                    if not progress.exists():  # a link that could not begin has none yet
+                    if not progress.exists():  # a link that could not start has none yet
                         self._stopping.wait(FOLLOW_AGAIN_S)
                         continue
                     reader.begin()
@@ -207,19 +207,19 @@ class Running:
                         self._events.warn(f"link {name}: its reports can't be read now: {error}")
                     progress.close()
                     self._stopping.wait(FOLLOW_AGAIN_S)
-        except Exception as error:  # noqa: BLE001  # without figures a link must not look well
+        except Exception as error:  # noqa: BLE001  # a link without reports must not look healthy
             self._events.warn(f"link {name}: its reports can't be read: {error}")
         finally:
             progress.close()
 
 
 def sent_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:
-    """A line for each cluster of these links that takes credentials without TLS."""
+    """Return a line for each cluster of these links that takes credentials without TLS."""
     used = {alias for link in links for alias in (link.source, link.target)}
     told = {alias: config.clusters[alias].security.sent_in_clear for alias in sorted(used)}
     return [
-        f"cluster {alias}: SASL_PLAINTEXT is not encrypted: who is on the way can read {what}; use "
-        "SASL_SSL"
+        f"cluster {alias}: SASL_PLAINTEXT is not encrypted: anyone on the network path can read "
+        f"{what}; use SASL_SSL"
         for alias, what in told.items()
         if what
     ]

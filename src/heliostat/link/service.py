@@ -1,11 +1,11 @@
-"""A link that runs: becomes its owner, copies once its source is there, reports how it fares.
+"""A running link: becomes its owner, copies once the source is reachable, reports its health.
 
-    owner_guard    whose the link is: nothing is changed unless it is ours
+    owner_guard    nothing is changed unless we own the link
     copying        the parts that copy, and their loops
-    here           beginning and ending, and the driver's report
+    here           start and stop, and the driver's report
 
-I10 One owner: nothing is given out before the link is claimed (see `ownership`), and what changes
-    anything first looks whether the claim still holds.
+I10 One owner: no round is given out before the link is claimed (see `ownership`), and every change
+    first checks that the claim still holds.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ OWN_EVERY_S = 2.0
 BEGIN_EVERY_S = 1.0
 LOOK_S = 0.1
 CONNECT_WITHIN_S = 2.0
-"""A cluster that is away is told soon, and looked for again all the while."""
+"""An unreachable cluster is reported soon, and retried all the while."""
 BEGIN_STOP_S = 60.0
-"""A stop while the link begins waits so long for what it is asking the clusters."""
+"""How long a stop during the start waits for requests in flight."""
 
 
 class LinkService:
@@ -49,17 +49,17 @@ class LinkService:
     Parameters
     ----------
     config, link
-        What is wanted.
+        The configuration, and the link of it to run.
     runner
         Runs rounds on Spark.
     lane_count
-        Lanes at most, now.
+        The most lanes there may be now.
     clock, events
-        Time, and where changes are told.
+        Time, and where changes are logged.
     board
-        The link's status, which the lanes' reports feed.
+        The link's status, updated from the lanes' reports.
     claimed
-        Target topics that other links of the file write, and which.
+        Which target topics other links of the file write.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LinkService:
         """Become the owner and begin; returns when the loops run.
 
         Waits while another instance drives the link, until that one is gone or `stop` is called;
-        and, as the owner, which tells of it in the status, until the source answers.
+        then, as the owner, until the source answers. The status shows that it waits.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class LinkService:
         Raises
         ------
         HeliostatError
-            The target can't be reached or refuses, or both clusters are one and the same.
+            The target can't be reached or refuses, or both aliases lead to one cluster.
         """
         with self._beginning:
             return not self._stopping.is_set() and self._begin()
@@ -128,7 +128,7 @@ class LinkService:
     def _begin(self) -> bool:
         owner, state = self._context.owner, self._context.state
         target = self._opened(self._context.target)
-        with contextlib.suppress(ConnectionLost, BrokerError):  # the owner looks again, and tells
+        with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
             self._open_source(target)
         state.ensure()
         if not owner.ownership.claim():
@@ -164,7 +164,7 @@ class LinkService:
         return self._source
 
     def _begin_copying(self, target: ClusterAdmin) -> None:
-        """What needs the source: tried again until it is there, while the owner tells of it."""
+        """Start the parts that need the source; a loop retries this until it has succeeded."""
         if self._begun.is_set():
             return
         context = self._context
@@ -185,7 +185,7 @@ class LinkService:
             producer_expiration_ms(target) / 1000,
         )
         if self._copying is not None:
-            self._copying.close()  # of a beginning that failed
+            self._copying.close()  # of an earlier start that failed
         copying = self._copying = Copying(
             context, self._resources, source, target, known=self._known, template=template
         )
@@ -198,7 +198,7 @@ class LinkService:
         lanes = None if self._copying is None else self._copying.lanes
         self._context.owner.renew(0.0 if lanes is None else lanes.announced_for_s())
         if lanes is not None:
-            lanes.renew(0.0)  # what it would announce was announced just now
+            lanes.renew(0.0)  # the deadline was announced just now
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
@@ -222,7 +222,7 @@ class LinkService:
         began = self._beginning.acquire(timeout=BEGIN_STOP_S)
         try:
             self._end()
-        finally:  # also where the target is away: clients left open try on for ever
+        finally:  # even if the target is unreachable: open clients would retry for ever
             self._close()
             if began:
                 self._beginning.release()
@@ -232,7 +232,7 @@ class LinkService:
         context, copying = self._context, self._copying
         reports = [] if copying is None else copying.reports()
         if copying is not None:
-            with contextlib.suppress(LinkTakenOver):  # nothing of ours is left to tell anybody
+            with contextlib.suppress(LinkTakenOver):  # the link has another owner: no report
                 copying.lanes.stop()
         owner = context.owner
         if owner.ownership.is_ours:
@@ -250,7 +250,7 @@ class LinkService:
 
 
 def _known(stored: Stored, producer_id: ProducerId) -> Known:
-    """What the link begins with."""
+    """Return what the link starts from."""
     return Known(
         stored.mirrors,
         stored.starts,

@@ -1,4 +1,4 @@
-"""Source offsets that partitions begin with: looked up once, durable before records, then fixed."""
+"""Source offsets at which partitions begin: looked up once, durable before records, then fixed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from heliostat.topics.topic_plan import Mirror
 
 @dataclass(frozen=True, slots=True)
 class StartOffsets:
-    """Keeps where partitions begin, and the same in the link's state.
+    """Keeps the start offsets of partitions, in memory and in the link's state.
 
     Parameters
     ----------
     state
         The link's state on the target.
     beginnings
-        Looks up where partitions begin.
+        Looks up start offsets.
     gaps
-        Records what went with mirrors that somebody deleted.
+        Records what was lost with mirrors that somebody deleted.
     """
 
     state: LinkState
@@ -34,7 +34,7 @@ class StartOffsets:
     gaps: GapKeeper
 
     def look_up(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
-        """Source offsets that partitions begin with: looked up once, durable, then fixed."""
+        """Return where partitions begin: looked up once, made durable, then fixed."""
         rows = {mirror.source: _start_row(known, mirror) for mirror in mirrors}
         asked = {
             TopicPartition(mirror.source, PartitionId(number)): _when(mirror, number)
@@ -53,7 +53,7 @@ class StartOffsets:
     def begin_later(
         self, known: Known, reports: Sequence[PartitionReport]
     ) -> Collection[TopicPartition]:
-        """Where retention took what mirrors were to begin with, before they had anything.
+        """Move start offsets that retention overtook before the first record was copied.
 
         Returns
         -------
@@ -68,7 +68,7 @@ class StartOffsets:
         return found.keys()
 
     def _record_deleted_mirrors(self, known: Known, rows: Mapping[TopicName, Starts]) -> None:
-        """Of mirrors that somebody deleted: what the source has no more went with them (I6)."""
+        """Record as gaps what deleted mirrors had and the source no longer has (I6)."""
         for name, row in rows.items():
             was, record = known.starts.get(name), known.mirrors.get(name)
             if was is not None and record is not None and was.target_id != row.target_id:
@@ -76,7 +76,7 @@ class StartOffsets:
 
 
 def _start_row(known: Known, mirror: Mirror) -> Starts:
-    """What is remembered for this very target topic; another one of its name begins anew."""
+    """Return the stored row of this target topic; an empty one if the topic was recreated."""
     row = known.starts.get(mirror.source)
     return (
         row if row is not None and row.target_id == mirror.target_id else Starts(mirror.target_id)
@@ -84,7 +84,7 @@ def _start_row(known: Known, mirror: Mirror) -> Starts:
 
 
 def _when(mirror: Mirror, number: int) -> int:
-    """What ListOffsets is asked: partitions that came later are copied from their beginning."""
+    """Return the timestamp for ListOffsets; later partitions are copied from their beginning."""
     if number >= mirror.initial_partitions:
         return EARLIEST
     return {"earliest": EARLIEST, "latest": LATEST}.get(mirror.start) or int(mirror.start)

@@ -1,4 +1,4 @@
-"""Look at both clusters' topics as a turn does, and plan; reads only."""
+"""Observe both clusters' topics as a reconciliation does, and plan; reads only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heliostat.topics.values import SourceTopics, TargetTopics
 class Seen:
     """Both clusters, what the link remembers, and the plan that follows; read once.
 
-    `odd` says what of other links' states at the source was set aside.
+    `odd` says which records of other links' states at the source were ignored.
     """
 
     stored: Stored
@@ -33,7 +33,7 @@ class Seen:
 def see(
     config: Config, link: LinkConfig, source_admin: ClusterAdmin, target_admin: ClusterAdmin
 ) -> Seen:
-    """Look at topics, and plan what the link would do about them; reads only.
+    """Observe topics, and plan what the link would do with them; reads only.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def see(
 
 
 def planned(config: Config, link: LinkConfig, target_admin: ClusterAdmin, seen: Seen) -> TopicPlan:
-    """What follows from what was seen, and from what other links have; raises as `see`."""
+    """Return the plan, by what was seen and by what other links have; raises as `see`."""
     neighbours = Neighbours(config, link).claims
     return plan_beside(
         link,

@@ -1,4 +1,4 @@
-"""What a turn tells: what changed at the target, what is refused, what is to be remarked; once."""
+"""What a reconciliation logs, once: changes at the target, refused topics, notes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from heliostat.topics.apply import ApplyReport
 from heliostat.topics.producer_age import old_backlog_note
 
 LISTED_MAX = 20
-"""Topics told of one by one in a turn; thousands may have the same trouble."""
+"""Topics logged one by one in a reconciliation; thousands may have the same trouble."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnNotes:
-    """Tells what is new since the last turn.
+    """Logs what is new since the last reconciliation.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class TurnNotes:
     state
         The link's state on the target.
     events
-        Where it is told.
+        The log.
     """
 
     source: ClusterAdmin
@@ -37,7 +37,7 @@ class TurnNotes:
     events: Events
 
     def tell(self, known: Known, applied: ApplyReport, refused: dict[TopicName, str]) -> None:
-        """Say what changed since the last turn, once."""
+        """Log what changed since the last reconciliation, once."""
         for word, names in (
             ("created", applied.created),
             ("grown", applied.grown),
@@ -58,7 +58,7 @@ class TurnNotes:
         known.refused = problems
 
     def old_backlog(self, known: Known, applied: ApplyReport) -> tuple[str, ...]:
-        """Looked for in the first turn, and from then on only whether it still holds."""
+        """Return the note on old records; once there is none, it is not looked for again."""
         if known.old_backlog is not None:
             found = old_backlog_note(
                 applied.mirrors,
@@ -71,7 +71,7 @@ class TurnNotes:
         return () if known.old_backlog is None else (known.old_backlog,)
 
     def remark(self, known: Known, notes: tuple[str, ...]) -> None:
-        """Say what is to be remarked of the link, where that is new."""
+        """Log notes on the link that are new."""
         new = sorted(set(notes) - set(known.notes))
         for line in shortened(new, LISTED_MAX, "remarks: see `heliostat plan`"):
             self.events.info(line)

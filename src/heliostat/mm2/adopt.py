@@ -1,14 +1,14 @@
-"""Take over what MirrorMaker 2 has copied, in place, and hand it back.
+"""Take over, in place, what MirrorMaker 2 has copied.
 
-    look      positions that it has committed, both logs of each partition, the seam     reads only
-    check     its workers are gone, the target's ends stand still, the link is ours
+    look      its committed positions, both logs of each partition, the resume point     reads only
+    check     its workers are gone, the target's log ends do not move, the link is ours
     write     offset map, then where partitions begin, then whose mirrors they are
-    look      whether another link has said the same of one of them meanwhile: then it lets go
+    look      whether another link took over one of them in the meantime: then give it up
 
-Nothing is written to the mirrors themselves. What is written last makes them the link's, so that a
-takeover that is interrupted can be done again from its beginning.
+Nothing is written to the mirrors themselves. The row written last makes them the link's, so an
+interrupted takeover can be repeated from its beginning.
 
-I2  The seam is where the target's log ends: copying goes on from there by the link's own rules.
+I2  The resume point belongs to the target's log end: from there the link copies by its own rules.
 I10 One owner: the link is claimed while its state is written.
 """
 
@@ -49,14 +49,14 @@ from heliostat.topics.select import selection_of
 from heliostat.topics.values import MirrorRecord
 
 STILL_S = 2.0
-"""The target's ends are looked at twice, this far apart: a request under way has then landed."""
+"""The target's log ends are read twice, this far apart, so that a request in flight has landed."""
 ROW_BREAKS = 2000
-"""Of one row of the offset map."""
+"""Breaks in one row of the offset map, at most."""
 STAMPS_TYPE = "message.timestamp.type"
 
 
 def plan_adoption(config: Config, link: LinkConfig, peer: Peer) -> AdoptionPlan:
-    """Look at everything and find the seams; changes nothing.
+    """Read both clusters and find the resume points; changes nothing.
 
     Raises
     ------
@@ -76,20 +76,20 @@ def adopt(
     peer: Peer,
     agree: Callable[[AdoptionPlan], bool] = lambda _: True,
 ) -> AdoptionPlan:
-    """Take over every topic whose partitions all have a seam.
+    """Take over every topic whose partitions all have a resume point.
 
     Parameters
     ----------
     agree
-        Shown the plan before anything is written; writes nothing if it says no.
+        Called with the plan before anything is written; if it returns False, nothing is.
 
     Raises
     ------
     Refused
-        As `plan_adoption`; or the link runs; or something was written to a mirror meanwhile, or
-        another link took it over.
+        As `plan_adoption`; or the link runs; or something was written to a mirror in the
+        meantime, or another link took it over.
     ConnectionLost, BrokerError
-        A cluster does not answer; it can be done again.
+        A cluster does not answer; call again.
     """
     with LinkClusters(config, link) as clusters:
         refuse_live_workers(clusters, peer)
@@ -129,8 +129,8 @@ def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
         if target not in ours or is_another(ours[target], there[target].topic_id)
     }
     notes = tuple(
-        f"{source.topic} is in MirrorMaker 2's positions, but the link has it already, does not "
-        f"select it, or there is no {naming.target_name(source.topic)} at the target"
+        f"{source.topic} has positions of MirrorMaker 2, but the link mirrors it already or does "
+        f"not select it, or there is no {naming.target_name(source.topic)} at the target"
         for source in sorted({TopicPartition(p.topic, PartitionId(0)) for p in committed})
         if source.topic not in candidates
     )
@@ -143,7 +143,7 @@ def _looked(
     committed: Mapping[TopicPartition, Position],
     candidates: Mapping[TopicName, tuple[TopicInfo, TopicInfo]],
 ) -> Iterator[TopicAdoption]:
-    """Each topic of which something was copied; looked at while nothing is written to it."""
+    """Yield each topic of which something was copied; refuse those that are still written to."""
     ends = log_ends_of(clusters.target, [info for _, info in candidates.values()])
     configs = clusters.target.describe_configs(
         [info.name for _, info in candidates.values()], [STAMPS_TYPE]
@@ -192,8 +192,8 @@ def _claimed(theirs: Claims, mirror: TopicName) -> str:
     if by is None:
         return theirs.unsure.get(mirror, "")
     return (
-        f"it is a mirror of link {by}, which lets go of it with `heliostat adopt {by} --back`; "
-        f"one that is no more, when {state_topic(by)} is deleted at the target"
+        f"it is a mirror of link {by}, which gives it up with `heliostat adopt {by} --back`; "
+        f"if that link no longer exists, delete {state_topic(by)} at the target"
     )
 
 
@@ -211,29 +211,29 @@ def _moving(
 ) -> str:
     for each in partitions:
         if each not in ends or each not in again:
-            return f"where {each} ends at the target can't be read"
+            return f"the log end of {each} at the target can't be read"
         if ends[each] != again[each]:
             return (
-                f"something still writes: {each} went from {ends[each]} to {again[each]} at the "
-                "target while it was looked at"
+                f"something still writes: the log end of {each} moved from {ends[each]} to "
+                f"{again[each]} at the target in the meantime"
             )
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Readers of both sides, and what MirrorMaker 2 has committed."""
+    """Readers of both sides, and MirrorMaker 2's committed positions."""
 
     source: PlainReader
     stable: PlainReader
-    """Of the source as well, without what is or may be aborted."""
+    """Second reader of the source, of committed records only."""
     target: PlainReader
     committed: Mapping[TopicPartition, Position]
 
     def at(
         self, name: TopicName, ends: Mapping[TopicPartition, Offset], *, with_timestamps: bool
     ) -> tuple[PartitionAdoption, ...]:
-        """Every partition of a topic."""
+        """Return every partition of a topic, with its resume point or the reason against it."""
         bounds = self.target.bounds(ends)
         sources = {each: TopicPartition(name, each.partition) for each in ends}
         source_bounds = self.source.bounds(sources.values())
@@ -293,7 +293,7 @@ class _Look:
 
 
 def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> None:
-    """Make it durable, the records that make mirrors ours at last."""
+    """Write the state, and last the rows that make the mirrors the link's."""
     adopted = list(topics)
     maps = state.offsets.fresh()
     rows = [row for topic in adopted for row in _rows(topic, stamp, maps.of)]
@@ -306,9 +306,9 @@ def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> N
 def _rows(
     topic: TopicAdoption, stamp: Stamp, known: Callable[[TopicPartition, str], OffsetMap]
 ) -> Iterator[Row]:
-    """Rows of the offset map of all partitions; none where offsets are and were equal.
+    """Yield the rows of all partitions' offset maps; none where offsets are and were equal.
 
-    What is known from an earlier takeover, and from copying since, holds up to what was compared.
+    A map from an earlier takeover, and from copying since, holds up to the compared records.
     """
     topic_id = id_text(topic.record.target_id)
     for partition in topic.partitions:
@@ -323,6 +323,6 @@ def _rows(
 
 
 def _starts(topic: TopicAdoption) -> Starts:
-    """Adopted partitions are never lifted; others begin as the link's start says."""
+    """Return where partitions begin: adopted ones are not aligned, others as `start` says."""
     adopted = {p.partition: p.target_end for p in topic.partitions if p.found is not None}
     return Starts(topic.record.target_id, dict.fromkeys(adopted, Offset(0)), adopted)

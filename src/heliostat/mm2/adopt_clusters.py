@@ -1,4 +1,4 @@
-"""Both clusters of a link, as those see them who take mirrors over, or hand them back."""
+"""Checks on both clusters of a link for taking mirrors over, or handing them back."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from heliostat.state.ownership import Ownership
 from heliostat.topics.values import MirrorRecord
 
 WORKERS_GONE_WITHIN_S = 30.0
-"""Workers that were killed stay members until their session is over: 10 s by default."""
+"""Killed workers remain members until their session expires: 10 s by default."""
 OWNER_GONE_WITHIN_S = 30.0
-"""A link that was killed is its owner's for as long as its last round may send."""
+"""The owner of a killed link keeps it for as long as its last round may send."""
 LOOK_EVERY_S = 0.5
 OWN_LASTS_S = 30.0
-"""Writing takes less; it is looked before whether the link is still ours."""
+"""For how long the link must still be ours before its state is written: writing takes less."""
 
 
 class LinkClusters:
-    """Both clusters of a link, looked at with its eyes.
+    """Admin connections to both clusters of a link.
 
     Parameters
     ----------
     may_share
-        Whether the link may share its target topics: MirrorMaker 2 keeps the source's partitions.
+        Whether the link may have `topics.fan_in`: MirrorMaker 2 keeps the source's partitions.
 
     Raises
     ------
     Refused
-        It shares them, and must not.
+        The link has it, and must not.
     """
 
     def __init__(self, config: Config, link: LinkConfig, *, may_share: bool = False) -> None:
@@ -75,18 +75,18 @@ class LinkClusters:
 
     @property
     def name(self) -> LinkName:
-        """The link's."""
+        """The link's name."""
         return LinkName(self.link.name)
 
     def known(self) -> dict[TopicName, MirrorRecord]:
-        """What the link remembers of its mirrors."""
+        """Return the link's mirrors by source topic, from its state topic."""
         with contextlib.closing(LinkState(self.link, self.config.clusters[self.link.target])) as s:
             return s.read().mirrors
 
 
 @contextlib.contextmanager
 def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
-    """The link's state, while nobody else drives the link."""
+    """Claim the link, and yield its state and the ownership."""
     clock: Clock = SystemClock()
     state = LinkState(clusters.link, clusters.config.clusters[clusters.link.target])
     with contextlib.closing(state):
@@ -112,7 +112,7 @@ def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
 
 
 def refuse_live_workers(clusters: LinkClusters, peer: Peer) -> None:
-    """Wait until MirrorMaker 2's workers are no longer members of their group."""
+    """Wait until MirrorMaker 2's workers have left their group; refuse if they don't."""
     if peer.group is None:
         return
     until_s = time.monotonic() + WORKERS_GONE_WITHIN_S
@@ -127,11 +127,11 @@ def refuse_live_workers(clusters: LinkClusters, peer: Peer) -> None:
 
 
 def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
-    """Who is in a group; nobody where it is not known.
+    """Return the members of a group; none if it does not exist.
 
-    A group that we have no right to see is not listed, and only asked for is it refused. Other
-    errors of one that is not listed mean that it is not there: a cluster that has no groups yet
-    can't tell a coordinator.
+    A group that we may not see is not listed: only describing it returns an authorization error.
+    Any other error for a group that is not listed means that it does not exist: a cluster without
+    groups can't name a coordinator yet.
     """
     listing = target.list_groups()
     found = target.describe_members([group])[group]
@@ -140,19 +140,19 @@ def _members(target: ClusterAdmin, group: GroupId) -> tuple[str, ...]:
     if group in listing.groups or found.kafka_code == GROUP_AUTHORIZATION_FAILED:
         raise found
     for error in listing.failed.values():
-        raise error  # it may be there
+        raise error  # that broker may have the group
     return ()
 
 
 def _stored(access: ClusterAccess, topic: TopicName) -> list[ConnectOffsetsRecord]:
-    """All records of Connect's offsets topic, each partition in order."""
+    """Read all records of Connect's offsets topic, each partition in order."""
     with PlainReader(access, committed=True) as reader:
         partitions = reader.partitions(topic)
         if not partitions:
             raise Refused(
                 f"the target has no topic {topic}",
                 hint="name MirrorMaker 2's offsets topic (offset.storage.topic) and the alias "
-                "of the source as it has it",
+                "that it uses for the source",
             )
         return [
             ConnectOffsetsRecord(record.key or b"", record.value, each.partition)
@@ -164,17 +164,17 @@ def _stored(access: ClusterAccess, topic: TopicName) -> list[ConnectOffsetsRecor
 def positions(
     clusters: LinkClusters, peer: Peer, *, must_be: bool
 ) -> dict[TopicPartition, Position]:
-    """What MirrorMaker 2 has committed of the flow.
+    """Read the positions that MirrorMaker 2 has committed for the flow.
 
     Parameters
     ----------
     must_be
-        Whether there must be some.
+        Whether to refuse if there are none.
 
     Raises
     ------
     Refused
-        There is no such topic, or nothing of this flow in it; the text says what there is.
+        The topic does not exist, or has no positions of this flow; the text lists those it has.
     """
     rows = _stored(clusters.target_access, peer.offsets_topic)
     flows = flows_of(rows)
@@ -183,7 +183,7 @@ def positions(
         raise Refused(
             f"{peer.offsets_topic} has no positions of connector {peer.flow.connector} for source "
             f"{peer.flow.alias}; there are {known}",
-            hint="name the connector and the alias as MirrorMaker 2 has them",
+            hint="name the connector and the alias as MirrorMaker 2 does",
         )
     return positions_of(rows, peer.flow)
 
@@ -193,37 +193,46 @@ def refuse_moved(
     records: Iterable[MirrorRecord],
     looked: Mapping[TopicPartition, Offset],
 ) -> None:
-    """What was found holds for these ends of these very topics.
+    """Refuse if a target topic has changed since the plan was made.
+
+    Parameters
+    ----------
+    target
+        Target cluster connection.
+    records
+        Mirrors to check.
+    looked
+        Log end offsets on which the plan is based.
 
     Raises
     ------
     Refused
-        A target topic was made anew, or has another end than when it was looked at.
+        A target topic was recreated, or its log end has moved.
     """
     chosen = {record.target: record for record in records}
     infos = target.describe_topics(chosen)
     for name, record in chosen.items():
         if not is_still(record.target_id, infos[name].topic_id):
-            raise Refused(f"{name} was deleted and made anew meanwhile", hint="try again")
+            raise Refused(f"{name} was recreated in the meantime", hint="try again")
     ends = log_ends_of(target, infos.values())
     for each, end in looked.items():
         now = ends.get(each)
         if now != end:
             raise Refused(
-                f"something writes into {each}: its end went from {end} to {now}",
+                f"something writes into {each}: its log end moved from {end} to {now}",
                 hint="stop whatever copies into it, then try again",
             )
 
 
 def let_go(state: LinkState, records: Iterable[MirrorRecord], theirs: Claims) -> None:
-    """Leave mirrors to a link that took them over at the same time; it may do so as well.
+    """Give up mirrors that another link took over at the same time; it may give them up, too.
 
-    What the offset map says of them stays: it is true whoever has them.
+    Their rows in the offset map remain: they are true whoever has the mirrors.
 
     Raises
     ------
     Refused
-        There was one.
+        Another link took over one of them.
     """
     lost = [record for record in records if record.target in theirs]
     if not lost:
@@ -234,11 +243,11 @@ def let_go(state: LinkState, records: Iterable[MirrorRecord], theirs: Claims) ->
     )
     raise Refused(
         f"another link took over at the same time: {named}",
-        hint="all else was taken over; see with --dry-run which link has them now, or try again",
+        hint="all others were taken over; --dry-run shows which link has these now, or try again",
     )
 
 
 def other_claims_of(clusters: LinkClusters, targets: Iterable[TopicName]) -> Claims:
-    """Those of some target topics that are other links' mirrors."""
+    """Return which of the target topics are other links' mirrors."""
     target = clusters.config.clusters[clusters.link.target]
     return OtherLinks(clusters.link, target, clusters.target).claims(set(targets))

@@ -1,7 +1,7 @@
-"""Look at both logs of a partition that MirrorMaker 2 has copied, as far back as it takes.
+"""Read both logs of a partition that MirrorMaker 2 has copied, as far back as needed.
 
-Most partitions tell their seam by a few hundred records; more are read only where those leave it
-open, so that thousands of sparse partitions take minutes.
+For most partitions a few hundred records show the resume point. More are read only where they do
+not, so that thousands of sparse partitions take minutes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from heliostat.mm2.resume_point import Mark, NoResumePoint, ResumePoint, Window,
 from heliostat.names import Offset, TopicPartition
 
 LOOKS = (500, 20_000, 1_000_000)
-"""Offsets to read around the committed one, at each side; more only where fewer don't do. The last
-is some 250 MB of memory and a minute: what MirrorMaker 2 copies in its flush interval of a minute
-is rarely more."""
+"""Offsets to read on each side of the committed one; the next only if the last was not enough.
+The largest takes some 250 MB of memory and a minute: MirrorMaker 2 rarely copies more in its flush
+interval of a minute."""
 MAP_BACK = 200_000
-"""With unequal offsets so many records are looked at in any case: groups that stand among them are
-translated exactly."""
+"""If offsets are not equal, at least so many records are read: the offsets of groups that are
+among them are translated exactly."""
 COMMIT_STEP_GUESS = 10_000
-"""Offsets that a flush interval holds, where the offsets topic no longer tells two commits."""
+"""Offsets in one flush interval, if the offsets topic no longer has two commits to compare."""
 FORMER_RUNS = 3
-"""A run that ended without committing may have left records above where the next one is now. It
-copied about as much as lies between two commits; that stretch so many times is looked through for
-such records."""
+"""A run that ended without committing may have left records above those of the next run. It copied
+about as much as lies between two commits; this multiple of that is searched for such records."""
 FORMER_RUNS_MIN = 100
 
 
@@ -36,13 +35,13 @@ class PartitionLogs:
     Parameters
     ----------
     source_bounds, target_bounds
-        What is readable; the target's end is its log end, which stands still.
+        Readable offsets; the target's end is its log end, which does not move.
     committed
-        The last source offset that MirrorMaker 2 has committed; None before its first.
+        The last source offset that MirrorMaker 2 has committed; None before its first commit.
     commit_step
-        How far it went between two commits, at most; None where that is not known.
+        Largest number of offsets between two commits; None if that is not known.
     with_timestamps
-        Whether the target keeps the records' own.
+        Whether the target keeps the records' own timestamps.
     """
 
     source: TopicPartition
@@ -57,13 +56,17 @@ class PartitionLogs:
 def look_for_resume_point(
     source: PlainReader, stable: PlainReader, target: PlainReader, logs: PartitionLogs
 ) -> ResumePoint | NoResumePoint:
-    """Find where the partition goes on.
+    """Find the resume point of a partition.
 
     Parameters
     ----------
     source, stable
-        Two readers of the source. By default MirrorMaker 2 copies also what transactions aborted;
-        where it does not, the second shows what it has seen.
+        Readers of the source: all records, and committed ones only. By default MirrorMaker 2 also
+        copies records of aborted transactions; if it does not, the second shows what it has read.
+    target
+        Reader of the target.
+    logs
+        The partition at both sides.
 
     Raises
     ------
@@ -93,9 +96,9 @@ def _is_enough(
         return False
     has_all = here.end >= logs.source_bounds.end
     if has_all and not any(mark.offset >= found.source for mark in here.marks):
-        return True  # all that the source has is there: nothing can lie above
+        return True  # the target has all of the source's records: none can be higher
     if here.marks and found.source > here.marks[-1].offset:
-        return False  # the window ends where the target does: more may have landed
+        return False  # all of the source window is there: later records may have landed, too
     above = found.source - 1 - (0 if logs.committed is None else logs.committed)
     step = COMMIT_STEP_GUESS if logs.commit_step is None else logs.commit_step
     return found.compared >= FORMER_RUNS_MIN + above + FORMER_RUNS * max(step, above)
@@ -109,7 +112,7 @@ def _source_window(reader: PlainReader, logs: PartitionLogs, back: int) -> Windo
 
 
 def _target_from(logs: PartitionLogs, back: int) -> int:
-    """Twice as far: what landed above the committed position, and as much before it."""
+    """Return where to begin: twice as far back, for records above the position and before it."""
     return max(logs.target_bounds.start, logs.target_bounds.end - 2 * back)
 
 

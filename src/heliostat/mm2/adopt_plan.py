@@ -1,4 +1,4 @@
-"""What taking over from MirrorMaker 2, or handing back to it, would do: values to look at."""
+"""Plans, as values, of taking over from MirrorMaker 2 and of handing back to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Peer:
     Parameters
     ----------
     flow
-        The source connector's name, and the source's alias as it has it.
+        Name of the source connector, and the source's alias in its configuration.
     offsets_topic
         Connect's offsets topic, on the target.
     group
-        The group of its Connect workers, on the target; None where they run on with the connector
-        stopped, so that only the target's ends can tell whether it copies.
+        Group of its Connect workers, on the target; None if they keep running and only the
+        connector is stopped: then only the target's log ends show whether it still copies.
     """
 
     flow: FlowName
@@ -43,7 +43,7 @@ def peer_of(
     group: str | None = None,
     workers_run_on: bool = False,
 ) -> Peer:
-    """What is given, and for the rest what dedicated mode has (`MirrorMakerConfig`)."""
+    """Return the peer; what is not given is as in dedicated mode (`MirrorMakerConfig`)."""
     source = Alias(alias or link.source)
     return Peer(
         flow=FlowName(connector or CONNECTOR, source),
@@ -61,10 +61,10 @@ class PartitionAdoption:
     committed
         The source offset that it has committed last; None before its first commit.
     source_end, target_end
-        Where both logs ended when they were looked at.
+        Log end offsets of both sides when they were read.
     found
-        Where to go on, or why that is not known; None where nothing was written yet, so that the
-        mirror begins as any other.
+        Where to resume, or why that is not known; None if nothing was written yet, so that the
+        mirror begins like any other.
     """
 
     partition: PartitionId
@@ -83,7 +83,7 @@ class PartitionAdoption:
         return "exact" if self.found.is_exact else "mapped"
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the row for `--json`."""
         resume_point = self.found if isinstance(self.found, ResumePoint) else None
         return {
             "partition": self.partition,
@@ -98,14 +98,14 @@ class PartitionAdoption:
         }
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         ends = (
             f"committed {'nothing' if self.committed is None else self.committed}, "
             f"source end {self.source_end}, target end {self.target_end}"
         )
         if isinstance(self.found, ResumePoint):
             doubled = f", {self.found.doubled} doubled by it" if self.found.doubled else ""
-            goes_on = f"goes on with source offset {self.found.source}"
+            goes_on = f"continues with source offset {self.found.source}"
             return f"{self.verdict}: {ends}; {goes_on} ({self.found.compared} compared{doubled})"
         if self.found is None:
             return f"new: {ends}; copied from its beginning as the link's start says"
@@ -114,7 +114,7 @@ class PartitionAdoption:
 
 @dataclass(frozen=True, slots=True)
 class TopicAdoption:
-    """One topic: taken over with all its partitions, or not at all; `reason` says why not."""
+    """One topic: taken over with all its partitions, or not at all (`reason`)."""
 
     record: MirrorRecord
     partitions: tuple[PartitionAdoption, ...]
@@ -122,16 +122,16 @@ class TopicAdoption:
 
     @property
     def refusal(self) -> str:
-        """Why it is not taken over; empty if it is."""
+        """Why the topic is not taken over; empty if it is."""
         numbers = refused_numbers(self.partitions)
         if self.reason or not numbers:
             return self.reason
-        return f"no seam in partition {numbers}"
+        return f"no resume point in partition {numbers}"
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What would be taken over; `notes` are what an operator should know."""
+    """What would be taken over, with notes for the operator."""
 
     link: LinkName
     peer: Peer
@@ -145,17 +145,17 @@ class AdoptionPlan:
 
     @property
     def has_refusals(self) -> bool:
-        """Whether something stays with MirrorMaker 2."""
+        """Whether a topic stays with MirrorMaker 2."""
         return len(self.adopted) < len(self.topics)
 
     def describe(self) -> Iterator[str]:
-        """Plain lines for people."""
+        """Yield lines for people."""
         yield from lines_of(self.topics, "adopt")
         for note in self.notes:
             yield f"note: {note}"
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the answer for `--json`."""
         return {
             "link": self.link,
             "offsets_topic": self.peer.offsets_topic,
@@ -169,14 +169,14 @@ class AdoptionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Handback:
-    """One partition that MirrorMaker 2 is to go on with.
+    """One partition that MirrorMaker 2 is to continue.
 
     Parameters
     ----------
     next_offset
         Source offset that it is to read next.
     was
-        What it has committed itself; None before its first commit.
+        Position that it has committed itself; None before its first commit.
     """
 
     source: TopicName
@@ -187,7 +187,7 @@ class Handback:
     was: Position | None
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the row for `--json`."""
         return {
             "source": self.source,
             "target": self.target,
@@ -198,11 +198,11 @@ class Handback:
         }
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         was = "nothing" if self.was is None else str(self.was.copied)
         return (
-            f"{self.source}-{self.partition}: MirrorMaker 2 goes on with source offset "
-            f"{self.next_offset}, behind target offset {self.target_end} (it had committed {was})"
+            f"{self.source}-{self.partition}: MirrorMaker 2 continues with source offset "
+            f"{self.next_offset}, at target offset {self.target_end} (it had committed {was})"
         )
 
 
@@ -216,14 +216,14 @@ class HandbackPlan:
     notes: tuple[str, ...] = ()
 
     def describe(self) -> Iterator[str]:
-        """Plain lines for people."""
+        """Yield lines for people."""
         for partition in self.partitions:
             yield partition.describe()
         for note in self.notes:
             yield f"note: {note}"
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the answer for `--json`."""
         return {
             "link": self.link,
             "offsets_topic": self.peer.offsets_topic,

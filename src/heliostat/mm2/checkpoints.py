@@ -1,10 +1,10 @@
-"""Where consumer groups go on at the target, as MirrorMaker 2's clients read it.
+"""Checkpoints: where consumer groups continue at the target, for MirrorMaker 2's clients.
 
 `<source>.checkpoints.internal` at the target, compacted, one partition. `MirrorClient` reads it
 from its beginning and takes the last record of each group and partition. It fails on a record
 without a value, so nothing is ever removed: a deleted group's last checkpoint stays.
 
-I9  Rows come from the groups' own publishing, which never points past what has landed.
+I9  Rows come from the publishing of group offsets, which never go past what has been copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heliostat.names import Offset, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One partition of a group: what it has committed, and where it goes on at the target."""
+    """One partition of a group: its committed offset, and where it continues at the target."""
 
     group: str
     source: TopicPartition
@@ -31,23 +31,23 @@ class GroupRow:
     metadata: str = ""
 
     def checkpoint(self) -> Checkpoint:
-        """As MirrorMaker 2 writes it."""
+        """Return the row as MirrorMaker 2's record."""
         return Checkpoint(
             self.group, self.target, self.source_offset, self.target_offset, self.metadata
         )
 
 
 class Checkpoints:
-    """Takes rows from any thread, and writes what has changed.
+    """Writer of checkpoints: takes rows from any thread, and writes those that have changed.
 
     Parameters
     ----------
     topic
         `<source>.checkpoints.internal` at the target.
     admin
-        The target's.
+        Admin connection to the target.
     replication_factor
-        Of the topic, if it must be made.
+        Replication factor of the topic, if it must be created.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Checkpoints:
         self._replicas = replication_factor
         self._lock = threading.Lock()
         self._pending: dict[bytes, bytes] = {}
-        """What was taken and not yet written."""
+        """Rows not yet written."""
         self._written: dict[bytes, bytes] | None = None
-        """Value of each key as it stands in the topic; None: not known, read it first."""
+        """Value of each key in the topic; None: not known, to be read first."""
 
     @property
     def count(self) -> int:
-        """Groups' partitions in the topic, as far as it was read."""
+        """Number of groups' partitions in the topic; 0 while it has not been read."""
         return len(self._written or ())
 
     def take(self, rows: Iterable[GroupRow]) -> None:
@@ -74,7 +74,7 @@ class Checkpoints:
             self._pending.update(records)
 
     def write(self, now_ms: int) -> int:
-        """Write what differs from what the topic says; how many records that were.
+        """Write the rows that differ from those in the topic, and return their number.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Checkpoints:
         with self._lock:
             taken = dict(self._pending)
         records = {key: value for key, value in taken.items() if written.get(key) != value}
-        self._written = None  # until it is known what stands there
+        self._written = None  # a failed write leaves unknown what the topic has
         self._topic.write(ByteRecord(key, value, now_ms) for key, value in records.items())
         written.update(records)
         self._written = written

@@ -1,8 +1,8 @@
-"""Read how a MirrorMaker 2 is set up and write a configuration of ours, with an account of both.
+"""Convert the configuration of a MirrorMaker 2 into ours, with the outcome of each property.
 
-Three forms: `mm2.properties` of dedicated mode, the connectors' JSON, Strimzi's resource. Each
-becomes flows (`Flow`) whose properties have the names that the connectors know them by; from there
-on the rules are the same. Pure: reads no file and asks no cluster.
+Three formats: `mm2.properties` of dedicated mode, the connectors' JSON, Strimzi's resource. Each
+is read as flows (`Flow`), whose properties have the names that the connectors use; from there on
+the rules are the same. Pure: reads no file and contacts no cluster.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from heliostat.mm2.config_strimzi import is_strimzi, read_strimzi
 from heliostat.mm2.config_values import Flow, Imported, Ledger
 
 SECRETS_FOLDER = "/etc/heliostat/secrets"
-"""Where secrets and PEM files are to be put, unless one says otherwise."""
+"""Default folder for secrets and PEM files."""
 
 
 def import_mm2(
     files: Mapping[str, str], *, secrets: str = SECRETS_FOLDER, naming: str | None = None
 ) -> Imported:
-    """Turn the files of one MirrorMaker 2 into one configuration.
+    """Convert the files of one MirrorMaker 2 into one configuration.
 
     Parameters
     ----------
     files
-        Text by name.
+        Contents by file name.
     secrets
-        An absolute folder for secrets and PEM files.
+        Absolute path of the folder for secrets and PEM files.
     naming
-        A format such as `${source}.${topic}` in place of the replication policy.
+        Format such as `${source}.${topic}` that replaces the replication policy.
 
     Raises
     ------
     ConfigError
-        A file is none of the three forms, no flow is enabled, or something can't be taken over.
+        A file has none of the three formats, no flow is enabled, or something can't be converted.
     """
     ledger = Ledger()
     flows = _flows(files, secrets, ledger)
@@ -57,8 +57,8 @@ def import_mm2(
             before = clusters.setdefault(aliases[client.alias], found)
             if before["bootstrap"] != found["bootstrap"]:
                 ledger.differs(
-                    f"the files reach cluster {client.alias} at different addresses; the first "
-                    "ones are taken"
+                    f"the files have different addresses for cluster {client.alias}; the first "
+                    "ones are used"
                 )
     links = [
         {
@@ -89,14 +89,15 @@ def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]
             flows += read_dedicated(name, text, ledger)
         else:
             raise ConfigError(
-                f"{name} is no MirrorMaker 2 configuration that is known",
-                hint="mm2.properties with `clusters`, a connector's JSON, or a KafkaMirrorMaker2",
+                f"{name} is no MirrorMaker 2 configuration of a known format",
+                hint="give mm2.properties with `clusters`, a connector's JSON, or a "
+                "KafkaMirrorMaker2",
             )
     return flows + flows_of(connectors, ledger)
 
 
 def _aliases(flows: Iterable[Flow]) -> dict[str, str]:
-    """Aliases as ours may be: letters, digits, `.`, `_` and `-`, the first a letter or digit."""
+    """Return valid aliases: letters, digits, `.`, `_` and `-`, the first a letter or digit."""
     found: dict[str, str] = {}
     for flow in flows:
         for client in (flow.source, flow.target):

@@ -1,4 +1,4 @@
-"""Properties that a link has no key for: what does their work instead, or why nothing has to."""
+"""Properties without a key in ours: what replaces them, or why nothing has to."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _BYTES = "batches cross with their bytes as they are; there is nothing to conver
 _ONCE = "each record is at the target exactly once in any case, without transactions"
 _METRICS = "metrics are Heliostat's own"
 _ERRORS = (
-    "a partition that can't be copied stops with its reason, the others go on; a broker that is "
-    "away is tried again"
+    "a partition that can't be copied stops with its reason, the others continue; a broker that is "
+    "unreachable is retried"
 )
 _WORKERS = "there are no Connect workers; state is in the link's own topics"
 
 ANSWERS: dict[str, tuple[Fate, str]] = {
     "name": (_INSTEAD, "the link's name"),
     "connector.class": (_INSTEAD, "the link itself"),
-    "enabled": (_INSTEAD, "the link stands in the file"),
-    "tasks.max": (_INSTEAD, "lanes.count, which finds its number by itself (auto)"),
-    "tasks.max.enforce": (_OFF, "lanes.count is a number, or found by itself"),
+    "enabled": (_INSTEAD, "the link is in the file"),
+    "tasks.max": (_INSTEAD, "lanes.count, which is chosen automatically (auto)"),
+    "tasks.max.enforce": (_OFF, "lanes.count is a number, or chosen automatically"),
     "task.assigned.partitions": (_INSTEAD, "partitions are packed into lanes by their traffic"),
     "task.index": (_INSTEAD, "partitions are packed into lanes by their traffic"),
     "key.converter": (_OFF, _BYTES),
@@ -28,22 +28,22 @@ ANSWERS: dict[str, tuple[Fate, str]] = {
     "config.action.reload": (_OFF, "secrets are read whenever a connection is made"),
     "errors.retry.timeout": (_INSTEAD, _ERRORS),
     "errors.retry.delay.max.ms": (_INSTEAD, _ERRORS),
-    "errors.log.enable": (_OFF, "what stops a partition is in status and log"),
+    "errors.log.enable": (_OFF, "status and log show what stops a partition"),
     "errors.log.include.messages": (_OFF, "records are never logged"),
     "exactly.once.support": (_INSTEAD, _ONCE),
     "exactly.once.source.support": (_INSTEAD, _ONCE),
     "transaction.boundary": (_OFF, _ONCE),
     "transaction.boundary.interval.ms": (_OFF, _ONCE),
     "offsets.storage.topic": (_INSTEAD, "the position is where the target's log ends"),
-    "admin.timeout.ms": (_OFF, "requests have their own time-outs, and are tried again"),
+    "admin.timeout.ms": (_OFF, "requests have their own time-outs, and are retried"),
     "consumer.poll.timeout.ms": (_OFF, "fetches wait at the broker; nothing polls"),
     "metric.reporters": (_OFF, _METRICS),
     "metric.names.formats": (_OFF, _METRICS),
     "add.source.alias.to.metrics": (_OFF, _METRICS),
     "use.incremental.alter.configs": (_OFF, "settings are always altered incrementally (KIP-339)"),
-    "refresh.topics.enabled": (_INSTEAD, "topics.refresh_interval_s: always looked for"),
-    "refresh.groups.enabled": (_INSTEAD, "groups.interval_s: always looked for"),
-    "refresh.groups.interval.seconds": (_INSTEAD, "groups.interval_s: new groups are seen as soon"),
+    "refresh.topics.enabled": (_INSTEAD, "topics.refresh_interval_s: always refreshed"),
+    "refresh.groups.enabled": (_INSTEAD, "groups.interval_s: always refreshed"),
+    "refresh.groups.interval.seconds": (_INSTEAD, "groups.interval_s: finds new groups, too"),
     "emit.checkpoints.interval.seconds": (
         _INSTEAD,
         "groups.interval_s: checkpoints are written as groups' offsets are published",
@@ -61,11 +61,11 @@ PREFIXES: tuple[tuple[str, Fate, str], ...] = (
     ("value.converter.", _OFF, _BYTES),
     ("header.converter.", _OFF, _BYTES),
     ("config.providers.", _INSTEAD, "secrets are named by file or environment variable"),
-    ("topic.creation.", _OFF, "mirrors are made with the source's partitions and settings"),
+    ("topic.creation.", _OFF, "mirrors are created with the source's partitions and settings"),
     (
         "source.consumer.",
         _OFF,
-        "a setting of Java's consumer; records come over connections of ours",
+        "a setting of Java's consumer; a link has a client of its own",
     ),
     ("source.admin.", _OFF, "a setting of Java's admin client"),
     ("target.admin.", _OFF, "a setting of Java's admin client"),
@@ -83,11 +83,11 @@ PREFIXES: tuple[tuple[str, Fate, str], ...] = (
     ("worker.exactly.once", _INSTEAD, _ONCE),
     ("worker.", _OFF, _WORKERS),
 )
-"""By the beginning of a name; the first one counts."""
+"""Answers by the beginning of a name; the first that fits counts."""
 
 
 def answer(name: str) -> tuple[Fate, str] | None:
-    """What is to be said of a property by its name alone."""
+    """Return the outcome of a property that depends on its name alone; None if it does not."""
     if name in ANSWERS:
         return ANSWERS[name]
     return next(((fate, text) for prefix, fate, text in PREFIXES if name.startswith(prefix)), None)

@@ -1,4 +1,4 @@
-"""The three connectors' JSON as it is posted to Connect, and as Connect gives it back."""
+"""Read the three connectors' JSON, as posted to Connect or returned by it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ CHECKPOINT = "MirrorCheckpointConnector"
 HEARTBEAT = "MirrorHeartbeatConnector"
 _KINDS = (SOURCE, CHECKPOINT, HEARTBEAT)
 Connector = tuple[str, dict[str, Setting]]
-"""Its class without the package, and its properties."""
+"""Connector class without its package, and the connector's properties."""
 
 
 def read_json(file: str, text: str, ledger: Ledger) -> list[Connector]:
-    """Connectors of one file: one, several in a list, or by name as `GET /connectors?expand=info`.
+    """Read one file: a connector, a list, or the answer to `GET /connectors?expand=info`.
 
     Raises
     ------
     ConfigError
-        It is no JSON, or holds no connector of MirrorMaker 2.
+        The file is not JSON, or has no connector of MirrorMaker 2.
     """
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{file}: no JSON: {error}") from None
+        raise ConfigError(f"{file}: not JSON: {error}") from None
     found = [
         connector(file, path, config, ledger) for path, config in _configs(value, "") if config
     ]
@@ -53,12 +53,23 @@ def _configs(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -> Connector:
-    """One connector's properties.
+    """Read one connector's properties.
+
+    Parameters
+    ----------
+    file
+        Name of the file.
+    path
+        Where its properties are in the file, as a prefix of their names.
+    config
+        The properties.
+    ledger
+        Takes the outcome of each property.
 
     Raises
     ------
     ConfigError
-        It is none of MirrorMaker 2's.
+        The connector is none of MirrorMaker 2's.
     """
     settings = {
         str(name): Setting(_text(value), Origin(file, f"{path}{name}"))
@@ -78,12 +89,12 @@ def _text(value: Any) -> str:
 
 
 def flows_of(connectors: list[Connector], ledger: Ledger) -> list[Flow]:
-    """Flows that have a source connector, with what the other two add.
+    """Return the flows that have a source connector, with the settings of the other two.
 
     Raises
     ------
     ConfigError
-        A connector does not say its source.
+        A connector has no `source.cluster.alias`.
     """
     groups: dict[tuple[str, str], dict[str, dict[str, Setting]]] = {}
     for kind, settings in connectors:
@@ -123,7 +134,7 @@ def _flow(
     back: Mapping[str, Setting] | None,
 ) -> Flow:
     merged: dict[str, Setting] = {}
-    for kind in reversed(_KINDS):  # what several of them have is taken from the source connector
+    for kind in reversed(_KINDS):  # of several, the source connector's value wins
         merged |= kinds.get(kind, {})
     emits = back is not None and (
         "emit.heartbeats.enabled" not in back or back["emit.heartbeats.enabled"].is_true
@@ -144,7 +155,7 @@ def _flow(
 
 
 def _client(side: str, alias: str, settings: Mapping[str, Setting]) -> Client:
-    """`source.cluster.<name>`, of which clients take only how the cluster is reached."""
+    """Return the connection settings among `<side>.cluster.*`; clients take no others."""
     prefix = f"{side}.cluster."
     found = {n.removeprefix(prefix): s for n, s in settings.items() if n.startswith(prefix)}
     kept = {n: s for n, s in found.items() if n in CLIENT or n.startswith(CLIENT_PREFIXES)}

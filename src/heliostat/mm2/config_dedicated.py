@@ -1,8 +1,8 @@
-"""`mm2.properties`, dedicated mode: which property reaches which flow, as in `MirrorMakerConfig`.
+"""Read `mm2.properties` of dedicated mode: which property reaches which flow.
 
-Its rules are not what one expects: of what stands at the top level only names of the three
-connectors pass, a cluster's `consumer.*` wins over the flow's, and the flow's `source.consumer.*`
-over both.
+As in `MirrorMakerConfig`, whose rules are not what one expects: of top-level properties only those
+of the three connectors pass, a cluster's `consumer.*` wins over the flow's, and the flow's
+`source.consumer.*` over both.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Named = dict[str, Setting]
 
 
 def is_dedicated(text: str) -> bool:
-    """Whether a text is such a file: it names its clusters."""
+    """Return whether a text is such a file: it has the property `clusters`."""
     return any(each.name == "clusters" for each in read_properties(text))
 
 
 def read_dedicated(file: str, text: str, ledger: Ledger) -> list[Flow]:
-    """The flows that are enabled.
+    """Return the enabled flows.
 
     Raises
     ------
     ConfigError
-        It is no such file, or a flow's cluster has no addresses.
+        `clusters` names fewer than two, or the file's syntax is wrong.
     """
     given = _given(file, text, ledger)
     clusters = given["clusters"].entries() if "clusters" in given else []
@@ -48,7 +48,7 @@ def read_dedicated(file: str, text: str, ledger: Ledger) -> list[Flow]:
 
 
 def _given(file: str, text: str, ledger: Ledger) -> Named:
-    """The last of each name counts."""
+    """Read all properties; of a repeated name the last one counts."""
     found: Named = {}
     for each in read_properties(text):
         origin = Origin(file, each.name)
@@ -101,7 +101,7 @@ def _is_consumer(name: str) -> bool:
 
 
 def _consumer(given: Named, own: Named, source: str) -> Iterator[tuple[str, Setting]]:
-    """Low to high: the flow's `consumer.`, the cluster's, the flow's `source.consumer.`."""
+    """Yield, low to high, the flow's `consumer.`, the cluster's, the flow's `source.consumer.`."""
     for found in (
         _below(own, "consumer."),
         _below(given, f"{source}.consumer."),
@@ -111,7 +111,10 @@ def _consumer(given: Named, own: Named, source: str) -> Iterator[tuple[str, Sett
 
 
 def _producer(given: Named, own: Named, target: str) -> Iterator[tuple[str, Setting]]:
-    """The data producer is the worker's; a flow's `producer.` reaches only that of offset syncs."""
+    """Yield settings of the worker's producer, which writes the records.
+
+    A flow's `producer.` reaches only the producer of offset syncs.
+    """
     for found in (_below(given, f"{target}.producer."), _below(own, "producer.override.")):
         yield from ((f"producer.override.{name}", setting) for name, setting in found.items())
 
@@ -126,7 +129,7 @@ def _worker(given: Named, target: str) -> Iterator[tuple[str, Setting]]:
 
 
 def _client(given: Named, alias: str) -> Client:
-    """The cluster's own, before what the top level says for all, before what one role has."""
+    """Merge settings: the cluster's own win over top-level ones, these over those of a role."""
     found: Named = {}
     for role in ROLES:
         found |= {n: s for n, s in _below(given, f"{alias}.{role}").items() if is_client(n)}
@@ -136,7 +139,7 @@ def _client(given: Named, alias: str) -> Client:
 
 
 def _emits_heartbeats(given: Named, source: str, target: str, ledger: Ledger) -> bool:
-    """Whether the pair writes heartbeats into its target; it does so when disabled as well."""
+    """Return whether the pair writes heartbeats into its target; a disabled flow does as well."""
     key = "emit.heartbeats.enabled"
     setting = given.get(f"{source}->{target}.{key}") or given.get(key)
     if setting is None:
@@ -146,7 +149,7 @@ def _emits_heartbeats(given: Named, source: str, target: str, ledger: Ledger) ->
 
 
 def _tell_rest(given: Named, clusters: list[str], ledger: Ledger) -> None:
-    """Of what reaches nothing, why."""
+    """Note why a property reaches nothing."""
     for name, setting in given.items():
         why = _dropped(name, clusters)
         if not _is_of_flow(name, clusters):
@@ -154,7 +157,7 @@ def _tell_rest(given: Named, clusters: list[str], ledger: Ledger) -> None:
 
 
 def _is_of_flow(name: str, clusters: list[str]) -> bool:
-    """Whether it was told of with its flow."""
+    """Return whether it belongs to a flow, which has noted its outcome."""
     return any(name.startswith(f"{a}->{b}.") for a, b in permutations(clusters, 2))
 
 
@@ -164,14 +167,14 @@ def _dropped(name: str, clusters: list[str]) -> str:
         if rest != name:
             if is_connector(rest):
                 return (
-                    "MirrorMaker 2 ignores a connector's setting under a cluster; it reads such at "
-                    "the top level or under a flow only"
+                    "MirrorMaker 2 ignores a connector's setting under a cluster; it reads it only "
+                    "at the top level or under a flow"
                 )
-            return f"no enabled flow uses this of {alias}"
+            return f"no enabled flow uses this setting of {alias}"
     if "->" in name:
-        return "there is no such flow between the clusters that are named"
+        return "there is no such flow between the clusters that `clusters` names"
     if is_connector(name) or is_client(name) or name in DEDICATED:
         return "no flow is enabled that would read it"
     if name.startswith(ROLES):
-        return "MirrorMaker 2 drops it at the top level; it is read under a cluster only"
+        return "MirrorMaker 2 drops it at the top level; it reads it only under a cluster"
     return "MirrorMaker 2 drops it at the top level"

@@ -1,4 +1,4 @@
-"""What a link will not do of what a flow of MirrorMaker 2 did: said before it runs."""
+"""What a flow of MirrorMaker 2 did and a link will not do: reported before the link runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_CLASSES = {
 
 
 def tell_what_differs(draft: LinkDraft) -> None:
-    """Note what a link will not do of what this flow did."""
+    """Note in the ledger what this flow did and a link will not do."""
     name = draft.flow.name
     for key, setting in draft.given.items():
         if key.startswith(("transforms", "predicates")) and setting.value.strip():
@@ -27,16 +27,16 @@ def tell_what_differs(draft: LinkDraft) -> None:
         if tolerance.value.strip() == "all":
             draft.ledger.differs(
                 f"{name}: errors.tolerance=all left out records that could not be written; a "
-                "link stops their partition and tells"
+                "link stops their partition and reports it"
             )
     acls = [s for k, s in draft.given.items() if k.startswith("sync.topic.acls.")]
     for each in acls:
-        draft.ledger.without(each, "ACLs are not copied; `heliostat acls` says what a link needs")
+        draft.ledger.without(each, "ACLs are not copied; `heliostat acls` lists what a link needs")
     enabled = draft.given.get("sync.topic.acls.enabled")
     if enabled is None or enabled.is_true:
         draft.ledger.differs(
-            f"{name}: read rights on topics were copied to the target (sync.topic.acls, on by "
-            "default); a link copies none, those that are there stay"
+            f"{name}: Read ACLs of topics were copied to the target (sync.topic.acls, on by "
+            "default); a link copies none, and existing ones stay"
         )
 
 
@@ -45,6 +45,6 @@ def _own_class(draft: LinkDraft, key: str, default: str) -> None:
     if setting is None:
         return
     name = setting.value.rpartition(".")[2]
-    draft.ledger.without(setting, "no Java class of your own can be used")
+    draft.ledger.without(setting, "a link can't use Java classes")
     if name != default:
         draft.ledger.differs(f"{draft.flow.name}: {key} {name} decided what the lists now decide")

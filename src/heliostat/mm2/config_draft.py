@@ -1,4 +1,4 @@
-"""One link in the making: what a flow has of properties, and what they have become so far."""
+"""A link's section while it is built from the properties of a flow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Section = dict[str, Any]
 
 
 class LinkDraft:
-    """Its parts by their keys, and how properties are read: what was is noted in the ledger."""
+    """Sections of one link; properties that are read are noted in the ledger."""
 
     def __init__(self, flow: Flow, ledger: Ledger) -> None:
         self.flow = flow
@@ -22,42 +22,52 @@ class LinkDraft:
         self.parts: dict[str, Section] = {}
 
     def put(self, part: str, key: str, value: object) -> None:
-        """Give a key its value."""
+        """Set a key."""
         self.parts.setdefault(part, {})[key] = value
 
     def take(
         self, name: str, part: str, key: str, read: Callable[[Setting], object] | None = None
     ) -> None:
-        """A property that has a key of its own."""
+        """Convert a property to the key that corresponds to it, if the property is given.
+
+        Parameters
+        ----------
+        name
+            Name of the property.
+        part, key
+            Section and key.
+        read
+            Converts the value; a boolean by default.
+        """
         setting = self.given.get(name)
         if setting is not None:
             self.put(part, key, setting.is_true if read is None else read(setting))
             self.ledger.used(setting, f"{part}.{key}")
 
     def first(self, *names: str) -> Setting | None:
-        """The current name of a property before its former one, which is without effect then."""
+        """Return the first given property; the others, older names, have no effect then."""
         found = [self.given[name] for name in names if name in self.given]
         for other in found[1:]:
             self.ledger.without(other, f"{found[0].origin.name} wins")
         return found[0] if found else None
 
     def patterns(self, setting: Setting, key: str) -> list[str]:
-        """A list of names and patterns, as our lists have them."""
+        """Convert a list of names and patterns."""
         found = patterns_of(setting)
         dotted = named_with_dots(found)
         text = key
         if dotted:
-            text += f"; dots in {', '.join(dotted[:3])} are dots now, and no longer any character"
+            text += f"; dots in {', '.join(dotted[:3])} now match only dots, not any character"
         self.ledger.used(setting, text)
         return found
 
     def number(self, setting: Setting, limits: tuple[float, float]) -> float:
-        """A number, or the limit that it is beyond.
+        """Return a number, clamped to the limits.
 
         Raises
         ------
         ConfigError
-            It is none.
+            It is not a number.
         """
         try:
             value = float(setting.value)
@@ -67,6 +77,6 @@ class LinkDraft:
         return int(kept) if kept == int(kept) else kept
 
     def replicas(self, setting: Setting) -> int | None:
-        """-1 leaves it to the broker, which is what null comes nearest to."""
+        """Return a replication factor; None for -1, the broker's default."""
         value = int(self.number(setting, (-1, 32_767)))
         return value if value > 0 else None

@@ -1,4 +1,4 @@
-"""Names of MirrorMaker 2's properties, as far as it depends on them what is read where (4.3.0)."""
+"""Names of MirrorMaker 2's properties that decide which component reads them (4.3.0)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEDICATED = frozenset(
         *("response.http.headers.config", "ssl.client.auth"),
     }
 )
-"""Of `MirrorMakerConfig` itself."""
+"""Properties of `MirrorMakerConfig` itself."""
 
 CONNECTOR = frozenset(
     {
@@ -45,7 +45,8 @@ CONNECTOR = frozenset(
         "heartbeats.topic.replication.factor",
     }
 )
-"""Of the three connectors: dedicated mode passes these, and only these, from the top level."""
+"""Properties of the three connectors: the only ones that dedicated mode passes to them from the
+top level."""
 
 WORKER_PREFIXES = (
     *("offset.storage", "config.storage", "status.storage", "key.converter", "value.converter"),
@@ -55,16 +56,16 @@ WORKER_PREFIXES = (
 
 CLIENT_PREFIXES = ("ssl.", "sasl.")
 CLIENT = frozenset({"bootstrap.servers", "security.protocol"})
-"""With the prefixes above: what dedicated mode takes for a cluster's clients."""
+"""With the prefixes above, the properties that dedicated mode passes to a cluster's clients."""
 
 ROLES = ("consumer.", "producer.", "admin.")
 
 
 def is_client(name: str) -> bool:
-    """Whether it says how a cluster is reached."""
+    """Return whether a property says how to connect to a cluster."""
     return name in CLIENT or name.startswith(CLIENT_PREFIXES)
 
 
 def is_connector(name: str) -> bool:
-    """Whether a connector reads it."""
+    """Return whether a connector reads a property."""
     return name in CONNECTOR or name.startswith("replication.policy")

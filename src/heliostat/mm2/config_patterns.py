@@ -1,7 +1,8 @@
-"""MirrorMaker 2's lists of expressions as our lists.
+"""Convert MirrorMaker 2's lists of regular expressions into ours.
 
-It joins a list's entries with `|` and matches whole names. So do we, entry by entry; but an entry
-made of a name's characters only is a name to us, dots included, and the expressions are Python's.
+It joins a list's entries with `|` and matches whole names. We match whole names entry by entry, in
+Python's syntax, and take an entry of only those characters that names may have, dots included, as
+a name.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ _CLASSES = {
     r"\p{L}": "[a-zA-Z]",
     r"\p{N}": "[0-9]",
 }
-"""Of the characters that names may have."""
+"""Java's character classes, reduced to the characters that names may have."""
 _JAVA_ONLY = re.compile(r"&&|\\[pPhHRXzZG]|\\[xkN]\{")
-"""Means something else in Python, or nothing; also a set within a set."""
+"""Syntax that Python lacks, or reads differently; so is a set within a set (`_NESTED_SET`)."""
 _NESTED_SET = re.compile(r"(?<!\\)\[[^\]\\]*(?<!\\)\[")
 
 
 def patterns_of(setting: Setting) -> list[str]:
-    """A list's entries as ours.
+    """Convert the entries of a list.
 
     Raises
     ------
     ConfigError
-        An entry can't be said in Python's expressions. To leave it out would select other names.
+        An entry can't be written in Python's syntax. Omitting it would select other names.
     """
     return _converted(setting.entries(), setting.origin.name)
 
 
 def patterns_in(entries: Iterable[str], where: str) -> list[str]:
-    """The same for entries that are not from one list."""
+    """Convert entries that are not from one property; `where` names them in errors."""
     return _converted(entries, where)
 
 
@@ -55,10 +56,12 @@ def _converted(entries: Iterable[str], where: str) -> list[str]:
         for java, ours in _CLASSES.items():
             text = text.replace(java, ours)
         if _JAVA_ONLY.search(text) or _NESTED_SET.search(text):
-            problems.append(f"{where}: only Java understands this expression (got {entry!r})")
+            problems.append(f"{where}: only Java supports this expression (got {entry!r})")
             continue
         if text.count("{") != text.count("}"):
-            problems.append(f"{where}: a list is split at commas, also in braces (got {entry!r})")
+            problems.append(
+                f"{where}: lists are split at every comma, even in braces (got {entry!r})"
+            )
             continue
         try:
             compile_pattern(text)
@@ -68,14 +71,14 @@ def _converted(entries: Iterable[str], where: str) -> list[str]:
         found.append(text)
     if problems:
         raise ConfigError(
-            "expressions can't be taken over",
+            "some regular expressions can't be converted",
             problems=tuple(problems),
-            hint="write them so that both understand them; to leave one out would select other "
-            "names",
+            hint="write them so that Java and Python read them alike; omitting one would select "
+            "other names",
         )
     return found
 
 
 def named_with_dots(entries: Iterable[str]) -> list[str]:
-    """Entries whose dots were any character to MirrorMaker 2, and are dots to us."""
+    """Return entries whose dots matched any character, and match only dots in a link."""
     return [entry for entry in entries if is_plain_name(entry) and "." in entry]

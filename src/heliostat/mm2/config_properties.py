@@ -1,4 +1,4 @@
-"""Java's `.properties` files as `java.util.Properties.load` reads them, with lines."""
+"""Read Java's `.properties` files like `java.util.Properties.load`, with line numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
 
 class Property(NamedTuple):
-    """One property and the line that it begins in, counted from 1."""
+    """One property, and the line on which it begins, counted from 1."""
 
     name: str
     value: str
@@ -24,23 +24,23 @@ class Property(NamedTuple):
 
 
 def read_properties(text: str) -> list[Property]:
-    r"""All properties in the order of the file, repeated ones included; Java keeps the last.
+    r"""Return all properties in the order of the file, with repeated ones; Java keeps the last.
 
     Parameters
     ----------
     text
-        The file. Java reads it as ISO 8859-1; anything else is written as `\uXXXX`.
+        Contents of the file. Java reads it as ISO 8859-1; other characters are written `\uXXXX`.
 
     Raises
     ------
     ConfigError
-        A `\u` is followed by something else than four hexadecimal digits.
+        A `\u` is not followed by four hexadecimal digits.
     """
     return [_split(line, number) for number, line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines put together: one that ends in an odd number of backslashes goes on in the next."""
+    """Yield joined lines: one that ends in an odd number of backslashes continues in the next."""
     begun: str | None = None
     first = 0
     for number, line in enumerate(_LINE_ENDS.split(text), start=1):

@@ -1,4 +1,4 @@
-"""One flow of MirrorMaker 2 as one link: which property becomes which key."""
+"""Convert one flow of MirrorMaker 2 into one link: which property becomes which key."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ GROUPS_S = (0.5, 3600)
 HEARTBEATS_S = (0.1, 3600)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ORDER = ("topics", "records", "state", "groups", "heartbeats", "checkpoints", "offset_syncs")
-"""Of the reference."""
+"""Order of a link's sections, as in the configuration reference."""
 
 
 def link_section(flow: Flow, naming: str | None, ledger: Ledger) -> Section:
-    """One entry of `links`.
+    """Return one entry of `links`.
 
     Parameters
     ----------
+    flow
+        The flow.
     naming
-        A format that overrides the replication policy, for policies that nobody else knows.
+        Format that replaces the replication policy; needed for policies of one's own.
+    ledger
+        Takes the outcome of each property.
 
     Raises
     ------
     ConfigError
-        A list, number or replication policy can't be taken over.
+        A list, number or replication policy can't be converted.
     """
     draft = LinkDraft(flow, ledger)
     add_topics(draft, naming)
@@ -51,7 +55,7 @@ def _records(draft: LinkDraft) -> None:
     codec = draft.given.get("producer.override.compression.type")
     if codec is not None and codec.value.strip() in CODECS:
         draft.put("records", "compression", codec.value.strip())
-        draft.ledger.used(codec, "records.compression, of small batches that are joined")
+        draft.ledger.used(codec, "records.compression, for small batches that are joined")
     for name, key, limits in (
         ("source.consumer.fetch.max.bytes", "fetch_bytes_max", FETCH_BYTES),
         (
@@ -68,11 +72,11 @@ def _records(draft: LinkDraft) -> None:
         draft.take(name, "records", key, partial(draft.number, limits=limits))
     isolation = draft.given.get("source.consumer.isolation.level")
     if isolation is not None:
-        draft.ledger.replaced(isolation, "what transactions commit is copied, and nothing else")
+        draft.ledger.replaced(isolation, "only committed records of transactions are copied")
 
 
 def _state(draft: LinkDraft) -> None:
-    """One replication factor for the link's topics, from the first one that is given."""
+    """Set one replication factor for all of the link's topics: the first that is given."""
     names = [f"worker.{each}.storage.replication.factor" for each in ("offset", "config", "status")]
     given = [draft.given[name] for name in names if name in draft.given]
     if given:
@@ -136,7 +140,7 @@ def _interchange(draft: LinkDraft) -> None:
 
 
 def _offset_syncs(draft: LinkDraft) -> None:
-    """Only where they were asked for: nothing of ours needs them."""
+    """Emit offset syncs only if the file says so explicitly: we don't need them."""
     emits = draft.given.get("emit.offset-syncs.enabled")
     location = draft.given.get("offset-syncs.topic.location")
     factor = draft.given.get("offset-syncs.topic.replication.factor")
@@ -155,5 +159,5 @@ def _offset_syncs(draft: LinkDraft) -> None:
             draft.ledger.replaced(
                 each,
                 "the offset map, at the target; offset_syncs.emit writes MirrorMaker 2's as "
-                "well, if it is to translate again one day",
+                "well, in case it has to translate offsets again",
             )

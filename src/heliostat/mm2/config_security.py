@@ -1,7 +1,7 @@
-"""How clusters are reached: a Java client's settings as our `clusters` section.
+"""Convert a Java client's connection settings into our `clusters` section.
 
-Secrets stay where they are: the section names a file for each, and the account says what to put
-there. Key stores become PEM files, as Python reads no JKS.
+Secrets are not copied: the section names a file for each, and the list of things to do says what
+to put there. Key stores become PEM files, as Python can't read JKS.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ _TLS_AS_IT_IS = (
 
 
 def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
-    """One entry of `clusters`.
+    """Return one entry of `clusters`.
 
     Parameters
     ----------
+    client
+        Settings of the cluster's clients.
     secrets
-        The folder in which secrets and PEM files are to be put.
+        Folder in which secrets and PEM files are to be put.
+    ledger
+        Takes the outcome of each property.
 
     Raises
     ------
     ConfigError
-        It has no addresses.
+        The cluster has no `bootstrap.servers`.
     """
     addresses = client.settings.get("bootstrap.servers")
     if addresses is None or not addresses.entries():
@@ -58,7 +62,7 @@ def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
 
 
 class _Security:
-    """One cluster's section in the making."""
+    """Builder of one cluster's section."""
 
     def __init__(self, client: Client, secrets: str, ledger: Ledger) -> None:
         self.alias = client.alias
@@ -68,7 +72,7 @@ class _Security:
         self.found: Section = {}
 
     def section(self) -> Section:
-        """All of it; empty for an open listener."""
+        """Return the section; empty for a plaintext listener without authentication."""
         protocol = self.given.get("security.protocol")
         name = "PLAINTEXT" if protocol is None else protocol.value.strip().upper()
         if protocol is not None:
@@ -115,7 +119,7 @@ class _Security:
                 self.ledger.without(self.given[name], "Python's TLS decides: 1.2 or later")
 
     def _store(self, store: str, keys: tuple[str, ...]) -> None:
-        """A trust or key store: a PEM file is taken as it is, others must be turned into one."""
+        """Convert a trust or key store: a PEM file is used as it is, others must be exported."""
         location = self.given.get(f"ssl.{store}.location")
         kind = self.given.get(f"ssl.{store}.type")
         inline = [
@@ -136,7 +140,7 @@ class _Security:
         files = " and ".join(self.found[key] for key in keys)
         for name in inline:
             self._use(name, " and ".join(keys))
-            self.ledger.must_do(f"write what {name} of cluster {self.alias} holds into {files}")
+            self.ledger.must_do(f"write the value of {name} of cluster {self.alias} into {files}")
         for name in (f"ssl.{store}.location", f"ssl.{store}.type"):
             self._use(name, " and ".join(keys))
         if location is not None and self.found[keys[0]] != location.value:
@@ -147,7 +151,7 @@ class _Security:
         password = f"ssl.{store}.password"
         if password in self.given:
             self.ledger.replaced(
-                self.given[password], f"{' and '.join(keys)}: a PEM file has no store's password"
+                self.given[password], f"{' and '.join(keys)}: PEM files have no store password"
             )
 
     # -- SASL ----------------------------------------------------------------------------------
@@ -171,12 +175,12 @@ class _Security:
             self._no_mechanism(name)
         for key, setting in self.given.items():
             if key.startswith("sasl."):
-                self.ledger.unless_read(setting.origin, "our own SASL client has no such setting")
+                self.ledger.unless_read(setting.origin, "our SASL client has no such setting")
 
     def _missing(self, what: str) -> str:
         self.ledger.must_do(
-            f"write the {what} for cluster {self.alias} into the file: its sasl.jaas.config has "
-            "none that can be read"
+            f"write the {what} for cluster {self.alias} into the file: none was found in its "
+            "sasl.jaas.config"
         )
         return "fill-in"
 
@@ -185,15 +189,15 @@ class _Security:
         self.found["protocol"] = protocol
         for key, setting in self.given.items():
             if key.startswith("sasl."):
-                self.ledger.without(setting, f"{name} is none of the mechanisms a link has")
+                self.ledger.without(setting, f"{name} is a mechanism that links do not support")
         self.ledger.must_do(
             f"give cluster {self.alias} a listener and a user with PLAIN, SCRAM or OAUTHBEARER: "
-            f"{name} is not supported, and the file says protocol {protocol} in its place"
+            f"{name} is not supported, and the file has protocol {protocol} instead"
         )
-        self.ledger.differs(f"cluster {self.alias} can't be entered with {name}")
+        self.ledger.differs(f"a link can't authenticate to cluster {self.alias} with {name}")
 
     def _oauth(self, options: Mapping[str, str]) -> None:
-        """Kafka's own names, those of its 4.1 (KIP-1139), and those of Strimzi's library."""
+        """Read the names of Kafka, of Kafka 4.1 (KIP-1139), and of Strimzi's library."""
         self.found["mechanism"] = "OAUTHBEARER"
         self._use("sasl.mechanism", "mechanism")
         self._use("sasl.jaas.config", "token or token_endpoint")
@@ -230,7 +234,7 @@ class _Security:
         return self._secret_of(self.given[name].value, name, what)
 
     def _secret_of(self, text: str, name: str, what: str) -> Section:
-        """Where a secret is to be: where its own reference says, or in a file that is named."""
+        """Return where to read a secret: as its reference says, or from a file still to write."""
         known = referenced(text)
         if known is not None:
             return known
@@ -239,13 +243,13 @@ class _Security:
         origin = f" (there as {match[0]})" if match else ""
         self.ledger.must_do(
             f"put the {what.replace('-', ' ')} of cluster {self.alias} from {name}{origin} into "
-            f"{path}, readable for the link's user only"
+            f"{path}, readable by the link's user only"
         )
         return {"file": path}
 
 
 def referenced(text: str) -> Section | None:
-    """What a reference of Connect's own providers is to us, if it leads to the secret alone."""
+    """Convert a reference of Connect's config providers; None unless it gives just the secret."""
     match = _REFERENCE.fullmatch(text.strip())
     if match is None:
         return None
@@ -258,7 +262,7 @@ def referenced(text: str) -> Section | None:
 
 
 def _jaas_options(text: str) -> dict[str, str]:
-    """Options of a JAAS entry: `Module required name="value" ...;`."""
+    """Return the options of a JAAS entry: `Module required name="value" ...;`."""
     return {
         match[1]: re.sub(
             r"\\(.)", r"\1", next((g for g in match.groups()[1:] if g is not None), "")

@@ -1,7 +1,7 @@
-"""A Strimzi `KafkaMirrorMaker2` resource: its clusters and mirrors as flows.
+"""Read the clusters and mirrors of a Strimzi `KafkaMirrorMaker2` resource as flows.
 
 API v1beta2 (`clusters`, `connectCluster`, aliases in `mirrors`) and v1 (`target`, and a `source` in
-each mirror). What concerns pods, images and their resources has no counterpart.
+each mirror). Fields about pods, images and their resources have no counterpart.
 """
 
 from __future__ import annotations
@@ -27,27 +27,33 @@ _FIELDS = {
 }
 _CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
 _MECHANISMS = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
-_PODS = "it concerns pods of Kubernetes; a link is a process, or runs on your Spark"
+_PODS = "it is about Kubernetes pods; a link is a process, or runs on your Spark"
 Map = Mapping[str, Any]
 
 
 def is_strimzi(text: str) -> bool:
-    """Whether a text is such a resource."""
+    """Return whether a text contains such a resource."""
     return KIND in text and any(True for _ in _resources(text))
 
 
 def read_strimzi(file: str, text: str, secrets: str, ledger: Ledger) -> list[Flow]:
-    """The flows of all resources of the file.
+    """Return the flows of all resources in the file.
 
     Parameters
     ----------
+    file
+        Name of the file.
+    text
+        Its contents.
     secrets
-        The folder in which Kubernetes secrets are to be mounted, each under its own name.
+        Folder in which Kubernetes secrets are to be mounted, each under its own name.
+    ledger
+        Takes the outcome of each property.
 
     Raises
     ------
     ConfigError
-        A mirror names a cluster that is not there.
+        A mirror names a cluster that the resource does not have.
     """
     found: list[Flow] = []
     for at, resource in enumerate(_resources(text)):
@@ -60,7 +66,7 @@ def _resources(text: str) -> Iterator[Map]:
     try:
         documents = list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
-        raise ConfigError(f"no YAML: {error}") from None
+        raise ConfigError(f"not YAML: {error}") from None
     for each in documents:
         items = each.get("items", [each]) if isinstance(each, dict) else []
         yield from (one for one in items if isinstance(one, dict) and one.get("kind") == KIND)
@@ -78,7 +84,7 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
 
 
 class _Resource:
-    """One resource."""
+    """Reader of one resource."""
 
     def __init__(self, file: str, resource: Map, secrets: str, ledger: Ledger) -> None:
         self.file = file
@@ -92,7 +98,7 @@ class _Resource:
         self.clients: dict[str, Client] = {}
 
     def flows(self) -> list[Flow]:
-        """One for each mirror that has a source connector."""
+        """Return a flow for each mirror that has a source connector."""
         for index, cluster in enumerate(self.spec.get("clusters") or ()):
             self._client(cluster, f"spec.clusters[{index}]")
         target = self.spec.get("target")
@@ -149,7 +155,7 @@ class _Resource:
                 self._tell(f"{path}.{key}", Fate.USED, "the link's source and target")
         for name in names:
             if name not in self.clients:
-                raise ConfigError(f"{self.file}: {path} names a cluster {name} that is not there")
+                raise ConfigError(f"{self.file}: {path} names a cluster {name} that does not exist")
         return names
 
     def _flow(self, path: str, mirror: Map, source: str, target: str, *, emits: bool) -> Flow:
@@ -166,9 +172,7 @@ class _Resource:
                 text = "lanes.count, which finds its number by itself (auto)"
                 self._tell(f"{path}.{key}.tasksMax", Fate.REPLACED, text)
             for other in connector.keys() - {"config", "tasksMax"}:
-                text = (
-                    "a partition that fails is tried again by itself; a link is stopped as a whole"
-                )
+                text = "a partition that fails is retried; only a link as a whole is stopped"
                 self._tell_all(connector[other], f"{path}.{key}.{other}", Fate.REPLACED, text)
         for name, setting in self._roles(self.clients[source], "consumer."):
             settings.setdefault(f"source.consumer.{name}", setting)
@@ -217,7 +221,7 @@ class _Resource:
         kind = authentication.get("type")
         is_sasl = kind in _MECHANISMS or kind == "oauth"
         protocol = ("SASL_" if is_sasl else "") + ("PLAINTEXT" if tls is None else "SSL")
-        if protocol == "SASL_PLAINTEXT" or protocol != "PLAINTEXT":
+        if protocol != "PLAINTEXT":
             found["protocol"] = protocol
         if tls is not None:
             self._tell_all(tls, f"{path}.tls", Fate.USED, f"clusters.{alias}.security.ca_file")
@@ -240,21 +244,21 @@ class _Resource:
             self._tell_all(
                 authentication, f"{path}.authentication", Fate.WITHOUT_EFFECT, "see to do"
             )
-            self.ledger.must_do(f"write how to enter cluster {alias}: authentication type {kind}")
-            self.ledger.differs(f"cluster {alias} can't be entered with authentication {kind}")
+            self.ledger.must_do(
+                f"configure the authentication to cluster {alias}; it was of type {kind}"
+            )
+            self.ledger.differs(f"a link can't authenticate to cluster {alias} with type {kind}")
         return found
 
     def _trust(self, found: dict[str, Any], alias: str, tls: Map) -> None:
-        """Several certificates go into one file."""
+        """Set `ca_file`; several certificates must be written into one file."""
         trusted = tls.get("trustedCertificates") or []
         if len(trusted) == 1 and "certificate" in trusted[0]:
             found["ca_file"] = self._mounted(trusted[0], "certificate", alias)
         elif trusted:
             found["ca_file"] = f"{self.folder}/{alias}-ca.pem"
             names = ", ".join(str(each.get("secretName")) for each in trusted)
-            self.ledger.must_do(
-                f"write all certificates of {names} one behind the other into {found['ca_file']}"
-            )
+            self.ledger.must_do(f"concatenate all certificates of {names} into {found['ca_file']}")
 
     def _oauth(self, given: Map, alias: str) -> dict[str, Any]:
         found: dict[str, Any] = {"mechanism": "OAUTHBEARER"}
@@ -271,7 +275,7 @@ class _Resource:
         return found | {"token_endpoint": endpoint}
 
     def _mounted(self, secret: Map, key: str, alias: str) -> str:
-        """Where an item of a Kubernetes secret is to be found."""
+        """Return the path at which an item of a Kubernetes secret must be mounted."""
         name, item = str(secret.get("secretName")), str(secret.get(key))
         path = f"{self.folder}/{name}/{item}"
         self.ledger.must_do(

@@ -1,4 +1,4 @@
-"""Which topics a flow of MirrorMaker 2 mirrors, as a link's `topics`."""
+"""A link's `topics` section, from the properties of a MirrorMaker 2 flow."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from heliostat.mm2.config_patterns import patterns_in
 
 TOPICS_DEFAULT = (".*",)
 TOPICS_EXCLUDE_DEFAULT = (r".*\.replica",)
-"""Its default since 4.1, without what is never mirrored anyway."""
+"""MirrorMaker 2's default since 4.1, without topics that we never mirror."""
 NEVER_REPLICATED = r"\..*"
-"""`isInternalTopic`: names that begin with a dot. The other ones never are mirrored anyway."""
+"""Of `isInternalTopic`: names that begin with a dot. We never mirror its other ones."""
 MM2_CONFIG_EXCLUDE = 6
-"""So many of our excluded settings are its own default; the rest belongs to how batches cross."""
+"""How many of our excluded settings are MirrorMaker 2's default, too; the others concern batches,
+which we copy as they are."""
 REFRESH_S = (0.1, 86_400)
 
 
 def add_topics(draft: LinkDraft, naming: str | None) -> None:
-    """Say which topics are mirrored, what their mirrors are called and which settings they get."""
+    """Fill in which topics are mirrored, what mirrors are called and which settings they get."""
     include = draft.given.get("topics")
     entries = list(TOPICS_DEFAULT) if include is None else draft.patterns(include, "topics.include")
     draft.put("topics", "include", entries)
@@ -41,7 +42,7 @@ def add_topics(draft: LinkDraft, naming: str | None) -> None:
 
 
 def _exclude(draft: LinkDraft, naming: str | None) -> list[str]:
-    """The list, and what MirrorMaker 2 leaves out whatever its lists say."""
+    """Return the list, and what MirrorMaker 2 leaves out whatever its lists say."""
     setting = draft.first("topics.exclude", "topics.blacklist")
     own = list(TOPICS_EXCLUDE_DEFAULT)
     if setting is not None:
@@ -58,7 +59,7 @@ def _exclude(draft: LinkDraft, naming: str | None) -> list[str]:
 
 
 def _prefix(draft: LinkDraft, naming: str | None) -> str | None:
-    """What the default replication policy puts before names; None under any other."""
+    """Return the prefix of the default replication policy; None for any other policy."""
     policy = draft.given.get("replication.policy.class")
     name = "DefaultReplicationPolicy" if policy is None else policy.value.rpartition(".")[2]
     if naming is not None or name != "DefaultReplicationPolicy":
@@ -80,9 +81,9 @@ def _naming(draft: LinkDraft, naming: str | None) -> None:
         draft.put("topics", "naming", "same")
     else:
         raise ConfigError(
-            f"replication policy {name} of {draft.flow.name} is not known, so that nobody can "
-            "say what mirrors are called",
-            hint="say it as a format: --naming '${source}.${topic}'",
+            f"replication policy {name} of {draft.flow.name} is not known, so the names of its "
+            "mirrors aren't either",
+            hint="give them as a format: --naming '${source}.${topic}'",
         )
     for setting in (policy, separator):
         if setting is not None:

@@ -1,4 +1,4 @@
-"""What is read of a MirrorMaker 2's configuration, and what became of each property."""
+"""Values of the import: flows and properties of a MirrorMaker 2, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 
 class Fate(IntEnum):
-    """What became of a property; of several flows' answers the highest counts."""
+    """Outcome of a property; of several flows' outcomes the highest counts."""
 
     WITHOUT_EFFECT = 0
     REPLACED = 1
@@ -19,35 +19,35 @@ class Fate(IntEnum):
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The outcome in words."""
         return self.name.lower().replace("_", " ")
 
 
 class Origin(NamedTuple):
-    """Where a property stands: its file, and its name there."""
+    """Where a property comes from: file, and name in the file."""
 
     file: str
     name: str
 
 
 class Setting(NamedTuple):
-    """One property of a flow, by the name that a connector knows it by."""
+    """Value of one property of a flow, and where it comes from."""
 
     value: str
     origin: Origin
 
     @property
     def is_true(self) -> bool:
-        """As Java reads a boolean."""
+        """Whether Java reads the value as true."""
         return self.value.strip().lower() == "true"
 
     def entries(self) -> list[str]:
-        """As Kafka reads a list (`ConfigDef.Type.LIST`)."""
+        """Return the entries as Kafka reads a list (`ConfigDef.Type.LIST`)."""
         return [entry.strip() for entry in self.value.split(",") if entry.strip()]
 
 
 class Finding(NamedTuple):
-    """What became of one property, and how or why. Values are never in it."""
+    """Outcome of one property, and how or why; never contains the property's value."""
 
     origin: Origin
     fate: Fate
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """What became of every property; beside it, what a person has to do, and what will differ."""
+    """Outcomes of all properties, what a person has to do, and what will differ."""
 
     known: dict[Origin, None] = field(default_factory=dict)
     todo: dict[str, None] = field(default_factory=dict)
@@ -65,11 +65,11 @@ class Ledger:
     _unread: dict[Origin, str] = field(default_factory=dict)
 
     def add(self, origins: Iterable[Origin]) -> None:
-        """Properties of which each must get an answer."""
+        """Register properties that need an outcome."""
         self.known.update(dict.fromkeys(origins))
 
     def tell(self, origin: Origin, fate: Fate, text: str) -> None:
-        """Say what became of one; of equal fates all texts are kept."""
+        """Note the outcome of a property; the highest fate wins, equal ones keep all texts."""
         self.known.setdefault(origin)
         before = self._fates.get(origin)
         if before is None or fate > before[0]:
@@ -78,31 +78,31 @@ class Ledger:
             before[1].append(text)
 
     def unless_read(self, origin: Origin, why: str) -> None:
-        """Why nothing comes of it, if nobody says anything else."""
+        """Note why a property has no effect, in case no other outcome is noted."""
         self._unread[origin] = why
 
     def used(self, setting: Setting, text: str) -> None:
-        """It stands in our file, as what `text` says."""
+        """Note that a property is in our file; `text` names the key."""
         self.tell(setting.origin, Fate.USED, text)
 
     def replaced(self, setting: Setting, text: str) -> None:
-        """Something else of ours does it."""
+        """Note that something else in a link does its work; `text` says what."""
         self.tell(setting.origin, Fate.REPLACED, text)
 
     def without(self, setting: Setting, text: str) -> None:
-        """Nothing comes of it, and why."""
+        """Note that a property has no effect; `text` says why."""
         self.tell(setting.origin, Fate.WITHOUT_EFFECT, text)
 
     def must_do(self, text: str) -> None:
-        """A person has to do this before the link runs."""
+        """Note what a person has to do before the link runs."""
         self.todo.setdefault(text)
 
     def differs(self, text: str) -> None:
-        """The link will not do what MirrorMaker 2 did."""
+        """Note what MirrorMaker 2 did and the link will not do."""
         self.differences.setdefault(text)
 
     def findings(self) -> tuple[Finding, ...]:
-        """One for each property, in the order of the files."""
+        """Return one finding for each property, in the order of the files."""
         return tuple(self._finding(origin) for origin in self.known)
 
     def _finding(self, origin: Origin) -> Finding:
@@ -115,14 +115,16 @@ class Ledger:
 
 @dataclass(slots=True)
 class Client:
-    """How a flow reaches one of its clusters.
+    """How a flow connects to one of its clusters.
 
     Parameters
     ----------
+    alias
+        Alias of the cluster.
     settings
-        Of Kafka's clients, by their names there.
+        Settings of Kafka's clients, by name.
     security
-        Our section, where it was given in another form than as settings.
+        Our `security` section, if the file has other fields than these settings for it.
     """
 
     alias: str
@@ -136,9 +138,11 @@ class Flow:
 
     Parameters
     ----------
+    source, target
+        How to connect to both clusters.
     settings
-        Of all three connectors by name; clients' under `source.consumer.`, `producer.override.`,
-        the Connect worker's under `worker.`.
+        Settings of all three connectors by name; those of clients below `source.consumer.` and
+        `producer.override.`, those of the Connect worker below `worker.`.
     has_heartbeats_at_source
         Whether MirrorMaker 2 writes heartbeats into the source, for this flow to copy.
     has_checkpoints
@@ -153,24 +157,24 @@ class Flow:
 
     @property
     def name(self) -> str:
-        """As MirrorMaker 2 writes it."""
+        """The name that MirrorMaker 2 gives the flow."""
         return f"{self.source.alias}->{self.target.alias}"
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Our configuration, and the account of how it came about.
+    """Our configuration, and how each property was converted.
 
     Parameters
     ----------
     config
-        As our YAML file has it; without secrets.
+        Contents of our YAML file; without secrets.
     findings
-        What became of every property.
+        Outcome of each property.
     todo
         What a person has to do before it can run.
     differences
-        What MirrorMaker 2 did and a link will not.
+        What MirrorMaker 2 did and a link will not do.
     """
 
     config: Mapping[str, Any]
@@ -179,14 +183,14 @@ class Imported:
     differences: tuple[str, ...]
 
     def to_yaml(self) -> str:
-        """The file, with what is to be done in front."""
+        """Return the file, with things to do and differences as comments at its top."""
         lines = [f"# to do: {text}" for text in self.todo]
         lines += [f"# differs: {text}" for text in self.differences]
         head = "".join(line.replace("\n", " ") + "\n" for line in lines)
         return head + yaml.safe_dump(dict(self.config), sort_keys=False, allow_unicode=True)
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the answer for `--json`."""
         return {
             "config": dict(self.config),
             "properties": [

@@ -2,7 +2,7 @@
 
 Connect stores them schemaless (`OffsetStorageWriter`, `JsonConverter`): the key is a list of the
 connector's name and the source partition, the value the offset of the last record that was copied
-and acknowledged; copying goes on behind it. Connect looks a key up by its bytes, so the order of
+and acknowledged; copying continues after it. Connect looks a key up by its bytes, so the order of
 the fields is part of the format (`MirrorUtils.wrapPartition`, order of a Java HashMap).
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
 
 CONNECTOR = "MirrorSourceConnector"
-"""The connector's name in dedicated mode, where it is that of its class."""
+"""The connector's name in dedicated mode, which is that of its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class ConnectOffsetsRecord:
     Parameters
     ----------
     partition
-        Of the offsets topic. Another live value of the key in another partition would be read as
-        well, in no certain order.
+        Partition of the offsets topic. Connect would also read a live value of the same key in
+        another partition, in no certain order.
     """
 
     key: bytes
@@ -36,44 +36,44 @@ class ConnectOffsetsRecord:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What MirrorMaker 2 has committed of one source partition."""
+    """Position that MirrorMaker 2 has committed for one source partition."""
 
     copied: Offset
     """The last source offset that it knows to be at the target."""
     partition: int
-    """Of the offsets topic."""
+    """Partition of the offsets topic."""
     step: int | None = None
-    """The largest distance between two commits that are still there; None of a single one."""
+    """Largest number of offsets between two commits that the topic still has; None if only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowName:
-    """Whose positions: the connector's name, and the source's alias as that connector has it."""
+    """What identifies a flow's positions: the connector's name, and its alias of the source."""
 
     connector: str
     alias: Alias
 
 
 def offsets_topic(alias: Alias) -> TopicName:
-    """Where dedicated mode keeps positions of a source; on the target."""
+    """Return the offsets topic of a source in dedicated mode; it is on the target."""
     return TopicName(f"mm2-offsets.{alias}.internal")
 
 
 def encode_key(flow: FlowName, source: TopicPartition) -> bytes:
-    """Key of a partition's position."""
+    """Return the key of a partition's position."""
     where = {"cluster": flow.alias, "partition": source.partition, "topic": source.topic}
     return json.dumps([flow.connector, where], separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def encode_value(next_offset: int) -> bytes | None:
-    """Value by which copying goes on at a source offset; None, a removal, for the beginning."""
+    """Return the value with which copying continues at an offset; None, a tombstone, for 0."""
     if next_offset == 0:
         return None
     return json.dumps({"offset": next_offset - 1}, separators=(",", ":")).encode()
 
 
 def decode_key(key: bytes | None) -> tuple[FlowName, TopicPartition] | None:
-    """Whose position a key names; None for those of other connectors, which look otherwise."""
+    """Return flow and partition that a key names; None for keys of other kinds of connectors."""
     try:
         connector, where = json.loads(key or b"")
         source = TopicPartition(TopicName(where["topic"]), PartitionId(where["partition"]))
@@ -87,10 +87,17 @@ def decode_key(key: bytes | None) -> tuple[FlowName, TopicPartition] | None:
 def positions_of(
     rows: Iterable[ConnectOffsetsRecord], flow: FlowName
 ) -> dict[TopicPartition, Position]:
-    """Positions of one flow, from all records of the offsets topic in the order of each partition.
+    """Return the positions of one flow.
 
-    Of two live values for one partition the lower counts: copying would begin there in the worst
-    case, and what lies above it is found by content.
+    Of two live values for one source partition the lower counts: copying would begin there in the
+    worst case, and records above it are found by content.
+
+    Parameters
+    ----------
+    rows
+        All records of the offsets topic, each partition in order.
+    flow
+        The flow.
     """
     latest: dict[tuple[TopicPartition, int], Position | None] = {}
     for row in rows:
@@ -116,7 +123,7 @@ def _following(before: Position | None, copied: Offset | None, partition: int) -
 
 
 def flows_of(rows: Iterable[ConnectOffsetsRecord]) -> frozenset[FlowName]:
-    """All flows whose positions are there, to name them where the wanted one is not."""
+    """Return all flows that have positions, for the message that one has none."""
     named = (decode_key(row.key) for row in rows)
     return frozenset(each[0] for each in named if each is not None)
 

@@ -1,7 +1,7 @@
 """What a link writes for MirrorMaker 2's clients, each part in a loop of its own.
 
-Nothing of it is ours to read: copying never waits for it, and what fails here is tried again and
-told, and never halts the link.
+A link does not depend on any of it: copying never waits for it, and what fails here is reported
+and retried, and never halts the link.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from heliostat.topics.values import MirrorRecord
 
 CLIENT_ID = "heliostat-interchange"
 WATCH_S = 0.5
-"""Heartbeats are waited for so long, then as long not: their age is right to half a second."""
+"""Heartbeats are polled for so long, then as long not: their age is accurate to half a second."""
 CHECKPOINTS_S = 1.0
-"""Between two looks at whether the groups' loop has decided anything."""
+"""Interval at which new decisions of the groups' loop are written."""
 
 
 class Interchange:
-    """Heartbeats, checkpoints and offset syncs of one link, as far as it wants them.
+    """Heartbeats, checkpoints and offset syncs of one link, those that its configuration enables.
 
     Parameters
     ----------
     link
-        What is wanted.
+        Configuration of the link.
     source, target
-        Both clusters, to ask and to make topics.
+        Admin connections to both clusters.
     source_access, target_access
-        How they are reached, to write and read records.
+        How to connect to them, to write and read records.
     mirrors
-        The link's mirrors, as they are now.
+        Returns the link's current mirrors.
     maps
-        Their offset maps, as they are now.
+        Returns their current offset maps.
     clock
-        Time.
+        Clock of the driver.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Interchange:
             self._syncs = OffsetSyncs(written, admin, syncs.replication_factor)
 
     def parts(self) -> Iterator[LoopSpec]:
-        """What is to be done again and again."""
+        """Yield the loops to run."""
         if self._emitter is not None:
             interval_s = self._link.heartbeats.interval_s
             yield LoopSpec("heartbeats", interval_s, self._part("heartbeats", self._emit))
@@ -123,12 +123,12 @@ class Interchange:
         return self._checkpoints is not None
 
     def take_groups(self, rows: Iterable[GroupRow]) -> None:
-        """Take what was decided of groups' offsets (I9), for the next checkpoints; no I/O."""
+        """Take decisions on groups' offsets (I9) for the next checkpoints; does no I/O."""
         if self._checkpoints is not None:
             self._checkpoints.take(rows)
 
     def report(self) -> dict[str, object]:
-        """For the driver's report."""
+        """Return the part of the driver's report about them."""
         found: dict[str, object] = {}
         watch = self._watch
         if watch is not None:
@@ -145,7 +145,7 @@ class Interchange:
         return found
 
     def close(self) -> None:
-        """Close the connections; call it when the loops have ended."""
+        """Close the connections, after the loops have ended."""
         for topic in self._topics:
             topic.close()
 
@@ -165,7 +165,7 @@ class Interchange:
         if not self._watch.follows:
             name = self._heartbeats_mirror
             if self._target.describe_topics([name])[name].error is not None:
-                return  # not mirrored yet; the topics' own loop tells of trouble with that
+                return  # not mirrored yet; the topics' own loop reports trouble with that
         self._watch.look(self._clock.wall_ms, WATCH_S)
 
     def _tell_offsets(self) -> None:
@@ -173,14 +173,14 @@ class Interchange:
         self._syncs.publish(self._copied(), self._clock.wall_ms())
 
     def _copied(self) -> Iterator[CopiedRange]:
-        """What the target holds of each partition."""
+        """Yield what the target has of each partition."""
         records = dict(self._mirrors())
         infos = self._target.describe_topics({record.target for record in records.values()})
         sources: dict[TopicPartition, tuple[TopicPartition, str]] = {}
         for record in records.values():
             info = infos[record.target]
             if info.error is not None or not is_still(record.target_id, info.topic_id):
-                continue  # gone, or made anew: the topics' own loop tells of it
+                continue  # gone or recreated: the topics' own loop reports it
             for mirror, number in record.own(info.partitions).items():
                 source = TopicPartition(record.source, number)
                 sources[mirror] = (source, id_text(record.target_id))
@@ -188,19 +188,19 @@ class Interchange:
         for mirror, (source, topic_id) in sources.items():
             bounds = seen.ends[mirror]
             if seen.maps.is_lost(mirror, topic_id):
-                continue  # it stands stopped, and what has landed in it can't be said
+                continue  # it is stopped, and without its map its offsets can't be translated
             if not isinstance(bounds, BrokerError):
                 offset_map = seen.maps.of(mirror, topic_id)
                 yield CopiedRange(source, bounds.start, bounds.end, offset_map)
 
 
 def _apart(what: str, act: Callable[[], None]) -> None:
-    """Do it; what would halt the link if it were about records only fails.
+    """Act; an error that would halt the link elsewhere only fails this part.
 
     Raises
     ------
     InterchangeFailed
-        In place of an error that nobody should go on after.
+        In place of an error that can't be retried.
     """
     try:
         act()

@@ -1,9 +1,9 @@
 """MirrorMaker 2's own records, byte for byte: heartbeats, checkpoints and offset syncs.
 
 Classes `Heartbeat`, `Checkpoint` and `OffsetSync` of `org.apache.kafka.connect.mirror`, 4.3.0.
-Numbers are big-endian, a text is an int16 with its length in bytes and UTF-8. Values of heartbeats
+Numbers are big-endian, a text is its length in bytes as an int16, then UTF-8. Values of heartbeats
 and checkpoints begin with an int16, the version of their schema: 0. Java's readers take any version
-for 0, so other versions are refused here rather than misread.
+for 0; we refuse others rather than misread them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartitio
 
 VERSION = 0
 TEXT_BYTES_MAX = 32_767
-"""An int16 tells the length (`Type.STRING`)."""
+"""The length is an int16 (`Type.STRING`)."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -35,21 +35,21 @@ class Heartbeat:
     timestamp_ms: int
 
     def key(self) -> bytes:
-        """Bytes of the record's key."""
+        """Return the bytes of the record's key."""
         return _text(self.source) + _text(self.target)
 
     def value(self) -> bytes:
-        """Bytes of the record's value."""
+        """Return the bytes of the record's value."""
         return _HEARTBEAT.pack(VERSION, self.timestamp_ms)
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Back from a record.
+        """Decode a record.
 
         Raises
         ------
         ProtocolError
-            It is no heartbeat.
+            It is not a heartbeat.
         """
         reader = _Reader(key, "heartbeat")
         source, target = Alias(reader.text()), Alias(reader.text())
@@ -60,18 +60,18 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a group stands at the source, and where it goes on at the target.
+    """A group's committed offset at the source, and the one at which it continues at the target.
 
     Parameters
     ----------
     group
         The consumer group.
     partition
-        The target's partition, under the target's name.
+        Partition at the target, with the mirror's name.
     upstream, downstream
-        Committed offset at the source, and its place at the target.
+        Committed offset at the source, and the corresponding one at the target.
     metadata
-        What the group committed beside it.
+        Metadata that the group committed with the offset.
     """
 
     group: str
@@ -81,21 +81,21 @@ class Checkpoint:
     metadata: str = ""
 
     def key(self) -> bytes:
-        """Bytes of the record's key."""
+        """Return the bytes of the record's key."""
         return _text(self.group) + _partition(self.partition)
 
     def value(self) -> bytes:
-        """Bytes of the record's value."""
+        """Return the bytes of the record's value."""
         return _CHECKPOINT.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Back from a record.
+        """Decode a record.
 
         Raises
         ------
         ProtocolError
-            It is no checkpoint.
+            It is not a checkpoint.
         """
         reader = _Reader(key, "checkpoint")
         group, partition = reader.text(), reader.partition()
@@ -107,28 +107,28 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSync:
-    """A record's offsets at both sides; `partition` under the source's name."""
+    """A record's offsets at both sides; `partition` has the source topic's name."""
 
     partition: TopicPartition
     upstream: Offset
     downstream: Offset
 
     def key(self) -> bytes:
-        """Bytes of the record's key."""
+        """Return the bytes of the record's key."""
         return _partition(self.partition)
 
     def value(self) -> bytes:
-        """Bytes of the record's value; this class alone has no version."""
+        """Return the bytes of the record's value; this class alone has no version."""
         return _OFFSETS.pack(self.upstream, self.downstream)
 
     @classmethod
     def decode(cls, key: bytes | None, value: bytes | None) -> Self:
-        """Back from a record.
+        """Decode a record.
 
         Raises
         ------
         ProtocolError
-            It is no offset sync.
+            It is not an offset sync.
         """
         partition = _Reader(key, "offset sync").partition()
         body = _Reader(value, "offset sync")
@@ -157,7 +157,7 @@ class _Reader:
         self._at = 0
 
     def version(self) -> None:
-        """The schema's version, which must be ours."""
+        """Read the version of the schema, and check that it is ours."""
         found = self._number(_INT16)
         if found != VERSION:
             raise self._wrong(f"its version is {found}")

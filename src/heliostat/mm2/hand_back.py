@@ -1,7 +1,7 @@
-"""Hand mirrors back to MirrorMaker 2: write the positions with which it goes on.
+"""Hand mirrors back to MirrorMaker 2: write the positions from which it continues.
 
-Its position of a partition is the source offset of the target's last record, by the offset map. So
-what it copies next is what the link would have copied next.
+Its position in a partition is the source offset of the target's last record, by the offset map. So
+it copies next what the link would have copied next.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from heliostat.offsets.store import read_maps
 
 
 def plan_handback(config: Config, link: LinkConfig, peer: Peer) -> HandbackPlan:
-    """The positions with which MirrorMaker 2 would go on; changes nothing.
+    """Return the positions from which MirrorMaker 2 would continue; changes nothing.
 
     Raises
     ------
     Refused
-        There is no offsets topic, or a MirrorMaker 2 still runs.
+        There is no offsets topic, or MirrorMaker 2 still runs.
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
@@ -47,17 +47,22 @@ def hand_back(
     peer: Peer,
     agree: Callable[[HandbackPlan], bool] = lambda _: True,
 ) -> HandbackPlan:
-    """Write MirrorMaker 2's positions, so that it goes on where the link has stopped.
+    """Write MirrorMaker 2's positions, so that it continues where the link has stopped.
 
-    The mirrors are then no longer the link's: started again it refuses them, until it has adopted
-    them anew.
+    The mirrors no longer belong to the link: if it is started, it refuses them until they are
+    adopted again.
+
+    Parameters
+    ----------
+    agree
+        Called with the plan before anything is written; if it returns False, nothing is.
 
     Raises
     ------
     Refused
         As `plan_handback`; or the link runs.
     ConnectionLost, BrokerError
-        A cluster does not answer; it can be done again.
+        A cluster does not answer; call again.
     """
     with LinkClusters(config, link) as clusters, owned(clusters) as (state, ownership):
         refuse_live_workers(clusters, peer)
@@ -72,7 +77,7 @@ def hand_back(
                 None if row.was is None else row.was.partition,
             )
             for row in plan.partitions
-            if row.next_offset > 0 or row.was is not None  # else it has nothing to go on with
+            if row.next_offset > 0 or row.was is not None  # else there is nothing to remove
         ]
         write_records(clusters.target_access, peer.offsets_topic, rows)
         state.forget_mirrors(dict.fromkeys(row.source for row in plan.partitions))
@@ -94,15 +99,15 @@ def _plan_back(clusters: LinkClusters, peer: Peer) -> HandbackPlan:
     for name, record in sorted(known.items()):
         info = infos[record.target]
         if info.error is not None or not is_still(record.target_id, info.topic_id):
-            notes.append(f"{name}: its mirror {record.target} is gone or was made anew")
+            notes.append(f"{name}: its mirror {record.target} is gone or was recreated")
             continue
         for part in info.partitions:
             mirror = TopicPartition(record.target, part.partition)
             if mirror not in ends:
-                raise Refused(f"where {mirror} ends can't be read", hint="try again")
+                raise Refused(f"the log end of {mirror} can't be read", hint="try again")
             offsets = seen.maps.of(mirror, id_text(record.target_id))
             if not offsets.knows(ends[mirror]):
-                notes.append(f"{mirror}: it was cut short, and no map tells where it ends")
+                notes.append(f"{mirror}: it was truncated, and its offset map lacks the log end")
                 continue
             rows.append(
                 Handback(

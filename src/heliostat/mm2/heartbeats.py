@@ -1,8 +1,8 @@
 """Heartbeats: written at the source, mirrored like any topic, and their age seen at the target.
 
-What a heartbeat proves is the whole way: the driver reaches the source, records cross, the target
-takes them. `MirrorHeartbeatConnector` writes into `heartbeats` of the cluster that its Connect
-workers use, which is the source of the flows that leave it; here the link does it itself.
+A heartbeat proves the whole path: the driver reaches the source, records are copied, the target
+accepts them. `MirrorHeartbeatConnector` writes into `heartbeats` of the cluster that its Connect
+workers use, which is the source of the flows that leave it; here the link writes them itself.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from heliostat.mm2.formats import Heartbeat
 from heliostat.names import Alias
 
 LOOK_BACK_RECORDS = 100
-"""A reader begins so far before the end: heartbeats of some links into one topic take turns."""
+"""How far before the log end a reader begins: several links' heartbeats may alternate there."""
 
 
 class HeartbeatEmitter:
-    """Writes a link's heartbeats at its source.
+    """Writer of a link's heartbeats at its source.
 
     Parameters
     ----------
     topic
         `heartbeats` at the source.
     admin
-        The source's.
+        Admin connection to the source.
     source, target
-        The link's aliases.
+        Aliases of the link's clusters.
     replication_factor
-        Of the topic, if it must be made.
+        Replication factor of the topic, if it must be created.
     """
 
     def __init__(
@@ -71,20 +71,20 @@ class Beat:
 
     timestamp_ms: int
     delay_ms: int
-    """From its timestamp to when it was first seen at the target; looked for twice a second."""
+    """Time from its timestamp until it was first seen at the target; read twice a second."""
 
 
 class HeartbeatWatch:
-    """Follows the mirrored heartbeats at the target.
+    """Reader of the mirrored heartbeats at the target.
 
     Parameters
     ----------
     topic
         The mirror of the source's `heartbeats`.
     source, target
-        The link's aliases.
+        Aliases of the link's clusters.
     is_ours
-        Only heartbeats of this very link count; otherwise all that arrive, whoever wrote them.
+        Whether only heartbeats with these two aliases count; otherwise any do.
     """
 
     def __init__(self, topic: ByteTopic, source: Alias, target: Alias, *, is_ours: bool) -> None:
@@ -93,7 +93,7 @@ class HeartbeatWatch:
         self._follows = False
         self.newest: Beat | None = None
         self.unreadable = 0
-        """Records that are no heartbeats."""
+        """Number of records that are not heartbeats."""
 
     @property
     def follows(self) -> bool:
@@ -101,7 +101,7 @@ class HeartbeatWatch:
         return self._follows
 
     def look(self, wall_ms: Callable[[], int], timeout_s: float) -> None:
-        """Take what has arrived, waiting at most `timeout_s` for it.
+        """Read what has arrived, waiting at most `timeout_s` seconds.
 
         Raises
         ------
@@ -116,17 +116,17 @@ class HeartbeatWatch:
             self.take(record, wall_ms())
 
     def take(self, record: ByteRecord, now_ms: int) -> None:
-        """Take one record of the topic."""
+        """Process one record of the topic."""
         try:
             beat = Heartbeat.decode(record.key, record.value)
         except ProtocolError:
-            self.unreadable += 1  # told in the status: the topic is open to other writers
+            self.unreadable += 1  # shown in the status: the topic is open to other writers
             return
         is_wanted = self._wanted is None or (beat.source, beat.target) == self._wanted
         if is_wanted and (self.newest is None or beat.timestamp_ms > self.newest.timestamp_ms):
             self.newest = Beat(beat.timestamp_ms, max(0, now_ms - beat.timestamp_ms))
 
     def age_s(self, now_ms: int) -> float | None:
-        """Age of the newest heartbeat at the target; None before any has arrived."""
+        """Return the age of the newest heartbeat at the target; None before one has arrived."""
         newest = self.newest
         return None if newest is None else max(0.0, (now_ms - newest.timestamp_ms) / 1000)

@@ -1,9 +1,9 @@
-"""Pairs of offsets by partition, as MirrorMaker 2's checkpoint connector reads them.
+"""Offset syncs: pairs of offsets for MirrorMaker 2's checkpoint connector.
 
 `mm2-offset-syncs.<other alias>.internal`, compacted, one partition, key = source partition. Its
-reader (`OffsetSyncStore`) takes a group's offset for the place behind the last pair at or below it,
-so each pair must be true, and more of them near the end let groups that lag little go on closer to
-where they were. Nothing of ours reads this: our own map is exact (`records.offset_map`).
+reader (`OffsetSyncStore`) translates a group's offset to the one after the last pair at or below
+it. So each pair must be true, and more pairs near the end let groups with little lag continue
+closer to where they were. We never read this topic: our offset map is exact (`offsets.offset_map`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from heliostat.names import Offset, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 
 STEP_GROWTH = 4
-"""At a start, pairs stand 1, 4, 16 ... records before the end: 16 of them reach over 4 billion."""
+"""At the start, pairs are 1, 4, 16 ... records before the end: 16 pairs reach over 4 billion."""
 BREAKS_MAX = 32
-"""Of a map's breaks, at most so many are written at a start, the last ones. The reader keeps 64
-pairs a partition, ever fewer the older they are."""
+"""How many of a map's breaks, the last ones, are written as pairs at most. The reader keeps 64
+pairs per partition, increasingly sparse with age."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
-    """What the target holds of one partition: offsets `[start, end)` there."""
+    """What the target has of one source partition: its offsets `[start, end)`."""
 
     source: TopicPartition
     start: int
@@ -35,12 +35,12 @@ class CopiedRange:
 
 
 def newest_sync(copied: CopiedRange) -> OffsetSync | None:
-    """The pair of the last record that has landed; None where there is none."""
+    """Return the pair of the last record at the target; None if there is no record."""
     return _sync(copied, copied.end - 1) if copied.end > copied.start else None
 
 
 def all_syncs(copied: CopiedRange) -> Iterator[OffsetSync]:
-    """Pairs over the whole range, rising: its ends, the last breaks, and ever more to the end."""
+    """Yield pairs over the whole range, rising: its ends, the last breaks, denser near the end."""
     if copied.end <= copied.start:
         return
     chosen = {copied.start, copied.end - 1, *_breaks(copied, copied.start)}
@@ -53,13 +53,13 @@ def all_syncs(copied: CopiedRange) -> Iterator[OffsetSync]:
 
 
 def later_syncs(copied: CopiedRange, written: OffsetSync) -> Iterator[OffsetSync]:
-    """Pairs behind the one that was written last: the last breaks, and the end."""
+    """Yield pairs after the one written last: the last breaks, and the end."""
     for target in sorted({copied.end - 1, *_breaks(copied, written.downstream + 1)}):
         yield _sync(copied, target)
 
 
 def _breaks(copied: CopiedRange, start: int) -> list[int]:
-    """Where the last breaks from `start` on stand at the target, as far as records are there."""
+    """Return the target offsets of the last breaks from `start` on, below the log end."""
     inside = [each.target for each in copied.map.breaks() if start <= each.target < copied.end]
     return inside[-BREAKS_MAX:]
 
@@ -69,16 +69,16 @@ def _sync(copied: CopiedRange, target: int) -> OffsetSync:
 
 
 class OffsetSyncs:
-    """Writes the pairs of a link's partitions: all at first, then the newest where it moved.
+    """Writer of the pairs of a link's partitions: all at first, then new ones of those that moved.
 
     Parameters
     ----------
     topic
-        At the source, named by the target, or the other way round.
+        Offset syncs topic: at the source with the target's alias in its name, or vice versa.
     admin
-        Of the cluster that holds it.
+        Admin connection to the cluster that has the topic.
     replication_factor
-        Of the topic, if it must be made.
+        Replication factor of the topic, if it must be created.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class OffsetSyncs:
 
     @property
     def count(self) -> int:
-        """Partitions that were written of."""
+        """Number of partitions whose pairs were written."""
         return len(self._written)
 
     def publish(self, copied: Iterable[CopiedRange], now_ms: int) -> int:
-        """Write what is new; how many records that were.
+        """Write what is new, and return the number of records.
 
         Raises
         ------
@@ -125,6 +125,6 @@ class OffsetSyncs:
 
 
 def _still_holds(copied: CopiedRange, written: OffsetSync) -> bool:
-    """Whether a pair is still true, and the end behind it; not for a topic that was made anew."""
+    """Return whether a pair is still true and below the end; not so for a recreated topic."""
     is_before_end = copied.start <= written.downstream < copied.end
     return is_before_end and copied.map.source_of(written.downstream) == written.upstream

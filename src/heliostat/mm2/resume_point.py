@@ -1,17 +1,17 @@
-"""Where a mirror that MirrorMaker 2 has written goes on: found by the records' content.
+"""Find where to resume a mirror that MirrorMaker 2 has written, by comparing contents.
 
-What MirrorMaker 2 has committed lags behind what has landed by up to a flush interval, and a
-restart copies the part between again. So the *seam*, the source offset to go on with, is one past
-the highest source record that stands at the target, wherever it stands there. Three facts lead to
-it:
+MirrorMaker 2's committed position lags behind what it has written by up to a flush interval, and
+a restart copies the part in between again. So the *resume point*, the source offset at which the
+link continues, is one past the highest source record found at the target, wherever it is there.
+This rests on three facts:
 
-- what was committed has landed;
+- what was committed has been written;
 - each run of MirrorMaker 2 copies a partition's records in order, from a committed position on, so
-  that below the highest record that landed none is missing;
+  none is missing below the highest record at the target;
 - nobody else writes there.
 
-All three are checked as far as both logs reach; where one does not hold, or records that are alike
-leave two answers, there is no seam but a reason. Pure: records come as offsets and digests.
+All three are checked as far as both logs reach. If one does not hold, or equal records allow two
+answers, the result is a reason instead of a resume point. Pure: takes offsets and digests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heliostat.offsets.offset_map import Break, OffsetMap
 
 
 class Mark(NamedTuple):
-    """One record: where it stands, and what it is."""
+    """Offset of one record, and the digest of its content."""
 
     offset: int
     digest: bytes
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was read of one partition, up to its end.
+    """Records read from one partition.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class Window:
     start
         First offset that was asked for.
     end
-        The log's end.
+        Offset at which reading ended, exclusive.
     reaches_start
-        Whether the log begins at `start`: nothing older is readable.
+        Whether nothing older than `start` is readable.
     """
 
     marks: Sequence[Mark]
@@ -56,22 +56,23 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where to go on.
+    """Where to resume.
 
     Parameters
     ----------
     source
-        The source offset to go on with.
+        The source offset to copy next.
     target
-        The target's end: where that record will stand.
+        The target's log end: the offset which that record will get.
     map
-        Offsets of what was compared; below it the identity, or an answer that is too early.
+        Offset map of the compared records; below them the identity, or a position that is too
+        early.
     first
-        Where the compared stretch begins; where nothing was compared, the seam itself.
+        Where the compared records begin; if none were compared, the resume point itself.
     compared
-        Records at the target that were found at the source, without a break up to the end.
+        Number of consecutive records at the target's end that were also found at the source.
     doubled
-        How many of them stand there more often than at the source.
+        How many of them are surplus copies of a source record.
     """
 
     source: Offset
@@ -89,7 +90,7 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True)
 class NoResumePoint:
-    """Why there is none."""
+    """Why there is no resume point."""
 
     reason: str
 
@@ -97,14 +98,14 @@ class NoResumePoint:
 def find_resume_point(
     source: Window, target: Window, committed: int | None
 ) -> ResumePoint | NoResumePoint:
-    """Find where to go on.
+    """Find the resume point of one partition.
 
     Parameters
     ----------
     source, target
-        What was read of both, the source after the target's end was known to be its last.
+        Records of both sides; the source was read after the target's end had stopped moving.
     committed
-        The last source offset that MirrorMaker 2 has committed; None before its first.
+        The last source offset that MirrorMaker 2 has committed; None before its first commit.
     """
     if not target.marks:
         return _without_records(source, target, committed)
@@ -121,8 +122,8 @@ def find_resume_point(
     missing = _missing(source, tail, highest, committed)
     if missing is not None:
         return NoResumePoint(
-            f"source offset {missing} is not at the target, though {highest} is: not all of what "
-            "lies between was copied, or something was deleted there"
+            f"source offset {missing} is not at the target, though {highest} is: not everything in "
+            "between was copied, or records were deleted there"
         )
     found = _map(tail, places, target)
     found.add(Break(target.end, highest + 1))
@@ -134,7 +135,7 @@ def find_resume_point(
 def _without_records(
     source: Window, target: Window, committed: int | None
 ) -> ResumePoint | NoResumePoint:
-    """Nothing is readable at the target: only what was committed can speak."""
+    """Decide by the committed position alone, as no record is readable at the target."""
     if committed is None:
         return NoResumePoint(
             "its records are gone at the target, and MirrorMaker 2 has committed no position"
@@ -142,12 +143,12 @@ def _without_records(
     if target.end == 0:
         return NoResumePoint(
             f"MirrorMaker 2 has committed source offset {committed}, but the target's partition "
-            "was never written to: it was made anew"
+            "was never written to: it was recreated"
         )
     if any(mark.offset > committed for mark in source.marks):
         return NoResumePoint(
-            f"no record is left at the target to compare with, and which of those behind source "
-            f"offset {committed} were copied can't be known"
+            f"no record is left at the target to compare with, so it can't be known which records "
+            f"after source offset {committed} were copied"
         )
     found = OffsetMap()
     found.add(Break(target.end, committed + 1))
@@ -156,7 +157,7 @@ def _without_records(
 
 
 def _places(marks: Sequence[Mark]) -> dict[bytes, list[int]]:
-    """Source offsets by digest."""
+    """Return the source offsets of each digest."""
     places: dict[bytes, list[int]] = {}
     for mark in marks:
         places.setdefault(mark.digest, []).append(mark.offset)
@@ -164,14 +165,14 @@ def _places(marks: Sequence[Mark]) -> dict[bytes, list[int]]:
 
 
 def _doubled(tail: Sequence[Mark], places: dict[bytes, list[int]], highest: int) -> int:
-    """How many more there are of each than the source has up to there: equal records are many."""
+    """Count surplus copies: the source itself may have equal records below `highest`."""
     there = Counter(mark.digest for mark in tail)
     had = {each: sum(offset <= highest for offset in places[each]) for each in there}
     return sum(max(0, count - had[each]) for each, count in there.items())
 
 
 def _matched_tail(marks: Sequence[Mark], places: dict[bytes, list[int]]) -> Sequence[Mark]:
-    """The target's records from its end back, as far as each is one of the source's."""
+    """Return the target's last records, from the end back to the first one not at the source."""
     at = len(marks)
     while at > 0 and marks[at - 1].digest in places:
         at -= 1
@@ -182,11 +183,11 @@ def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoRe
     last = target.marks[-1].offset
     if committed is not None and committed < source.start and source.reaches_start:
         return NoResumePoint(
-            f"the source has deleted what lies between {committed}, which MirrorMaker 2 has "
-            f"committed, and {source.start}: which of it was copied can't be known"
+            f"the source has deleted the records between {committed}, which MirrorMaker 2 has "
+            f"committed, and {source.start}: it can't be known which of them were copied"
         )
     return NoResumePoint(
-        f"the target's last record, offset {last}, is none of the source's from "
+        f"the target's last record, offset {last}, is not at the source from offset "
         f"{source.start} on: it was altered on the way, or somebody else wrote it",
     )
 
@@ -194,14 +195,14 @@ def _foreign_tail(source: Window, target: Window, committed: int | None) -> NoRe
 def _does_not_reach(
     source: Window, target: Window, tail: Sequence[Mark], committed: int | None
 ) -> NoResumePoint | None:
-    """The compared stretch must begin at or before the committed record, or with the log."""
+    """Check that the compared records begin at or before the committed one, or with the log."""
     is_whole = len(tail) == len(target.marks)
     if committed is None:
         if is_whole and target.reaches_start:
             return None
         return NoResumePoint(
-            "MirrorMaker 2 has committed no position, and not all records at the target are the "
-            "source's",
+            "MirrorMaker 2 has committed no position, and not all records at the target are also "
+            "at the source",
         )
     anchor = _anchor(source, committed)
     if anchor is None or any(mark.digest == anchor.digest for mark in tail):
@@ -213,13 +214,13 @@ def _does_not_reach(
         )
     foreign = tail[0].offset - 1
     return NoResumePoint(
-        f"the record before target offset {foreign + 1} is none of the source's, and stands behind "
-        f"the one that MirrorMaker 2 has committed, source offset {committed}",
+        f"the record before target offset {foreign + 1} is not at the source, and comes after the "
+        f"one that MirrorMaker 2 has committed, source offset {committed}",
     )
 
 
 def _anchor(source: Window, committed: int) -> Mark | None:
-    """The last source record that is known to have landed, as far as the source still has it."""
+    """Return the last record up to the committed offset, if the source still has one."""
     found: Mark | None = None
     for mark in source.marks:
         if mark.offset > committed:
@@ -231,11 +232,11 @@ def _anchor(source: Window, committed: int) -> Mark | None:
 def _highest(
     source: Window, tail: Sequence[Mark], places: dict[bytes, list[int]], committed: int | None
 ) -> int | NoResumePoint:
-    """The highest source offset that landed.
+    """Return the highest source offset at the target.
 
-    Records that stand alone say it by themselves. Behind the highest of those come only such as
-    have doubles at the source: there, what follows it at the target, one by one, decides; unless
-    it may as well be the beginning of a later run.
+    Records that occur once at the source show it by themselves. After the highest of those come
+    only records that occur at the source more than once. Of these, as many have landed as follow
+    it at the target in the same order, unless they may as well begin a later run.
     """
     alone = [places[mark.digest][0] for mark in tail if len(places[mark.digest]) == 1]
     highest = max(alone, default=-1)
@@ -243,7 +244,7 @@ def _highest(
     if anchor is not None:
         highest = max(highest, anchor.offset)
     if highest < 0:
-        return NoResumePoint("all records around the end are alike, more than one place fits")
+        return NoResumePoint("the records around the end are equal: more than one place fits")
     index = {mark.offset: at for at, mark in enumerate(source.marks)}
     at = index[highest]
     digest = source.marks[at].digest
@@ -256,8 +257,8 @@ def _highest(
     older = {mark.digest for mark in source.marks[: at + 1]}
     if any(mark.digest in older for mark in following[:longest]):
         return NoResumePoint(
-            f"records behind source offset {highest} are alike with earlier ones, so that it can't "
-            "be known which of them the target's last records are"
+            f"records after source offset {highest} are equal to earlier ones, so it can't be "
+            "known which of them the target's last records are"
         )
     return highest if longest == 0 else following[longest - 1].offset
 
@@ -276,11 +277,11 @@ def _run(tail: Sequence[Mark], at: int, following: Sequence[Mark]) -> int:
 def _missing(
     source: Window, tail: Sequence[Mark], highest: int, committed: int | None
 ) -> int | None:
-    """The first source record that should be in the compared stretch and is not."""
+    """Return the first source offset that should be among the compared records and is not."""
     landed = Counter(mark.digest for mark in tail)
     anchor = None if committed is None else _anchor(source, committed)
     first = tail[0].digest
-    begun = anchor is None and committed is not None  # all that the source has lies behind it
+    begun = anchor is None and committed is not None  # all that the source has comes after it
     for mark in source.marks:
         if mark.offset > highest:
             return None
@@ -293,7 +294,7 @@ def _missing(
 
 
 def _map(tail: Sequence[Mark], places: dict[bytes, list[int]], target: Window) -> OffsetMap:
-    """Where each source record stands first; what stands there again is passed over."""
+    """Map each source record to its first place at the target; skip duplicates."""
     found = OffsetMap()
     expected: int | None = None
     for mark in tail:
@@ -312,11 +313,11 @@ def _map(tail: Sequence[Mark], places: dict[bytes, list[int]], target: Window) -
 
 
 def _begin(found: OffsetMap, first: Mark, offset: int, target: Window) -> None:
-    """Say of what lies below the compared stretch what does no harm.
+    """Map offsets below the compared records so that no group skips a record.
 
-    If nothing is readable there, the same distance may go on down. Else, with equal offsets, they
-    are taken to have been equal before. Else nothing is known, and a group that stands below is
-    sent to the log's beginning: it reads again, and skips nothing.
+    If nothing is readable there, the same difference may hold further down. Else, if offsets are
+    equal, they are taken to have been equal before. Else nothing is known, and a group below is
+    sent to the beginning of the log: it reads records again, and skips none.
     """
     if first.offset == offset:
         return

@@ -1,4 +1,4 @@
-"""The order in which ends of logs and offset maps are read by who uses both: ends first."""
+"""The order in which log ends and offset maps are read by code that uses both: ends first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ends = TypeVar("Ends")
 
 
 class EndsThenMaps(Generic[Ends]):
-    """Ends of mirrors' logs, and maps that hold every break below these ends.
+    """Ends of mirrors' logs, and maps with every break below these ends.
 
     A break is durable before the first record above it is sent (I3), so maps that are read after an
     end cover it. Read before, they may lack the break that the last append needed, and unequal
@@ -21,14 +21,14 @@ class EndsThenMaps(Generic[Ends]):
     Parameters
     ----------
     read_ends
-        Asks the target where logs end; called here.
+        Asks the target for log ends; called at once.
     read_maps
-        Reads all maps of the link as they are durable then; called when they are first needed.
+        Reads all maps of the link as they are durable then; called at their first use.
 
     Raises
     ------
     ConnectionLost, BrokerError
-        What `read_ends` raises, and at the first `maps` what `read_maps` does.
+        What `read_ends` raises; at the first use of `maps`, what `read_maps` raises.
     """
 
     def __init__(self, read_ends: Callable[[], Ends], read_maps: Callable[[], MapReader]) -> None:
@@ -37,5 +37,5 @@ class EndsThenMaps(Generic[Ends]):
 
     @cached_property
     def maps(self) -> MapReader:
-        """Read once. Of a mirror they are right up to its end, what comes above may still move."""
+        """The maps, read once: right up to a mirror's end; later breaks may still change."""
         return self._read_maps()

@@ -1,12 +1,12 @@
-"""The driver's side of offset maps that are lost: mapped mirrors stop, exact ones go on.
+"""The driver's side of lost offset maps: mapped mirrors stop, exact ones continue.
 
-I2  Nothing is appended to a mapped mirror whose map is not known to reach its end. Where rows of
-    the maps' topic are gone, what was mapped stands stopped, durably, until its map is made anew.
-I7  A mirror that is shown to be exact goes on.
+I2  Nothing is appended to a mapped mirror whose map is not known to reach its end. If rows of the
+    maps' topic are gone, mapped mirrors are stopped, durably, until their maps are rebuilt.
+I7  A mirror that is shown to be exact continues.
 
-A mirror may have become a mapped one after the last look at the maps. So of those that are not
-known as mapped each must be shown to be exact: by what the ledger says of how far was copied, or
-by the record before its end, which is the source's of that very offset and of no other.
+A mirror may have become a mapped one since the maps were last read. So each mirror that is not
+known as mapped must be shown to be exact: by the ledger's note of how far was copied, or by the
+record before its end, which must equal the source's of the same offset, and no later one.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ from heliostat.state.link_state import Starts
 from heliostat.topics.values import MirrorRecord
 
 NOTES_MAX = 3
-"""Records told of one by one."""
+"""How many records the notes list one by one."""
 NAMED_MAX = 5
-"""Mirrors named in an event."""
+"""How many mirrors an event names."""
 BEHIND_RECORDS = 500
-"""Source records looked at behind a mirror's end, for one like its last."""
+"""Source offsets after a mirror's end that are searched for a record equal to its last one."""
 
 
 class RememberedPartition(NamedTuple):
-    """One partition of a mirror, as the link remembers it."""
+    """One partition of a mirror, by the link's records."""
 
     source: TopicPartition
     mirror: TopicPartition
     target_id: str
     start: Offset
-    """Source offset that it begins with."""
+    """Source offset at which it begins."""
 
     @property
     def name(self) -> MirrorId:
-        """As maps are named."""
+        """Name of its map."""
         return self.mirror, self.target_id
 
 
 CopiedLookup = Callable[[TopicPartition], Copied | None]
-"""How far a source partition was copied, as the ledger knows."""
+"""Returns how far a source partition was copied, by the ledger; None if not known."""
 
 
 class MapKeeper:
-    """Looks whether all rows are there; used by the driver's turn only.
+    """Checks whether all rows are there; used only by the driver's reconciliation.
 
     Parameters
     ----------
     maps, marks
-        What is known of the maps, and of what is lost of them.
+        The maps, and the marks of what is mapped or lost.
     source, target_access
         Both clusters, to read records of mirrors that may be mapped.
     target
-        Tells where mirrors end.
+        Target cluster connection, which is asked where mirrors end.
     copied
-        How far was copied.
+        Returns how far a source partition was copied.
     events
-        Where is told what is lost.
+        Log that reports lost and rebuilt maps.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class MapKeeper:
         self._pruning = MapPruning(maps, target, time.monotonic)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
-        """Of those that can't be read now it is not known whether they are lost."""
+        """Mirrors that can't be read now: their maps may be lost, and why that is in doubt."""
 
     def begin(self) -> None:
-        """Read what was known before."""
+        """Read the marks of earlier runs."""
         self._marks = self._store.read()
         self._take_rebuilt(self._marks)
         self._maps.begin(self._marks.topic, self._marks.lost)
 
     def restore(self) -> None:
-        """Write all that is known into a state topic that was made anew."""
+        """Write all that is known into a recreated state topic."""
         self._maps.look_again()
         if self._marks.topic is not None:
             self._store.put_topic(self._marks.topic)
@@ -118,20 +118,20 @@ class MapKeeper:
         starts: Mapping[TopicName, Starts],
         reports: Iterable[PartitionReport] = (),
     ) -> None:
-        """Read the maps on, and see to it that nothing goes on without its map.
+        """Read new rows of the maps, and stop mirrors whose maps may lack rows.
 
         Parameters
         ----------
         mirrors, starts
-            Of the link.
+            The link's records of its mirrors, and of where their partitions begin.
         reports
-            Of the lanes' newest plans: they compare mirrors with their maps, and with what this
-            keeper knows. What they found is kept before it is seen what was made anew.
+            Reports of the lanes' newest plans: lanes compare mirrors with their maps, and with what
+            this keeper knows. Their findings are recorded before rebuilt maps are read.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            The target does not answer; the next turn looks again.
+            The target does not answer; the next reconciliation tries again.
         """
         self._keep_lost(self._found_by_lanes(mirrors, reports))
         if self._marks.lost:
@@ -157,7 +157,7 @@ class MapKeeper:
     def with_lost(
         self, specs: Mapping[TopicPartition, PartitionSpec]
     ) -> dict[TopicPartition, PartitionSpec]:
-        """Tell lanes which partitions must not be copied, for want of their map."""
+        """Return the specs, with partitions marked that must not be copied as their map is lost."""
         lost = self._marks.lost | self._unsettled
         found = dict(specs)
         for source, spec in specs.items() if lost else ():
@@ -167,7 +167,7 @@ class MapKeeper:
         return found
 
     def notes(self) -> tuple[str, ...]:
-        """What is no row in the maps' topic, and concerns no mirror: somebody writes there."""
+        """Report records in the maps' topic that are no rows and concern no mirror."""
         return tuple(shortened(self._maps.strange(), NOTES_MAX, "such records"))
 
     # -- what is lost --------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class MapKeeper:
     def _found_by_lanes(
         self, mirrors: Mapping[TopicName, MirrorRecord], reports: Iterable[PartitionReport]
     ) -> dict[MirrorId, str]:
-        """Mirrors that lanes stopped for their maps, and why; not those only held back by us."""
+        """Mirrors that lanes stopped for their maps, and why; not those that only we hold back."""
         found: dict[MirrorId, str] = {}
         for report in reports:
             record = mirrors.get(report.source.topic)
@@ -187,9 +187,9 @@ class MapKeeper:
         return found
 
     def _lose(self, known: list[RememberedPartition], why: str) -> None:
-        """Rows are gone: whatever is not shown to be exact is lost.
+        """Mark the map of each mirror that is not shown to be exact as lost, as rows are gone.
 
-        What is lost is durable before the topic is taken as it is now.
+        The marks are durable before the topic is accepted as it is now.
         """
         mapped = self._marks.names() | self._maps.names()
         lost = {one.name: why for one in known if one.name in mapped}
@@ -201,7 +201,7 @@ class MapKeeper:
         self._maps.begin_again(self._marks.lost | self._unsettled)
 
     def _settle(self, asked: list[RememberedPartition], why: Mapping[MirrorId, str]) -> None:
-        """Find out which of these are exact."""
+        """Find out which of these are exact; the map of each other is lost, or unsettled."""
         lost: dict[MirrorId, str] = {}
         unsettled: dict[MirrorId, str] = {}
         for one, is_exact in self._exact(asked):
@@ -220,14 +220,14 @@ class MapKeeper:
         self._store.put_lost(new)
         self._marks.lost.update(new)
         self._events.warn(
-            f"{next(iter(new.values()))}: {len(new)} mapped partition(s) stand stopped until "
-            f"their map is made anew ({OffsetMapLost.hint}): {_named(new)}"
+            f"{next(iter(new.values()))}: {len(new)} mapped partition(s) are stopped until "
+            f"their map is rebuilt ({OffsetMapLost.hint}): {_named(new)}"
         )
 
     def _exact(
         self, asked: list[RememberedPartition]
     ) -> Iterator[tuple[RememberedPartition, bool | None]]:
-        """Whether mirrors are exact up to their end; None: it can't be asked now."""
+        """Yield whether mirrors are exact up to their end; None if that can't be checked now."""
         if not asked:
             return
         ends = self._target.list_log_ends([one.mirror for one in asked])
@@ -251,10 +251,10 @@ class MapKeeper:
                     except (BrokerError, ConnectionLost):
                         yield one, None
 
-    # -- what is mapped, and what was made anew ------------------------------------------------
+    # -- what is mapped, and what was rebuilt ---------------------------------------------------
 
     def _note_mapped(self, found: Iterable[RememberedPartition]) -> None:
-        """Remember that these have maps, so that their loss is seen as such."""
+        """Record that these have maps, so that a loss of these maps is noticed."""
         new: dict[TopicName, Mapped] = {}
         for one in found:
             name = one.source.topic
@@ -266,20 +266,20 @@ class MapKeeper:
         self._marks.mapped.update(new)
 
     def _take_rebuilt(self, now: Marks) -> None:
-        """Go on with maps that were made anew; only a row that says so counts, not its lack."""
+        """Continue with rebuilt maps; only a mark that says so counts, not a missing one."""
         if not now.rebuilt:
             return
         for name in now.rebuilt:
             self._marks.lost.pop(name, None)
         self._maps.set_lost(self._marks.lost | self._unsettled)
         self._store.forget(now.rebuilt)
-        self._events.info(f"offset maps made anew, copying goes on: {_named(now.rebuilt)}")
+        self._events.info(f"offset maps rebuilt, copying continues: {_named(now.rebuilt)}")
 
 
 def _partitions(
     mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
 ) -> Iterator[RememberedPartition]:
-    """What may have been copied so far: each partition that has a beginning."""
+    """Yield partitions that may have been copied so far: each that has a beginning."""
     for name, record in mirrors.items():
         row = starts.get(name)
         if row is not None and row.target_id == record.target_id:
@@ -290,24 +290,24 @@ def _partitions(
 
 
 def _is_noted_exact(copied: Copied | None, end: int) -> bool:
-    """Whether all was copied up to a source offset when the target ended at that very one."""
+    """Whether all was copied up to source offset `end` when the target ended there."""
     return copied is not None and copied.end == copied.offset == end
 
 
 def ends_alike(
     source: PlainReader, target: PlainReader, one: RememberedPartition, end: int
 ) -> bool:
-    """Whether the record before a mirror's end is the source's of the same offset, and no later's.
+    """Whether the record before a mirror's end equals the source's of that offset, and no later.
 
-    Where both logs are mapped it stands further on at the source: then the one of its own offset is
-    another one, or one of its like comes behind it.
+    If the mirror is mapped, its last record is at a later offset at the source: then the source's
+    record of the same offset differs, or an equal one follows.
     """
     bounds = target.bounds([one.mirror])[one.mirror], source.bounds([one.source])[one.source]
     last = end - 1
     if bounds[0].start >= end <= one.start:
-        return True  # lifted, and nothing was copied yet
+        return True  # its start was aligned, and nothing was copied yet
     if last < bounds[0].start or not bounds[1].start <= last < bounds[1].end:
-        return False  # gone from one of both: nothing shows it
+        return False  # gone at one side: nothing shows it
     ours = [_digest(record) for record in target.read(one.mirror, last, end)]
     there = source.read(one.source, last, min(bounds[1].end, end + BEHIND_RECORDS))
     theirs = [(record.offset, _digest(record)) for record in there]

@@ -1,4 +1,4 @@
-"""Where logs begin and end, both asked of one cluster."""
+"""Reads from one cluster where logs begin and end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heliostat.names import Offset, TopicPartition
 def bounds_of(
     admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LogBounds | BrokerError]:
-    """Log start and high watermark of each partition, or why its broker does not tell.
+    """Log start and high watermark of each partition, or why its broker does not report them.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def bounds_of(
 
 
 def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:
-    """Log end, what is not replicated yet included, of each partition whose broker tells it.
+    """Log end, including records not replicated yet, of each partition whose broker reports it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Look at what a link's mirrors are, and how far their maps are right; reads only."""
+"""Reads a link's mirrors, and how far their maps are right; changes nothing."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from heliostat.topics.values import MirrorRecord
 from heliostat.verify.ranges import MapClaim, MapView
 
 SOURCE_CONNECT_TIMEOUT_S = 5.0
-"""The source may be gone for good; its answers only sharpen the reasons."""
+"""The source may be gone for good; its answers only make the reasons more precise."""
 NO_TOPIC_ID = str(UUID(int=0))
-"""What brokers older than 2.8 answer."""
+"""What brokers before Kafka 2.8 answer."""
 
 
 def look(
@@ -46,10 +46,10 @@ def look(
     Raises
     ------
     ConnectionLost
-        The target does not answer. A source that does not is done without.
+        The target does not answer; the source need not.
     """
     cluster = config.clusters[link.target]
-    passed = _passed(config, link)  # before the ends: what it names has landed by then
+    passed = _passed(config, link)  # read before the ends: what it reports has landed by then
     with closing(LinkState(link, cluster)) as state:
         stored = state.read()
     wanted = None if topics is None else set(topics)
@@ -89,7 +89,7 @@ def look(
 
 
 def read_map_view(config: Config, link: LinkConfig) -> MapView:
-    """The link's offset map as `verify` asks for it; read now.
+    """Read the link's offset maps now, in the form that `verify` needs.
 
     Raises
     ------
@@ -108,9 +108,9 @@ def read_map_view(config: Config, link: LinkConfig) -> MapView:
 def _see_target_topics(
     mirrors: TranslatedMirrors, admin: ClusterAdmin, records: Mapping[TopicName, MirrorRecord]
 ) -> tuple[dict[TopicPartition, tuple[MirrorRecord, TopicPartition]], dict[TopicName, str]]:
-    """Partitions that the target has of each mirror, with the source's, and the topics' ids.
+    """Return each mirror's target partitions with the source's, and topic ids as maps have them.
 
-    Ids as maps name them. What is missing or was made anew becomes a trouble of its topic.
+    A topic that is missing or was recreated becomes a trouble of `mirrors`.
     """
     infos = admin.describe_topics()
     mirrors.target_topics = frozenset(infos)
@@ -121,7 +121,7 @@ def _see_target_topics(
         if info is None or info.error is not None:
             trouble = Untranslatable(Why.NO_SUCH_TOPIC, f"the target has no topic {record.target}")
         elif is_another(record.target_id, info.topic_id):
-            text = f"{record.target} was deleted at the target and made anew"
+            text = f"{record.target} was deleted at the target and recreated"
             trouble = Untranslatable(Why.REMADE, text)
         else:
             ids[record.target] = id_text(record.target_id)
@@ -135,7 +135,7 @@ def _see_target_topics(
 def _bounds(
     mirrors: TranslatedMirrors, admin: ClusterAdmin, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[Offset, Offset]]:
-    """Log start and end (high watermark) of each target partition that tells them."""
+    """Log start and end (high watermark) of each target partition whose broker reports them."""
     found: dict[TopicPartition, tuple[Offset, Offset]] = {}
     for one, bounds in bounds_of(admin, partitions).items():
         if isinstance(bounds, BrokerError):
@@ -165,16 +165,16 @@ def _see_source(
     link: LinkConfig,
     records: Mapping[TopicName, MirrorRecord],
 ) -> None:
-    """What the source has; topics made anew there are in trouble."""
+    """Note which topics the source has; those recreated there become troubles of `mirrors`."""
     access = config.clusters[link.source].access()
     try:
         with ClusterAdmin(access, connect_timeout_s=SOURCE_CONNECT_TIMEOUT_S) as admin:
             infos = admin.describe_topics()
     except ConnectionLost:
-        return  # said by `is_source_known`
+        return  # shown by `is_source_known`
     mirrors.source_topics = frozenset(infos)
     for name, record in records.items():
         info = infos.get(name)
         if info is not None and is_another(record.source_id, info.topic_id):
-            text = f"{name} was deleted at the source and made anew"
+            text = f"{name} was deleted at the source and recreated"
             mirrors.source_troubles[name] = Untranslatable(Why.REMADE, text)

@@ -1,10 +1,10 @@
 """The breaks of one offset map, as many as a year of transactions makes, in few bytes.
 
-The newest stand in plain arrays, where rows add and replace them. Older ones are packed, 512 a
+The newest are in plain arrays, where rows add and replace them. Older ones are packed, 512 a
 block: mostly two bytes a break instead of sixteen. Blocks never change, so copies of a map share
-them, and a lane is handed them as they are; only those that are asked for are unpacked.
+them, and a lane gets them as they are; only blocks that are searched are unpacked.
 
-Targets and sources both only grow from break to break.
+Target and source offsets both grow from break to break.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from heliostat.offsets.uvarints import decode_uvarints, encode_uvarints
 
 BLOCK_BREAKS = 512
 NEWEST_MIN = 1024
-"""As many stay unpacked: more than a row has that is written again as it grows."""
+"""At least this many stay unpacked: more than a row has, which is rewritten as it grows."""
 NEWEST_MAX = NEWEST_MIN + BLOCK_BREAKS
 UNPACKED_BLOCKS = 512
-"""Of all maps, kept for who asks again: 4 MiB. A translator is asked all over a map of 200."""
+"""Cached blocks of all maps: 4 MiB. A translator looks up offsets all over a map of 200."""
 
 Pair = tuple[int, int]
 """Target and source offset of a break."""
@@ -34,10 +34,10 @@ Pairs = tuple["array[int]", "array[int]"]
 
 
 def pack(targets: Any, sources: Any) -> bytes:
-    """Distances between breaks as varints, of arrays of int64.
+    """Encode distances between breaks, of arrays of int64, as varints.
 
-    Both distances of a break are positive, and mostly the source's is the larger: so what is
-    written is the target's, and by how much more the source moves on.
+    Both distances of a break are positive, and mostly the source's is the larger: so the target's
+    is written, and by how much the source's exceeds it.
     """
     steps = np.diff(targets, prepend=0)
     more = np.diff(sources, prepend=0) - steps
@@ -47,7 +47,7 @@ def pack(targets: Any, sources: Any) -> bytes:
 
 
 def unpack(data: Any) -> tuple[Any, Any] | None:
-    """Back from an array of uint8 to targets and sources; None where it is cut off."""
+    """Decode an array of uint8 to targets and sources; None if it is cut off."""
     numbers = decode_uvarints(data)
     if numbers is None or len(numbers) % 2:
         return None
@@ -58,14 +58,14 @@ def unpack(data: Any) -> tuple[Any, Any] | None:
 
 
 def as_array(numbers: Any) -> array[int]:
-    """Of numpy's int64."""
+    """Convert numpy's array of int64."""
     return array("q", numbers.tobytes())
 
 
 def _read(block: bytes) -> Pairs:
-    """Targets and sources of a block; not to be changed."""
+    """Targets and sources of a block; callers must not change them."""
     found = unpack(np.frombuffer(block, np.uint8))
-    if found is None:  # it is of our own making
+    if found is None:  # we packed it ourselves
         raise AssertionError("a block of an offset map is cut off")
     return as_array(found[0]), as_array(found[1])
 
@@ -90,19 +90,19 @@ def first_of(block: bytes) -> Pair:
 
 @dataclass(slots=True)
 class MapBlocks:
-    """Breaks in order. Where there are blocks, some of the newest stand behind them."""
+    """Breaks in order: packed blocks, then the newest; after blocks there always are some."""
 
     _blocks: list[bytes] = field(default_factory=list)
-    """All of the same number of breaks."""
+    """Each has `BLOCK_BREAKS` breaks."""
     _block_targets: array[int] = field(default_factory=lambda: array("q"))
     _block_sources: array[int] = field(default_factory=lambda: array("q"))
-    """First of each block."""
+    """Source offset of the first break of each block."""
     _targets: array[int] = field(default_factory=lambda: array("q"))
     _sources: array[int] = field(default_factory=lambda: array("q"))
 
     @classmethod
     def begun(cls, blocks: tuple[bytes, ...], newest: Pairs) -> MapBlocks:
-        """With blocks of another one, and the newest behind them."""
+        """Create one with blocks of another one, and the newest breaks after them."""
         firsts = [first_of(block) for block in blocks]
         return cls(
             list(blocks),
@@ -115,7 +115,7 @@ class MapBlocks:
         return BLOCK_BREAKS * len(self._blocks) + len(self._targets)
 
     def copy(self) -> MapBlocks:
-        """Another one with the same breaks; blocks are shared."""
+        """Return a copy with the same breaks; blocks are shared."""
         return MapBlocks(
             self._blocks[:],
             self._block_targets[:],
@@ -143,7 +143,7 @@ class MapBlocks:
         return None if at < 0 else (targets[at], sources[at])
 
     def around_source(self, source: int) -> tuple[Pair | None, int | None]:
-        """The last break at or before a source offset, and the target of the one behind that."""
+        """The last break at or before a source offset, and the target offset of the next one."""
         targets, sources, following = self._targets, self._sources, None
         if self._blocks and source < sources[0]:
             block = bisect_right(self._block_sources, source) - 1
@@ -158,18 +158,18 @@ class MapBlocks:
         return None if at < 0 else (targets[at], sources[at]), following
 
     def behind(self, target: int) -> Iterator[Pair]:
-        """Breaks behind a target offset, in order, as they are now."""
+        """Iterate over breaks after a target offset, in order, as they are at the call."""
         blocks = self._blocks[max(0, bisect_right(self._block_targets, target) - 1) :]
         if self._targets and target >= self._targets[0]:
             blocks = []
         at = bisect_right(self._targets, target)
         newest = zip(self._targets[at:], self._sources[at:], strict=True)
-        # Not by the cache: who goes through all asks for each once.
+        # Without the cache: who goes through all breaks needs each block once.
         packed = chain.from_iterable(zip(*_read(each), strict=True) for each in blocks)
         return chain((pair for pair in packed if pair[0] > target), newest)
 
     def tail(self, at_least: int, target: int | None) -> tuple[tuple[bytes, ...], Pairs]:
-        """Blocks, and the newest behind them: so many breaks, and from a target offset on."""
+        """Return the last blocks and the newest: at least so many breaks, and all from `target`."""
         missing = at_least - len(self._targets)
         first = len(self._blocks) + min(0, -missing // BLOCK_BREAKS)
         if target is not None and self._targets and target < self._targets[0]:
@@ -179,20 +179,20 @@ class MapBlocks:
     # -- changing ------------------------------------------------------------------------------
 
     def append(self, target: int, source: int) -> None:
-        """Put one behind the others."""
+        """Append a break."""
         self._targets.append(target)
         self._sources.append(source)
         if len(self._targets) >= NEWEST_MAX:
             self._seal()
 
     def extend(self, targets: Any, sources: Any) -> None:
-        """Put many behind the others, of arrays of int64."""
+        """Append many breaks, of arrays of int64."""
         self._targets.frombytes(targets.tobytes())
         self._sources.frombytes(sources.tobytes())
         self._seal()
 
     def _seal(self) -> None:
-        """Pack the oldest of the newest."""
+        """Pack the oldest of the unpacked breaks."""
         at = 0
         while len(self._targets) - at >= NEWEST_MAX:
             targets, sources = (
@@ -202,18 +202,18 @@ class MapBlocks:
             self._block_targets.append(self._targets[at])
             self._block_sources.append(self._sources[at])
             self._blocks.append(pack(targets, sources))
-            del targets, sources  # an array that is looked at can't shrink
+            del targets, sources  # an array whose buffer numpy uses can't be resized
             at += BLOCK_BREAKS
         self._targets, self._sources = self._targets[at:], self._sources[at:]
 
     def cut_target(self, target: int) -> None:
-        """Forget those from a target offset on."""
+        """Drop breaks from a target offset on."""
         if self._blocks and target <= self._targets[0]:
             self._unseal(bisect_left(self._block_targets, target))
         self._cut(bisect_left(self._targets, target))
 
     def forget_before(self, target: int) -> None:
-        """Forget those that say nothing of a target offset and what follows; not all of them."""
+        """Drop breaks that have no effect from a target offset on; some of them may stay."""
         kept = bisect_right(self._block_targets, target) - 1
         if self._targets and target >= self._targets[0]:
             kept = len(self._blocks)
@@ -225,7 +225,7 @@ class MapBlocks:
                 del self._targets[:at], self._sources[:at]
 
     def cut_source(self, source: int) -> None:
-        """Forget those from a source offset on."""
+        """Drop breaks from a source offset on."""
         if self._blocks and source <= self._sources[0]:
             self._unseal(bisect_left(self._block_sources, source))
         self._cut(bisect_left(self._sources, source))
@@ -234,7 +234,7 @@ class MapBlocks:
         del self._targets[at:], self._sources[at:]
 
     def _unseal(self, kept: int) -> None:
-        """Only so many blocks stay, and of those the last is unpacked again."""
+        """Keep the first `kept` blocks, and unpack the last of these."""
         self._cut(0)
         if kept:
             targets, sources = _unpacked(self._blocks[kept - 1])

@@ -1,8 +1,8 @@
-"""Which rows of the maps' topic a map stands on, and from where on rows are kept of it.
+"""Which rows of the maps' topic a map consists of, and from which offset on its rows are kept.
 
-What lies below a mirror's log start is asked for by nobody. So rows that tell of nothing else are
-deleted (`offsets/pruning`): first a record says from which place on rows are kept, then each row
-before it goes by a tombstone. A tombstone that no such record explains is a row that was lost.
+Nobody needs offsets below a mirror's log start. So rows that cover nothing else are deleted
+(`offsets/pruning`): first a record says from which target offset on rows are kept, then a tombstone
+deletes each row before it. A tombstone that no such record explains means that a row was lost.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 
 KEPT = "kept from"
 KEPT_VALUE = b"{}"
-"""Its key says all. It must have a value: a tombstone would go."""
+"""The key says everything. It needs a value: cleaners remove tombstones."""
 _WIDTH = 4
-"""Numbers of a row's place and stamp."""
+"""How many numbers a row's first offset and stamp are."""
 
 
 class Stamp(NamedTuple):
@@ -30,16 +30,16 @@ class Stamp(NamedTuple):
     generation: int
     round_number: int
     attempt: int = 0
-    """Within the round: what was written before a connection broke may arrive after its repeat."""
+    """Within the round: a row sent before a connection was lost may arrive after its repetition."""
 
 
 class RowKey(NamedTuple):
     """Key of a row: compaction keeps the last of each."""
 
     mirror: TopicPartition
-    """The target's partition."""
+    """Target partition."""
     target_topic_id: str
-    """Of that very topic; one made anew begins without a map. Empty before Kafka 2.8."""
+    """Id of the target topic: a recreated one begins without a map. Empty before Kafka 2.8."""
     first: int
     """Target offset of its first break."""
     stamp: Stamp
@@ -50,30 +50,30 @@ class RowKey(NamedTuple):
 
     @classmethod
     def decode(cls, key: bytes) -> RowKey:
-        """Back from bytes.
+        """Decode bytes.
 
         Raises
         ------
         ProtocolError
-            They are not ours.
+            They are not the key of a row.
         """
         found = decode_key(key)
         if not isinstance(found, RowKey):
-            raise ProtocolError("a record of the offset maps is no row of one")
+            raise ProtocolError("a record of the offset maps is not a row")
         return found
 
 
 class KeptFrom(NamedTuple):
-    """Key of a record that says: rows before this place were deleted on purpose.
+    """Key of a record that says: rows before this target offset were deleted on purpose.
 
-    One for each place, so that one that is written late, by a driver that was replaced meanwhile,
-    takes nothing back.
+    Each offset has a record of its own, so that one that is written late, by a driver that was
+    replaced meanwhile, undoes nothing.
     """
 
     mirror: TopicPartition
     target_topic_id: str
     first: int
-    """Of the first row that is kept. The map is exact from this target offset on."""
+    """Target offset of the first row that is kept. The map is exact from there on."""
 
     def encode(self) -> bytes:
         """As bytes."""
@@ -81,13 +81,13 @@ class KeptFrom(NamedTuple):
 
 
 class Prunable(NamedTuple):
-    """Rows of one map that nobody asks for any more."""
+    """Rows of one map that nobody needs any more."""
 
     kept: KeptFrom
-    """From where on rows stay."""
+    """Says from where on rows are kept."""
     rows: list[RowKey]
     said: list[KeptFrom]
-    """What said so before."""
+    """Earlier records of this kind, which `kept` replaces."""
 
 
 def _encoded(mirror: TopicPartition, target_topic_id: str, *rest: int | str) -> bytes:
@@ -96,7 +96,7 @@ def _encoded(mirror: TopicPartition, target_topic_id: str, *rest: int | str) -> 
 
 
 def decode_key(key: bytes) -> RowKey | KeptFrom:
-    """What a record of the maps' topic is; raises as `RowKey.decode`."""
+    """Decode the key of a record of the maps' topic; raises as `RowKey.decode`."""
     try:
         topic, partition, topic_id, first, *rest = json.loads(key)
         mirror = TopicPartition(TopicName(topic), PartitionId(int(partition)))
@@ -106,32 +106,32 @@ def decode_key(key: bytes) -> RowKey | KeptFrom:
         stamp = Stamp(int(generation), int(number), int(attempt))
         return RowKey(mirror, str(topic_id), int(first), stamp)
     except (ValueError, TypeError) as error:
-        raise ProtocolError("a row of the offset map has a key that is not ours") from error
+        raise ProtocolError("a record of the offset maps has an unknown key") from error
 
 
 @dataclass(slots=True)
 class MapRows:
-    """Rows of one map that are in the topic, 32 bytes each, and what says which were deleted."""
+    """Rows of one map that are in the topic, 32 bytes each, and which were deleted on purpose."""
 
     _standing: array[int] = field(default_factory=lambda: array("q"))
-    """Those that the map stands on, by their first break, which is the order they came in."""
+    """Rows that the map consists of, by first break, which is their order of arrival."""
     _replaced: array[int] = field(default_factory=lambda: array("q"))
-    """Those of which later rows left nothing, or that were not listened to; in order too."""
+    """Rows that later ones have replaced, or that were ignored; also by first break."""
     kept_from: list[int] = field(default_factory=list)
-    """Places of `KeptFrom` that are in the topic."""
+    """Target offsets of the `KeptFrom` records that are in the topic."""
 
     def take(self, first: int, stamp: Stamp) -> None:
-        """A row has come that replaces all from its first break on."""
+        """Add a row, which replaces all from its first break on."""
         row = array("q", (first, *stamp))
         while self._standing and self._standing[-_WIDTH] >= first:
             last = self._standing[-_WIDTH:]
             del self._standing[-_WIDTH:]
-            if last != row:  # the same key once more: the row has grown
+            if last != row:  # the same key again: the row has grown
                 self._put_replaced(last)
         self._standing += row
 
     def ignore(self, first: int, stamp: Stamp) -> None:
-        """A row has come that is of an older round."""
+        """Note a row of an older round, which changes nothing."""
         self._put_replaced(array("q", (first, *stamp)))
 
     def _put_replaced(self, row: array[int]) -> None:
@@ -139,7 +139,7 @@ class MapRows:
         self._replaced[at:at] = row
 
     def deleted(self, first: int, stamp: Stamp) -> None:
-        """A row was deleted."""
+        """Note that a row was deleted."""
         row = array("q", (first, *stamp))
         for rows in (self._standing, self._replaced):
             at = bisect_left(rows[::_WIDTH], first) * _WIDTH
@@ -150,12 +150,12 @@ class MapRows:
                 at += _WIDTH
 
     def first_kept(self, target: int) -> int | None:
-        """First break of the row that the map stands on at a target offset: those before may go."""
+        """First break of the row that covers a target offset; rows before may be deleted."""
         at = bisect_right(self._standing[::_WIDTH], target)
         return self._standing[(at - 1) * _WIDTH] if at else None
 
     def before(self, first: int) -> Iterator[tuple[int, Stamp]]:
-        """Rows whose first break lies before a place; none that the map stands on behind it."""
+        """Iterate over rows with a first break before `first`, which is that of a kept row."""
         for rows in (self._standing, self._replaced):
             end = bisect_left(rows[::_WIDTH], first) * _WIDTH
             for at in range(0, end, _WIDTH):

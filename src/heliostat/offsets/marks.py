@@ -1,11 +1,11 @@
-"""What the state topic says of the offset maps: where they are, who has one, and whose is lost.
+"""What the state topic says about the offset maps: where they are, who has one, and whose is lost.
 
     maps                          the topic of the maps when all its rows were read
     mapped/<source topic>         partitions of its mirror that have a map
-    map-lost/<target>/<number>    a mirror's partition of whose map rows are gone, or made anew
+    map-lost/<target>/<number>    a mirror's partition whose map lost rows, or was rebuilt since
 
-The maps' own topic can't tell that a row is missing: a mirror without rows is an exact one. So what
-tells it stands elsewhere.
+The maps' own topic can't show that a row is missing: a mirror without rows is an exact one. So this
+is recorded elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOPIC_KEY = "maps"
 MAPPED_PREFIX = "mapped/"
 LOST_PREFIX = "map-lost/"
 MirrorId = tuple[TopicPartition, str]
-"""A partition of a target topic, and the id of that very topic, as maps are named."""
+"""A partition of a target topic, and that topic's id: together they name a map."""
 
 
 class MapTopic(NamedTuple):
@@ -35,14 +35,14 @@ class MapTopic(NamedTuple):
     end: int
 
     def why_lost(self, now: MapTopic) -> str:
-        """What rows are missing of it that were there, in words; empty where all are there.
+        """Say why rows that were there are missing; empty if none is.
 
         Compaction moves no start: only DeleteRecords, retention or a lost log do.
         """
         if is_another(self.topic_id, now.topic_id):
-            return "it was deleted and made anew"
+            return "it was deleted and recreated"
         if now.start > self.start:
-            return f"what stood before {now.start} is deleted"
+            return f"rows before {now.start} were deleted"
         if now.end < self.end:
             return f"it ends at {now.end}, and had rows up to {self.end}"
         return ""
@@ -57,33 +57,33 @@ class Mapped:
     partitions: frozenset[PartitionId]
 
     def names(self) -> frozenset[MirrorId]:
-        """As maps are named."""
+        """Names of their maps."""
         found = (TopicPartition(self.target, number) for number in self.partitions)
         return frozenset((mirror, self.target_id) for mirror in found)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON, for the state topic."""
         numbers = sorted(self.partitions)
         return {"target": self.target, "target_id": self.target_id, "partitions": numbers}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Back from JSON."""
+        """Parse what `to_json` returned."""
         numbers = frozenset(PartitionId(number) for number in value["partitions"])
         return cls(TopicName(value["target"]), str(value["target_id"]), numbers)
 
 
 @dataclass(slots=True)
 class Marks:
-    """All of it, read once."""
+    """Everything that the state topic says about the maps, read once."""
 
     topic: MapTopic | None = None
     mapped: dict[TopicName, Mapped] = field(default_factory=dict)
     """By source topic."""
     lost: dict[MirrorId, str] = field(default_factory=dict)
-    """Why rows of a map are gone."""
+    """Maps that lost rows, and why."""
     rebuilt: set[MirrorId] = field(default_factory=set)
-    """Maps that were lost and made anew, of which the driver has not taken note yet."""
+    """Maps that were lost and have been rebuilt, which the driver has not noted yet."""
 
     def names(self) -> frozenset[MirrorId]:
         """Mirrors that have a map."""
@@ -91,9 +91,9 @@ class Marks:
 
 
 class MapMarks:
-    """Reads and writes them; every write is durable when it returns.
+    """Reads and writes these marks; every write is durable when it returns.
 
-    Reading from one thread only. Every method raises `ConnectionLost` when the target does not
+    Only one thread may read. Every method raises `ConnectionLost` when the target does not
     answer and `BrokerError` when it refuses.
     """
 
@@ -105,7 +105,7 @@ class MapMarks:
         self._topic.close()
 
     def read(self) -> Marks:
-        """As it is now; a state topic that does not exist says nothing."""
+        """Read the current marks; none if the state topic does not exist."""
         found = Marks()
         for key, value in self._topic.read_all().items():
             if key == TOPIC_KEY:
@@ -123,26 +123,26 @@ class MapMarks:
         return found
 
     def put_topic(self, topic: MapTopic) -> None:
-        """Remember which topic's rows have been read, and how far."""
+        """Record which topic's rows have been read, and how far."""
         self._topic.write(TOPIC_KEY, topic._asdict())
 
     def put_mapped(self, mapped: Mapping[TopicName, Mapped]) -> None:
-        """Remember that mirrors of these source topics have maps."""
+        """Record that mirrors of these source topics have maps."""
         if mapped:
             rows = {f"{MAPPED_PREFIX}{name}": one.to_json() for name, one in mapped.items()}
             self._topic.write_many(rows)
 
     def put_lost(self, lost: Mapping[MirrorId, str]) -> None:
-        """Rows of these maps are gone: nothing is appended there until they are made anew."""
+        """Record lost maps, and why: nothing is appended there until they are rebuilt."""
         if lost:
             self._topic.write_many(dict(_lost_row(name, why) for name, why in lost.items()))
 
     def put_rebuilt(self, names: Iterable[MirrorId]) -> None:
-        """Their maps are durable again: copying goes on."""
+        """Record that these maps are durable again: copying continues."""
         self._topic.write_many(dict(_lost_row(name, "", is_rebuilt=True) for name in names))
 
     def forget(self, names: Iterable[MirrorId]) -> None:
-        """That they were lost and made anew is taken note of."""
+        """Remove the marks of these maps, once the driver has noted that they were rebuilt."""
         self._topic.write_many({_lost_row(name, "")[0]: None for name in names})
 
 

@@ -1,4 +1,4 @@
-"""Which source offset stands at which target offset, for one partition: exact, run-length, small.
+"""Which source offset is at which target offset, for one partition: exact, run-length, small.
 
 A mirror of a source without holes needs no map: both offsets are the same number. Where the source
 has a hole (compaction, a transaction's marker or aborted records, a record that was set aside) the
@@ -6,16 +6,16 @@ target has none, and from there on a source offset is the target's plus a consta
 a *break*; the stretch up to the next break is an *extent*.
 
 A *filled* mirror has markers in the holes, so that offsets are equal. Only the sequence of our
-producer goes on without them (I1). Its map has the same shape: what stands for the target's
-offset is the number of our record, counted from where the mirror began.
+producer does not count them (I1). Its map has the same shape: in place of the target's offset it
+has the number of our record, counted from where the mirror began.
 
 I2  The position is `source_of(the target's log end)`; nothing else decides it.
-I3  A break is durable before the first batch behind it is sent. It may therefore name a place that
-    the target has not reached; whoever goes on from an earlier end puts others there.
+I3  A break is durable before the first batch after it is sent. So it may name an offset that the
+    target has not reached; a round that continues from an earlier end replaces it.
 
-Breaks cross the state topic `heliostat.<link>.offsets` as rows (`Row`): a row replaces everything
-from its first break on. Rows of an older round than the newest seen are not listened to (I10): one
-may arrive late, after its successor's.
+Breaks are stored in the state topic `heliostat.<link>.offsets` as rows (`Row`): a row replaces
+everything from its first break on. Rows of an older round than the newest seen are ignored (I10):
+one may arrive late, after its successor's.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from heliostat.offsets.map_rows import KeptFrom, MapRows, Prunable, RowKey, Stam
 
 ROW_FORMAT, ROW_FORMAT_FILLED = 1, 2
 ROW_BREAKS_MAX = 512
-"""A row is written anew as it grows; beyond this the next one is begun."""
+"""A row is rewritten as it grows; with more breaks than this a new row begins."""
 
 
 class Break(NamedTuple):
-    """From target offset `target` on, up to the next break, source = `source` + distance."""
+    """From target offset `target` to the next break, source = `source` + distance to `target`."""
 
     target: int
     source: int
 
 
 class Extent(NamedTuple):
-    """`length` offsets that stand at both sides one behind the other; open ended if None."""
+    """`length` consecutive offsets of both sides; open-ended if None."""
 
     source: int
     target: int
@@ -58,16 +58,16 @@ class OffsetMap:
 
     _breaks: MapBlocks = field(default_factory=MapBlocks)
     known_from: int = 0
-    """Target offset from which on it is known: what no log holds any more is forgotten, and a lane
-    gets the last breaks only."""
+    """Target offset from which on it is known: breaks of records that are gone are dropped, and a
+    lane gets only the last breaks."""
     is_filled: bool = False
-    """Offsets are equal at both sides; for "target offset" read "number of our record" here."""
+    """Offsets are equal at both sides; here "target offset" means "number of our record"."""
     lost: str = ""
-    """Why it may lack rows, so that nothing may go by it."""
+    """Why it may lack rows, so that nothing may rely on it; empty if it lacks none."""
 
     @classmethod
     def of(cls, breaks: Iterable[Break]) -> OffsetMap:
-        """A map with these breaks, in order."""
+        """Create a map with these breaks, which are in order."""
         found = cls()
         for each in breaks:
             found.add(each)
@@ -77,7 +77,7 @@ class OffsetMap:
         return len(self._breaks)
 
     def copy(self) -> OffsetMap:
-        """Another map with the same breaks."""
+        """Return another map with the same breaks."""
         return replace(self, _breaks=self._breaks.copy())
 
     def knows(self, target_end: int) -> bool:
@@ -91,18 +91,18 @@ class OffsetMap:
         return self._breaks.last is None
 
     def breaks(self, behind: int = -1) -> Iterator[Break]:
-        """Breaks behind a target offset, by default all, in order, as they are now."""
+        """Iterate over breaks after a target offset, by default all, in order, as at the call."""
         return map(Break._make, self._breaks.behind(behind))
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """All breaks as plain tuples: of millions they are made in half the time."""
+        """Iterate over all breaks as plain tuples: with millions this takes half the time."""
         return self._breaks.behind(-1)
 
     def add(self, new: Break) -> None:
-        """Put a break behind the others; what stood from its target offset on is gone.
+        """Append a break; breaks from its target offset on are dropped.
 
         One that says nothing new, as it follows from those before, is not kept. One that goes back
-        at the source, as where that was truncated or made anew, takes along those whose source
+        at the source, as after it was truncated or recreated, also drops breaks whose source
         offsets are other records now.
         """
         self.truncate(new.target)
@@ -113,18 +113,18 @@ class OffsetMap:
             self._breaks.append(new.target, new.source)
 
     def truncate(self, target: int) -> None:
-        """Forget the breaks from this target offset on."""
+        """Drop the breaks from this target offset on."""
         self._breaks.cut_target(target)
 
     def forget_before(self, target: int) -> None:
-        """What lies before this target offset is asked for by nobody any more."""
+        """Drop what is before this target offset: nobody needs it any more."""
         self._breaks.forget_before(target)
         self.known_from = max(self.known_from, target)
 
     def source_of(self, target: int) -> Offset:
         """Source offset of the record at a target offset, or of the one that comes there next.
 
-        -1 where the map is not known so far back.
+        -1 if the map is not known so far back.
         """
         found = self._breaks.up_to_target(target)
         if found is None:
@@ -134,9 +134,9 @@ class OffsetMap:
     def target_of(self, source: int) -> Offset:
         """Target offset of the first record that is not before a source offset.
 
-        For the source offset of a record it is that record's place; for one in a hole the next
-        next record's. So a reader that goes on from the answer reads exactly what it has not read.
-        The offset before `known_from`, where no log holds anything, stands for all before it.
+        For the source offset of a record it is that record's offset; for one in a hole, the next
+        record's. So a consumer that continues there reads exactly what it has not read. For all
+        before `known_from`, where no log has records, it is the offset before `known_from`.
         """
         at, following = self._breaks.around_source(source)
         if at is None and self.known_from and source < self.source_of(self.known_from):
@@ -156,7 +156,7 @@ class OffsetMap:
         return first is not None and first.target < end
 
     def extents(self, start: int = 0) -> Iterator[Extent]:
-        """Runs of equal distance from target offset `start` on; the last is open ended."""
+        """Runs of equal distance from target offset `start` on; the last is open-ended."""
         at = Break(start, self.source_of(start))
         for following in self.breaks(behind=start):
             yield Extent(at.source, at.target, following.target - at.target)
@@ -164,7 +164,7 @@ class OffsetMap:
         yield Extent(at.source, at.target, None)
 
     def apply(self, row: Row) -> None:
-        """Take a row: it replaces everything from its first break on."""
+        """Apply a row: it replaces everything from its first break on."""
         places = np.fromiter(chain.from_iterable(row.breaks), np.int64).reshape(-1, 2)
         self.replace(places[:, 0], places[:, 1], is_filled=row.is_filled)
 
@@ -178,7 +178,7 @@ class OffsetMap:
         if len(targets) == 1:
             return  # most rows
         moved = np.diff(targets)
-        # Mostly each lies behind the one before, and says something new.
+        # Mostly each is after the one before, and says something new.
         if moved.min() > 0 and (np.diff(sources) > moved).all():
             self._breaks.extend(targets[1:], sources[1:])
         else:
@@ -186,9 +186,9 @@ class OffsetMap:
                 self.add(Break._make(each))
 
     def tail(self, at_least: int, end: int | None = None) -> tuple[int, tuple[bytes, ...], bytes]:
-        """Its last breaks, for `MapTail`: from where on they tell all, packed ones, and the newest.
+        """Return its last breaks, for `MapTail`: their `known_from`, packed blocks, and the newest.
 
-        So many at least, and all behind a log end of the target.
+        At least `at_least`, and all after a log end of the target.
         """
         if end is not None and self.is_filled:
             end = self.target_of(end)
@@ -201,7 +201,7 @@ class OffsetMap:
 
     @classmethod
     def from_tail(cls, tail: MapTail) -> OffsetMap:
-        """What `tail` gave elsewhere."""
+        """Create a map from what `tail` returned in another process."""
         targets, sources = decode_places(tail.breaks)
         return cls(
             MapBlocks.begun(tail.blocks, (as_array(targets), as_array(sources))),
@@ -211,16 +211,16 @@ class OffsetMap:
 
 
 class MapTail(NamedTuple):
-    """The end of a map, as a lane is given it."""
+    """The end of a map, as a lane gets it."""
 
     stamp: Stamp
-    """Of the newest row in it."""
+    """Stamp of the newest row in it."""
     known_from: int
     """Target offset from which on it is known."""
     breaks: bytes
-    """The newest, as in `Row.encode`."""
+    """The newest breaks, as in `Row.encode`."""
     blocks: tuple[bytes, ...] = ()
-    """Those before, packed as the driver has them."""
+    """The breaks before, packed as the driver has them."""
 
 
 class Row(NamedTuple):
@@ -232,17 +232,17 @@ class Row(NamedTuple):
     """See `OffsetMap.is_filled`."""
 
     def encode(self) -> bytes:
-        """Its value as bytes, see `encode_breaks`."""
+        """Encode its value, see `encode_breaks`."""
         return encode_breaks(self.breaks, is_filled=self.is_filled)
 
     @classmethod
     def decode(cls, key: RowKey, value: bytes) -> Row:
-        """Back from bytes.
+        """Decode a value.
 
         Raises
         ------
         ProtocolError
-            They are not ours, or of a later version.
+            The value is not ours, or of a later version.
         """
         return cls(key, decode_breaks(value), is_filled_format(value))
 
@@ -252,21 +252,21 @@ def _head(*, is_filled: bool) -> bytes:
 
 
 def encode_breaks(breaks: Iterable[Break], *, is_filled: bool = False) -> bytes:
-    """The format, then distances between breaks as varints, see `pack`."""
+    """Encode the format, then distances between breaks as varints, see `pack`."""
     places = np.fromiter(chain.from_iterable(breaks), np.int64)
     return _head(is_filled=is_filled) + pack(places[::2], places[1::2])
 
 
 def decode_places(value: bytes) -> tuple[Any, Any]:
-    """Back from bytes, to arrays of target and source offsets.
+    """Decode a value to arrays of target and source offsets.
 
     Raises
     ------
     ProtocolError
-        They are not ours, or of a later version.
+        The value is not ours, or of a later version.
     """
     if not value or value[0] not in (ROW_FORMAT, ROW_FORMAT_FILLED):
-        raise ProtocolError("a row of the offset map has a format that is not known")
+        raise ProtocolError("a row of the offset map has an unknown format")
     found = unpack(np.frombuffer(value, np.uint8, offset=1))
     if found is None:
         raise ProtocolError("a row of the offset map is cut off")
@@ -274,7 +274,7 @@ def decode_places(value: bytes) -> tuple[Any, Any]:
 
 
 def decode_breaks(value: bytes) -> tuple[Break, ...]:
-    """Back from bytes; raises as `decode_places`."""
+    """Decode a value; raises as `decode_places`."""
     targets, sources = decode_places(value)
     return tuple(map(Break, targets.tolist(), sources.tolist()))
 
@@ -285,33 +285,33 @@ def is_filled_format(value: bytes) -> bool:
 
 
 class Odd(NamedTuple):
-    """A record of the maps' topic that is no row of ours."""
+    """A record of the maps' topic that is not a row of ours."""
 
     mirror: tuple[TopicPartition, str] | None
-    """Whose row it may have replaced, by target partition and topic id."""
+    """Target partition and topic id of the map whose row it may have replaced, if any."""
     offset: int
     why: str
 
 
 @dataclass(slots=True)
 class MapReader:
-    """Maps of many partitions, put together from rows in the order of their topic."""
+    """Maps of many partitions, built from rows in the order of their topic."""
 
     maps: dict[tuple[TopicPartition, str], OffsetMap] = field(default_factory=dict)
     """By mirror and target topic id."""
     lost: frozenset[tuple[TopicPartition, str]] = frozenset()
-    """Mirrors of whose map rows are gone: what is here of it is not the truth."""
+    """Mirrors whose maps lost rows: what is here of these is wrong."""
     rows: dict[tuple[TopicPartition, str], MapRows] = field(default_factory=dict)
-    """What the topic holds of each."""
+    """Rows of each map in the topic."""
     _stamps: dict[tuple[TopicPartition, str], Stamp] = field(default_factory=dict)
     _deleted: list[tuple[RowKey, int]] = field(default_factory=list)
-    """Rows that were deleted, and where that stands: nothing read so far says it was on purpose."""
+    """Deleted rows, and their tombstones' offsets; until `lost_rows` sorts out those on purpose."""
 
     def take_record(self, key: bytes | None, value: bytes | None, offset: int) -> Odd | None:
-        """Apply a record of the maps' topic; what is wrong with it, if anything is.
+        """Apply a record of the maps' topic; return what is wrong with it, if anything is.
 
-        What is no row of ours takes none away: compaction goes by keys. But under a key of ours it
-        may have taken the place of the row that was there. Of deleted rows `lost_rows` tells.
+        A record with another key removes no row: compaction goes by keys. But one with a key of
+        ours may have replaced the row that was there. `lost_rows` reports deleted rows.
         """
         if key is None:
             return Odd(None, offset, "a record without a key")
@@ -329,7 +329,7 @@ class MapReader:
             targets, sources = decode_places(value)
         except ProtocolError as error:
             name = (row_key.mirror, row_key.target_topic_id)
-            return Odd(name, offset, f"a row of its map was written over: {error.text}")
+            return Odd(name, offset, f"a row of its map was overwritten: {error.text}")
         found = self._listened_to(row_key)
         if found is not None:
             found.replace(targets, sources, is_filled=is_filled_format(value))
@@ -343,7 +343,7 @@ class MapReader:
         return found is not None
 
     def _listened_to(self, key: RowKey) -> OffsetMap | None:
-        """The map that a row of this key changes; None if it is of an older round."""
+        """The map that a row with this key changes; None if the row is of an older round."""
         name = (key.mirror, key.target_topic_id)
         rows = self.rows.setdefault(name, MapRows())
         if key.stamp < self._stamps.get(name, key.stamp):
@@ -354,7 +354,7 @@ class MapReader:
         return self.maps.setdefault(name, OffsetMap())
 
     def _take_kept(self, key: KeptFrom, *, is_there: bool) -> None:
-        """Rows before this place are deleted on purpose; or another record says so by now."""
+        """Note that rows before this offset go on purpose; or that another record says so now."""
         name = (key.mirror, key.target_topic_id)
         places = self.rows.setdefault(name, MapRows()).kept_from
         places[:] = [place for place in places if place != key.first]
@@ -369,10 +369,10 @@ class MapReader:
         self._deleted.append((key, offset))
 
     def lost_rows(self) -> Iterator[Odd]:
-        """Rows deleted since the last call that nothing read by now says to have gone on purpose.
+        """Iterate over rows deleted since the last call, unless a record says it was on purpose.
 
-        To be asked at the end of the topic: what says it may have been written again since, and
-        compaction leaves the last of it only.
+        Call it at the end of the topic: the record that says it may have been written again since,
+        and compaction keeps only the last one.
         """
         deleted, self._deleted = self._deleted, []
         for key, offset in deleted:
@@ -383,7 +383,7 @@ class MapReader:
                 yield Odd(name, offset, "a row of its map was deleted")
 
     def prunable(self, mirror: TopicPartition, target_topic_id: str, start: int) -> Prunable | None:
-        """Rows that tell of nothing from a log start on; None where no row covers that."""
+        """Rows that cover nothing from a log start on; None if no row covers that start."""
         name = (mirror, target_topic_id)
         known, rows = self.maps.get(name), self.rows.get(name)
         if known is None or rows is None or name in self.lost:
@@ -396,12 +396,12 @@ class MapReader:
         return Prunable(KeptFrom(*name, first), gone, said)
 
     def of(self, mirror: TopicPartition, target_topic_id: str) -> OffsetMap:
-        """Which offset stands where; without rows, and of a filled mirror, the identity.
+        """The map of a mirror; the identity if it has no rows, or is filled.
 
         Raises
         ------
         OffsetMapLost
-            Rows of it are gone; see `is_lost`.
+            Rows of the map are gone; see `is_lost`.
         """
         if self.is_lost(mirror, target_topic_id):
             raise OffsetMapLost(f"the offset map of {mirror} is lost")
@@ -409,7 +409,7 @@ class MapReader:
         return OffsetMap() if found is None or found.is_filled else found
 
     def position_at(self, mirror: TopicPartition, target_topic_id: str, end: int) -> Offset | None:
-        """Source offset at which a mirror goes on that ends there; None where no map tells it."""
+        """Source offset at which a mirror with this log end continues; None if not known."""
         if self.is_lost(mirror, target_topic_id):
             return None
         known = self.of(mirror, target_topic_id)
@@ -420,11 +420,11 @@ class MapReader:
         return (mirror, target_topic_id) in self.lost
 
     def stamp_of(self, mirror: TopicPartition, target_topic_id: str) -> Stamp:
-        """Of the newest row of a mirror; rows of an older stamp are not listened to."""
+        """Stamp of the newest row of a mirror; rows with an older stamp are ignored."""
         return self._stamps.get((mirror, target_topic_id), Stamp(0, 0))
 
     def is_filled(self, mirror: TopicPartition, target_topic_id: str) -> bool | None:
-        """Whether a mirror's holes were filled; None where it has had none yet."""
+        """Whether a mirror's holes were filled; None if it has had none yet."""
         found = self.maps.get((mirror, target_topic_id))
         return None if found is None or found.is_identity else found.is_filled
 
@@ -435,7 +435,7 @@ class MapReader:
         at_least: int,
         end: int | None = None,
     ) -> MapTail | None:
-        """The end of a map, see `OffsetMap.tail`; None where there is none."""
+        """The end of a map, see `OffsetMap.tail`; None if there is no map."""
         name = (mirror, target_topic_id)
         found = self.maps.get(name)
         if found is None or name in self.lost:
@@ -444,11 +444,11 @@ class MapReader:
         return MapTail(self._stamps[name], known_from, newest, blocks)
 
     def copy(self) -> MapReader:
-        """Another reader that knows the same."""
+        """Return another reader with the same maps."""
         maps = {name: found.copy() for name, found in self.maps.items()}
         return MapReader(maps, self.lost, _stamps=dict(self._stamps))
 
     def begin(self, mirror: TopicPartition, target_topic_id: str, tail: MapTail) -> None:
-        """Begin a map with what `tail` gave elsewhere."""
+        """Begin a map with what `tail` returned in another process."""
         name = (mirror, target_topic_id)
         self.maps[name], self._stamps[name] = OffsetMap.from_tail(tail), tail.stamp

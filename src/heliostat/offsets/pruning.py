@@ -1,7 +1,7 @@
-"""Rows of offset maps go when no log holds what they tell of: maps grow as long as mirrors do.
+"""Deletes rows of offset maps whose records are gone: else maps would grow as long as mirrors do.
 
-Nobody asks what stood below a mirror's log start. A log start may go back for a moment, where a
-follower that has deleted less becomes the leader: so what counts is the start of a while ago.
+Nobody needs offsets below a mirror's log start. A log start may go back for a moment, when a
+follower that has deleted less becomes the leader: so the start of the previous check counts too.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from heliostat.offsets.marks import MirrorId
 from heliostat.offsets.store import OffsetMaps
 
 EVERY_S = 600.0
-"""Brokers look for old segments every 5 minutes (`log.retention.check.interval.ms`)."""
+"""Seconds between checks; brokers look for old segments every 300 s
+(`log.retention.check.interval.ms`)."""
 ROWS_MIN = 8
-"""Of one map: fewer are not worth a record that says which may go."""
+"""Rows of one map: fewer are not worth a record that allows their deletion."""
 
 
 class MapPruning:
-    """Used by the driver's turn only.
+    """Deletes rows that nobody needs; used only by the driver's reconciliation.
 
     Parameters
     ----------
     maps
-        Whose rows are pruned.
+        The maps of the link.
     target
-        Tells where the logs of mirrors start.
+        Target cluster connection, which is asked for log starts.
     monotonic_s
-        The clock.
+        Returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class MapPruning:
         self._starts: dict[MirrorId, Offset] = {}
 
     def look(self) -> int:
-        """Delete rows that tell only of what was gone from the target at the last look; how many.
+        """Delete rows of records that were gone at this check and the one before; return how many.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            The target does not answer. What was not deleted is the next time.
+            The target does not answer. The next check deletes what is left.
         """
         if self._monotonic_s() < self._looks_at_s:
             return 0

@@ -1,7 +1,7 @@
 """The offset maps of a link's mirrors, as its driver, its groups and people read them.
 
-I2  Where rows are gone a map that is read would be another one, or none: an exact mirror's. So what
-    is read is held against what the state topic says of the maps (`MapMarks`).
+I2  If rows are gone, reading gives another map, or none, as of an exact mirror. So what is read is
+    compared with what the state topic says about the maps (`MapMarks`).
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from heliostat.state_topics import offsets_topic
 from heliostat.topics.topic_plan import Mirror
 
 TAIL_BREAKS = 20_000
-"""Of a map that a lane is given at least where it is not known where its target's log ended: what a
-round may have written ahead, and what the log may have lost at an unclean election."""
+"""A lane gets at least so many breaks of a map where it is not known where the target's log ended:
+a round may have written ahead, and the log may have lost records at an unclean election."""
 LANE_BREAKS = 4_000_000
-"""Where it is known, all behind that are given, and a share of so many, some 9 MB a lane."""
+"""If it is known, the lane gets all breaks after it, and a share of so many, some 9 MB a lane."""
 DELETED_AT_ONCE = 5_000
 POLL_S = 0.05
 CLIENT_ID = "heliostat-offsets"
 
 
 def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
-    """All maps of a link, as they are durable now; empty where the topic does not exist.
+    """Read all maps of a link, as they are durable now; none if the topic does not exist.
 
-    Those of which rows are gone are named (`MapReader.lost`), also where no driver has seen it yet.
+    `MapReader.lost` names those that lost rows, even if no driver has noticed it yet.
 
     Raises
     ------
     ConnectionLost, BrokerError, ProtocolError
-        The topic can't be read, or holds what is not ours.
+        The topic can't be read, or has something that is not ours.
     """
     with closing(MapMarks(cluster, link)) as marks:
         stored = marks.read()
@@ -67,14 +67,14 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
 
 
 class OffsetMaps:
-    """What the driver knows of all maps; for any thread.
+    """All maps of a link, as read so far; any thread may use it.
 
     Parameters
     ----------
     cluster
-        The target.
+        The target cluster.
     link
-        Whose maps.
+        Name of the link.
     """
 
     def __init__(self, cluster: Reachable, link: LinkName) -> None:
@@ -91,39 +91,39 @@ class OffsetMaps:
 
     @property
     def topic(self) -> TopicName:
-        """Where the rows are."""
+        """Name of the maps' topic."""
         return self._topic.topic
 
     @property
     def known(self) -> MapTopic | None:
-        """The topic as it was at the last `refresh`; None before, and while there is none."""
+        """The topic as of the last `refresh`; None before that, and while it does not exist."""
         return self._known
 
     def ensure(self, replication_factor: int | None) -> None:
-        """Create the topic where it is missing.
+        """Create the topic if it is missing.
 
         Raises
         ------
         Refused
-            A topic of that name is there and could not serve.
+            A topic of that name exists and can't be used.
         """
         ensure_compacted(self._cluster, self.topic, CLIENT_ID, replication_factor)
 
     def begin(self, known: MapTopic | None, lost: Iterable[MirrorId]) -> None:
-        """Hold what is read against what was known of the topic before."""
+        """Set what was known about the topic before, with which `refresh` compares it."""
         with self._reading, self._lock:
             self._known = known
             self._reader.lost = frozenset(lost)
 
     def refresh(self) -> None:
-        """Read what has come since the last time.
+        """Read rows that were added since the last time.
 
         Raises
         ------
         OffsetMapLost
-            Rows are gone that were there, and what is known of maps may not be all.
+            Rows that were there are gone, and the known maps may be incomplete.
         ConnectionLost, BrokerError, ProtocolError
-            It can't be read.
+            The topic can't be read.
         """
         with self._reading:
             end = self._topic.end()
@@ -135,7 +135,7 @@ class OffsetMaps:
                     self._next_offset = self._topic.position()
             with self._lock:
                 self._take_lost()
-            # Looked at behind the reading: what was gone before it is seen by now.
+            # Checked after reading: rows that were gone before it are noticed now.
             now = self._look()
             if now is not None:
                 known = self._known or MapTopic(now.topic_id, 0, 0)
@@ -145,7 +145,7 @@ class OffsetMaps:
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset)
 
     def look_again(self) -> None:
-        """The topic was made anew: a client of before asks for its end in vain (kafka-python)."""
+        """Connect again, as the topic was recreated: kafka-python would never get its end."""
         with self._reading:
             self._topic.look_again()
 
@@ -159,11 +159,11 @@ class OffsetMaps:
             self._tell(odd)
 
     def _tell(self, odd: Odd) -> None:
-        """What is no row is told, and of whose map it may have taken a row is lost.
+        """Note a record that is no row; a map whose row it may have replaced is lost.
 
-        Below the known end that was judged before, and what was lost may have been made anew.
+        Below the known end this was judged before, and a lost map may have been rebuilt since.
         """
-        text = f"topic {self.topic} holds what is no row of it at offset {odd.offset}: {odd.why}"
+        text = f"topic {self.topic} has a record that is no row at offset {odd.offset}: {odd.why}"
         if odd.mirror is None:
             self._strange.append(text)
         elif self._known is None or odd.offset >= self._known.end:
@@ -171,7 +171,7 @@ class OffsetMaps:
             self._reader.lost |= {odd.mirror}
 
     def strange(self) -> tuple[str, ...]:
-        """Records that are no rows and concern no mirror, in words."""
+        """Descriptions of records that are no rows and concern no mirror."""
         with self._lock:
             return tuple(self._strange)
 
@@ -182,12 +182,13 @@ class OffsetMaps:
             return found
 
     def _look(self) -> MapTopic | None:
-        """The topic as it is now; None where there is none, nor was one.
+        """Read the topic's present bounds; None if it does not exist and never did.
 
         Raises
         ------
         BrokerError
-            It does not tell, or there was one: whether it is gone the driver's turn finds out.
+            The target can't answer, or the topic existed before: the driver's reconciliation finds
+            out whether it is gone.
         """
         if self._admin is None:
             self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
@@ -207,11 +208,10 @@ class OffsetMaps:
         partitions: Sequence[PartitionSpec],
         copied: Iterable[tuple[int, int, int, int]] = (),
     ) -> tuple[tuple[tuple[int, MapTail], ...], int, str]:
-        """For a lane: the ends of its partitions' maps, and from where on it has to read itself.
+        """Return for a lane the ends of its maps, the offset to read on from, and the topic's id.
 
-        They reach back to where the target's logs ended by `copied` (see `LaneSpec.copied`), and
-        further: logs grow, unless they are truncated. Of which very topic (its id, empty where that
-        is not known) stands behind them.
+        The maps reach back to where the target's logs ended by `copied` (see `LaneSpec.copied`),
+        and further: logs grow, unless they are truncated. The id is empty if it is not known.
         """
         ends = {index: end for index, _, _, end in copied if end >= 0}
         names = [(spec.target, id_text(spec.target_topic_id)) for spec in partitions]
@@ -240,47 +240,47 @@ class OffsetMaps:
             return self._reader.position_at(*name, end)
 
     def names(self) -> frozenset[MirrorId]:
-        """Mirrors with a map that is known, whole or not."""
+        """Mirrors with a known map, complete or not."""
         with self._lock:
             maps = self._reader.maps.items()
             return frozenset(name for name, found in maps if not found.is_identity)
 
     def fresh(self) -> MapReader:
-        """All maps with every row that is durable now.
+        """Return all maps with every row that is durable now.
 
-        To be asked for after log ends of the target: for all below these it is exact (I3); what
-        lies behind may still move.
+        Read log ends of the target before: for all below these the maps are exact (I3); breaks
+        after them may still change.
         """
         self.refresh()
         with self._lock:
             return self._reader.copy()
 
     def known_breaks(self, name: MirrorId) -> tuple[Break, ...]:
-        """All breaks of a map that are durable now, also of one that is said to be lost."""
+        """Return all durable breaks of a map, even if it is marked as lost."""
         self.refresh()
         with self._lock:
             found = self._reader.maps.get(name)
             return () if found is None else tuple(found.breaks())
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Write rows; durable when it returns."""
+        """Write rows; they are durable when it returns."""
         self._topic.write([ByteRecord(row.key.encode(), row.encode()) for row in rows])
 
     def prunable(self, starts: Mapping[MirrorId, Offset], rows_min: int) -> list[Prunable]:
-        """As `MapReader.prunable`, of these log starts of mirrors, where rows are many."""
+        """Return `MapReader.prunable` of these log starts of mirrors, if there are enough rows."""
         with self._lock:
             found = [self._reader.prunable(*name, start) for name, start in starts.items()]
         return [one for one in found if one is not None and len(one.rows) >= rows_min]
 
     def prune(self, found: Prunable) -> None:
-        """Delete such rows; before the first goes it is durable that they may."""
+        """Delete these rows, once a durable record says that they may go."""
         self._topic.write([ByteRecord(found.kept.encode(), KEPT_VALUE)])
         gone = [row.encode() for row in found.rows] + [kept.encode() for kept in found.said]
         for at in range(0, len(gone), DELETED_AT_ONCE):
             self._topic.write(ByteRecord(key, None) for key in gone[at : at + DELETED_AT_ONCE])
 
     def begin_again(self, lost: Iterable[MirrorId]) -> None:
-        """Rows are gone: take the topic as it is now for all there is, and these maps for lost."""
+        """Accept the topic as it is now, after rows are gone, and these maps as lost."""
         with self._reading:
             self._topic.close()
             with self._lock:
@@ -291,7 +291,7 @@ class OffsetMaps:
             self._known = None if now is None else now._replace(end=0)
 
     def set_lost(self, lost: Iterable[MirrorId]) -> None:
-        """Which maps are lost, from now on."""
+        """Set which maps are lost from now on."""
         with self._lock:
             self._reader.lost = frozenset(lost)
 

@@ -1,8 +1,8 @@
 """Offset translation for people and programs: which offset of one side is which of the other.
 
-An answer is exact, or says why it is not. It holds as of when the translator was made: what landed
-later is `BEYOND` until a new one is made. The target alone is enough, for the day on which the
-source is gone; with the source, topics made anew and topics that are not mirrored are told apart.
+An answer is exact, or says why it is not. It is valid as of the creation of the translator: what
+landed later is `BEYOND` until a new one is created. The target alone is enough, for the day on
+which the source is gone; if the source answers, recreated and missing topics are recognised.
 
 I2  Everything follows from the offset map and the target's log end, as the copier's position does.
 """
@@ -50,7 +50,7 @@ class OffsetTranslator:
     Parameters
     ----------
     mirrors
-        What to answer from.
+        The mirrors and maps to answer from.
     """
 
     def __init__(self, mirrors: TranslatedMirrors) -> None:
@@ -77,7 +77,7 @@ class OffsetTranslator:
         Raises
         ------
         ConnectionLost
-            The target does not answer. A source that does not is done without.
+            The target does not answer; the source need not.
         """
         return cls(look(config, link, topics))
 
@@ -87,10 +87,10 @@ class OffsetTranslator:
         return self._mirrors.source_topics is not None
 
     def to_target(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
-        """Where at the target a source offset is.
+        """Return the target offset of a source offset.
 
-        For an offset without a record it is the place of the next record, which is where a reader
-        that stood there goes on.
+        For an offset without a record it is that of the next record, which is where a consumer
+        with that offset continues.
         """
         name = TopicPartition(topic, partition)
         one = self._by_source.get(name)
@@ -100,7 +100,7 @@ class OffsetTranslator:
         return replace(_to_target(one, offset), to_partition=one.target.partition)
 
     def to_source(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
-        """Which source offset the record at a target offset has, or the one that lands there."""
+        """Return the source offset of the record at a target offset, or that will land there."""
         name = TopicPartition(topic, partition)
         one = self._by_target.get(name)
         trouble = self._mirrors.target_troubles.get(topic)
@@ -112,19 +112,19 @@ class OffsetTranslator:
         return replace(_to_source(one, offset), to_partition=one.source.partition)
 
     def translate(self, questions: Iterable[Question], asked: Side) -> Iterator[Answer]:
-        """Answers in order; `asked` is the side that the questions' offsets are of."""
+        """Answer in order; `asked` is the side of the questions' offsets."""
         answer = self.to_target if asked is Side.SOURCE else self.to_source
         return (answer(*question) for question in questions)
 
     def partitions(
         self, topic: TopicName | None = None, partition: PartitionId | None = None
     ) -> list[TranslatedPartition]:
-        """Mirrored partitions in order; those of a source topic, and of one of its partitions.
+        """Return mirrored partitions in order: all, those of a source topic, or one of these.
 
         Raises
         ------
         Refused
-            There is none such.
+            There is no such mirrored topic or partition.
         """
         found = [
             one
@@ -141,7 +141,7 @@ class OffsetTranslator:
     def summaries(
         self, topic: TopicName | None = None, partition: PartitionId | None = None
     ) -> list[MapSummary]:
-        """Each partition's map in figures.
+        """Return each partition's map in figures.
 
         Raises
         ------
@@ -190,7 +190,7 @@ def _to_target(one: TranslatedPartition, offset: Offset) -> Answer:
         return Answer(*name_of(name), offset, one.target.topic, None, Why.BELOW_START, text)
     position = one.position
     if offset > position:
-        text = f"landed is what lies before source offset {position}, target offset {one.end}"
+        text = f"landed so far: what is before source offset {position}, target offset {one.end}"
         return Answer(*name_of(name), offset, one.target.topic, None, Why.BEYOND, text)
     if to > one.end:
         text = f"no record lies between {one.offsets.source_of(one.end)} and {position}"

@@ -8,11 +8,11 @@ import numpy as np
 
 BITS, MORE = 7, 0x80
 BYTES_MAX = 10
-"""A 64-bit number needs no more."""
+"""The longest varint of a 64-bit number."""
 
 
 def encode_uvarints(numbers: Any) -> bytes:
-    """Encode an array of uint64, one number behind the other."""
+    """Encode an array of uint64, one number after the other."""
     if not len(numbers):
         return b""
     shifts = np.arange(BYTES_MAX, dtype=np.uint64) * np.uint64(BITS)
@@ -26,7 +26,7 @@ def encode_uvarints(numbers: Any) -> bytes:
 
 
 def decode_uvarints(data: Any) -> Any | None:
-    """Back from an array of uint8 to one of uint64; None where the last is cut off or too long."""
+    """Decode an array of uint8 to one of uint64; None if one is cut off or too long."""
     ends = np.flatnonzero(data < MORE) + 1
     if not len(data):
         return np.empty(0, np.uint64)

@@ -1,4 +1,4 @@
-"""What is asked of an offset map by people, what is answered, and what it is answered from."""
+"""Questions of people about offsets, the answers, and the mirrors they are answered from."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Side(Enum):
 
 
 class Why(Enum):
-    """Why an answer is not the place of that very record."""
+    """Why an answer is not the offset of the same record."""
 
     HOLE = "hole"
     """No record at that source offset ever reached the target; the answer is the next one's."""
     BEYOND = "beyond"
-    """It has not landed; where it will is not known before."""
+    """It has not landed yet, so its offset at the target is not known."""
     BELOW_START = "below_start"
     """It lies before the target's log start, or before the offset at which the mirror begins."""
     NO_SUCH_TOPIC = "no_such_topic"
     NOT_MIRRORED = "not_mirrored"
     NO_SUCH_PARTITION = "no_such_partition"
     REMADE = "remade"
-    """The topic was deleted and made anew: offsets of the old one mean nothing in it."""
+    """The topic was deleted and recreated: offsets of the old one mean nothing in it."""
     SEVERAL_SOURCES = "several_sources"
     """The target topic has more than one source topic; ask from the source's side."""
     NOT_TOLD = "not_told"
-    """The target does not tell that partition's bounds, or rows of its map are gone."""
+    """The target does not report that partition's bounds, or rows of its map are gone."""
 
 
 class Question(NamedTuple):
@@ -55,16 +55,16 @@ class Answer:
     topic, partition, offset
         What was asked.
     to_topic
-        The topic on the other side; None where there is none.
+        The topic on the other side; None if there is none.
     to_offset
-        Where a reader goes on so that it reads what it has not read, and nothing else; None where
-        that is not known.
+        Where a consumer continues so that it reads exactly what it has not read; None if that is
+        not known.
     why
         None for an exact answer.
     text
         The reason in words, with the offsets that matter.
     to_partition
-        The partition on the other side: of another number with `topics.fan_in`.
+        The partition on the other side: it has another number with `topics.fan_in`.
     """
 
     topic: TopicName
@@ -78,7 +78,7 @@ class Answer:
 
     @property
     def is_exact(self) -> bool:
-        """Whether both offsets name the same record, or both the one that comes next."""
+        """Whether both offsets are of the same record, or of the one that comes next."""
         return self.why is None
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedPartition:
-    """One mirrored partition as it was: offsets of the target, `begin` of the source."""
+    """One mirrored partition as it was read; `start` and `end` are target offsets."""
 
     source: TopicPartition
     target: TopicPartition
@@ -110,8 +110,8 @@ class TranslatedPartition:
     begin: Offset
     """First source offset that was to be copied."""
     passed: Offset
-    """Source offset below which the link has found no record that has not landed: behind the last
-    one may be holes, which the map tells only when a record follows them."""
+    """Source offset below which the link has found no record that has not landed: after the last
+    record there may be holes, which the map shows only when a record follows them."""
 
     @property
     def position(self) -> Offset:
@@ -119,7 +119,7 @@ class TranslatedPartition:
         return max(self.offsets.source_of(self.end), self.passed)
 
     def extents(self) -> list[Extent]:
-        """Runs of equal distance in what has landed; one of an exact mirror."""
+        """Runs of equal distance in what has landed; a single one for an exact mirror."""
         found: list[Extent] = []
         for extent in self.offsets.extents(self.offsets.known_from):
             if extent.target >= self.end and found:
@@ -160,7 +160,7 @@ class Untranslatable(NamedTuple):
 
 @dataclass(slots=True)
 class TranslatedMirrors:
-    """What a translator knows; by the topics of each side."""
+    """What a translator knows, by the topics of each side."""
 
     partitions: list[TranslatedPartition] = field(default_factory=list)
     source_troubles: dict[TopicName, Untranslatable] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class TranslatedMirrors:
     names: dict[TopicName, TopicName] = field(default_factory=dict)
     """Target topic by source topic."""
     slots: dict[TopicName, Slot] = field(default_factory=dict)
-    """By source topic, which of the target's partitions are its own; all where it is missing."""
+    """By source topic, which of the target's partitions are its own; if missing, all."""
     source_topics: frozenset[TopicName] | None = None
-    """All that the source has; None where it did not say."""
+    """All topics of the source; None if it did not answer."""
     target_topics: frozenset[TopicName] | None = None

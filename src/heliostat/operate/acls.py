@@ -1,9 +1,9 @@
-"""The rights a link needs at its source and at its target: these, and nothing more.
+"""The permissions that a link needs at its source and at its target, and no others.
 
-`SOURCE_TOPIC`, `MIRROR_TOPIC`, `STATE_TOPIC` and the other tables of operations are the one place
-that says which operations Heliostat asks of a cluster; a test runs a whole link with what is
-made of them, and takes each away in turn. WRITE on any topic is enough for a producer id since 2.8
-(KIP-679), and topic rights to read and write imply to describe.
+The tables of operations (`SOURCE_TOPIC`, `MIRROR_TOPIC`, `STATE_TOPIC` and so on) are the only
+place that says which operations Heliostat requests of a cluster. A test runs a whole link with
+just these permissions, and revokes each in turn. WRITE on any topic is enough for a producer id
+since 2.8 (KIP-679); READ and WRITE on a topic imply DESCRIBE.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heliostat.topics.reach import Reach, reach_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
 
 PRINCIPAL_DEFAULT = "User:heliostat"
-"""Where neither an option nor a user name of the configuration says who connects."""
+"""Principal if neither an option nor the configuration names a user."""
 
 SOURCE_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
@@ -37,16 +37,16 @@ MIRROR_TOPIC: Mapping[Operation, str] = MappingProxyType(
         Operation.READ: "verify what arrived",
         Operation.CREATE: "create mirrors",
         Operation.ALTER: "add partitions",
-        Operation.DELETE: "delete padding below the source's first offset, begin a mirror anew",
+        Operation.DELETE: "delete padding below the source's first offset, recreate a mirror",
         Operation.ALTER_CONFIGS: "compare and sync settings (implies DescribeConfigs)",
     }
 )
 STATE_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
-        Operation.WRITE: "remember and report",
-        Operation.READ: "go on after a restart, show status",
+        Operation.WRITE: "store the link's state and reports",
+        Operation.READ: "continue after a restart, show status",
         Operation.CREATE: "create the link's own topics",
-        Operation.DESCRIBE_CONFIGS: "see that they are compacted",
+        Operation.DESCRIBE_CONFIGS: "check that they are compacted",
     }
 )
 PROBE: Mapping[Operation, str] = MappingProxyType(
@@ -63,14 +63,14 @@ HEARTBEATS_TOPIC: Mapping[Operation, str] = MappingProxyType(
 )
 CHECKPOINTS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
-        Operation.WRITE: "tell groups' offsets (checkpoints.emit)",
-        Operation.READ: "know what was told before a restart",
+        Operation.WRITE: "write groups' offsets (checkpoints.emit)",
+        Operation.READ: "know what was written before a restart",
         Operation.CREATE: "create the topic, if it is missing",
     }
 )
 OFFSET_SYNCS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
-        Operation.WRITE: "tell pairs of offsets (offset_syncs.emit)",
+        Operation.WRITE: "write pairs of offsets (offset_syncs.emit)",
         Operation.CREATE: "create the topic, if it is missing",
     }
 )
@@ -78,7 +78,7 @@ SOURCE_GROUP: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE: "see groups and what they have committed"}
 )
 TARGET_GROUP: Mapping[Operation, str] = MappingProxyType(
-    {Operation.READ: "publish groups' offsets (groups.sync), see whether somebody is in them"}
+    {Operation.READ: "publish groups' offsets (groups.sync), see whether they have members"}
 )
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
@@ -86,17 +86,17 @@ OWNER_ID: Mapping[Operation, str] = MappingProxyType(
 POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.READ: "read what MirrorMaker 2 has committed (adopt)",
-        Operation.WRITE: "tell it where to go on (adopt --back)",
+        Operation.WRITE: "write where it continues (adopt --back)",
     }
 )
 STATE_OF_LINKS: Mapping[Operation, str] = MappingProxyType(
-    {Operation.READ: "see which mirrors other links have, so that none is taken from them (adopt)"}
+    {Operation.READ: "see which mirrors other links have, to leave them to those links (adopt)"}
 )
 STATE_AT_SOURCE: Mapping[Operation, str] = MappingProxyType(
-    {Operation.READ: "see what other links have made there, so that none of it is mirrored back"}
+    {Operation.READ: "see other links' mirrors there, so that none of them is mirrored back"}
 )
 WORKERS_GROUP: Mapping[Operation, str] = MappingProxyType(
-    {Operation.DESCRIBE: "see that MirrorMaker 2's workers are gone (adopt)"}
+    {Operation.DESCRIBE: "check that MirrorMaker 2's workers are gone (adopt)"}
 )
 TARGET_CLUSTER: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE_CONFIGS: "read producer.id.expiration.ms of the brokers"}
@@ -111,7 +111,7 @@ _Wanted: TypeAlias = tuple[ResourceKind, Reach, Mapping[Operation, str]]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One rule, and what it is for."""
+    """One ACL rule, and what it is for."""
 
     rule: AclRule
     why: str
@@ -119,22 +119,22 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGrants:
-    """What one side of a link needs.
+    """Permissions that a link needs on one side.
 
     Parameters
     ----------
     side
         `source` or `target`.
     cluster
-        Its alias.
+        Alias of the cluster.
     bootstrap
-        Its addresses, for the commands.
+        Its bootstrap servers, separated by commas.
     principal
-        Who connects.
+        Principal that gets the permissions.
     grants
-        By resource, in the order in which they matter.
+        Rules by resource, the most important first.
     notes
-        Where a rule is wider than the link, and what to do about it.
+        Where a rule allows more than the link needs, and other remarks.
     """
 
     side: str
@@ -146,11 +146,11 @@ class ClusterGrants:
 
     @property
     def rules(self) -> tuple[AclRule, ...]:
-        """The rules alone."""
+        """The rules, without their purpose."""
         return tuple(grant.rule for grant in self.grants)
 
     def commands(self) -> tuple[str, ...]:
-        """One `kafka-acls` line for each resource."""
+        """Return one `kafka-acls` command for each resource."""
         found: dict[tuple[ResourceKind, str, PatternKind], list[Operation]] = {}
         for rule in self.rules:
             found.setdefault((rule.kind, rule.name, rule.pattern), []).append(rule.operation)
@@ -170,7 +170,7 @@ class ClusterGrants:
         return " ".join(words)
 
     def to_json(self) -> dict[str, object]:
-        """As the command line answers it."""
+        """Return the answer for `--json`."""
         return {
             "side": self.side,
             "cluster": self.cluster,
@@ -193,15 +193,19 @@ class ClusterGrants:
 def link_grants(
     config: Config, link: LinkConfig, principal: str | None = None, peer: Peer | None = None
 ) -> tuple[ClusterGrants, ClusterGrants]:
-    """What a link needs at its source and at its target; asks no cluster.
+    """Return the permissions a link needs at its source and at its target; contacts no cluster.
 
     Parameters
     ----------
+    config
+        The configuration.
+    link
+        The link.
     principal
-        Who connects, to both; by default the user name of each cluster's configuration.
+        Principal on both clusters; by default the user name in each cluster's configuration.
     peer
-        The MirrorMaker 2 that the link is to take over from, and may hand back to; None where
-        there is none.
+        MirrorMaker 2 that the link is to take over from, and may hand back to; None if there is
+        none.
     """
     reaches = reach_of(link.topics.include)
     mirrors = [_mirrored(link, each) for each in reaches]
@@ -235,7 +239,7 @@ def link_grants(
 
 
 def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation, str]]]:
-    """Topics that are written or mirrored for MirrorMaker 2's clients, by side."""
+    """Yield topics written or mirrored for MirrorMaker 2's clients: side, name, operations."""
     policy = policy_of(link)
     if link.heartbeats.are_mirrored:
         yield "source", HEARTBEATS, SOURCE_TOPIC
@@ -251,7 +255,7 @@ def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation
 
 
 def _adoption(peer: Peer | None) -> Iterator[_Wanted]:
-    """What a takeover asks of the target beside the link's rights; of the source it needs none."""
+    """Yield what a takeover needs at the target besides the link's own permissions."""
     if peer is None:
         return
     yield ResourceKind.TOPIC, Reach(peer.offsets_topic), POSITIONS_TOPIC
@@ -261,7 +265,7 @@ def _adoption(peer: Peer | None) -> Iterator[_Wanted]:
 
 
 def _is_held(name: str, operations: Mapping[Operation, str], wanted: Iterable[_Wanted]) -> bool:
-    """Whether rights that are given already hold these."""
+    """Return whether permissions in the list already include these."""
     return any(
         reach.covers(Reach(name)) and set(operations) <= set(given)
         for kind, reach, given in wanted
@@ -270,7 +274,7 @@ def _is_held(name: str, operations: Mapping[Operation, str], wanted: Iterable[_W
 
 
 def _mirrored(link: LinkConfig, reach: Reach) -> Reach:
-    """The mirrors' names of a set of source topics."""
+    """Return the mirrors' names for a set of source topics."""
     rule = naming_of(link).rule
     before, _, after = rule.partition(TOPIC)
     if reach.is_everything:
@@ -303,18 +307,18 @@ def _side(
         elif kind is ResourceKind.GROUP and not reach.exact:
             notes.append(f"all groups that begin with {reach.name} are allowed")
         elif operations == POSITIONS_TOPIC:
-            notes.append(f"Write on {reach.name} is for `adopt --back` alone")
+            notes.append(f"Write on {reach.name} is for `adopt --back` only")
     if link.heartbeats.are_mirrored:
-        notes.append("heartbeats topics from clusters further up need these rights as well")
+        notes.append("heartbeats topics of clusters further upstream need these permissions, too")
     if principal is None and user is None:
-        notes.append(f"no user name is configured: {who} stands for whoever connects")
+        notes.append(f"no user name is configured: replace {who} by the principal that connects")
     return ClusterGrants(side, alias, ",".join(cluster.bootstrap), who, tuple(grants), tuple(notes))
 
 
 def _notes(reach: Reach, link: LinkConfig) -> Iterator[str]:
     if reach.is_everything:
-        yield "the expressions begin with no fixed text, so that all topics are allowed"
+        yield "the expressions begin with no fixed text, so all topics are allowed"
     elif not reach.exact:
-        yield f"all topics that begin with {reach.name} are allowed, the link selects some of them"
+        yield f"all topics that begin with {reach.name} are allowed; the link selects some of them"
     if link.topics.exclude and reach.pattern is PatternKind.PREFIXED and reach.exact:
         yield f"excluded topics that begin with {reach.name} are allowed as well"

@@ -1,4 +1,4 @@
-"""`heliostat gaps`: records that were lost, and what waits for a decision; from any machine."""
+"""`heliostat gaps`: lost records, and what waits for a decision; works on any machine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ class PendingDecision:
     Parameters
     ----------
     partition
-        None: the topic.
+        The partition; None for the whole topic.
     state
-        `gap`, `diverged` or `refused`.
+        `gap`, `diverged`, `blocked` or `refused`.
+    code, reason
+        Why it is stopped.
     since_ms
-        Wall clock; None for refused topics.
+        When it stopped, in ms since the epoch; None for refused topics.
     decision
-        What was decided and is not carried out yet, or `wait`.
+        Decision not carried out yet, or to wait; None before any.
     """
 
     topic: TopicName
@@ -43,10 +45,10 @@ class PendingDecision:
     since_ms: int | None
     decision: Decision | None
     position: Offset | None = None
-    """Source offset that the lane stands at; None for refused topics."""
+    """Source offset that the lane would copy next; None for refused topics."""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the row for `--json`."""
         found = asdict(self)
         found["decision"] = None if self.decision is None else self.decision.to_json()
         return found
@@ -54,7 +56,7 @@ class PendingDecision:
 
 @dataclass(frozen=True, slots=True)
 class GapReport:
-    """One link: what was lost so far, and what waits."""
+    """What one link has lost so far, and what waits for a decision."""
 
     link: LinkName
     policy: str
@@ -62,7 +64,7 @@ class GapReport:
     stopped: tuple[PendingDecision, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the answer for `--json`."""
         return {
             "link": self.link,
             "policy": self.policy,
@@ -72,7 +74,7 @@ class GapReport:
 
 
 def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]:
-    """Ledger and stops of links.
+    """Return the ledgers and stops of links.
 
     Raises
     ------
@@ -91,14 +93,14 @@ def _report(config: Config, link: LinkConfig) -> GapReport:
 
 
 def ledger_of(config: Config, link: LinkConfig) -> GapLedger:
-    """The link's ledger, not read yet."""
+    """Return the link's ledger, not read yet."""
     return GapLedger(LinkName(link.name), config.clusters[link.target])
 
 
 def pending_decisions(
     config: Config, link: LinkConfig, ledger: GapLedger
 ) -> Iterable[PendingDecision]:
-    """What waits, by the lanes' last reports and by a plan made now.
+    """Yield what waits for a decision, by the lanes' last reports and by a new plan.
 
     Raises
     ------

@@ -25,23 +25,25 @@ from heliostat.state.link_state import LinkState
 from heliostat.status.reader import last_reported
 
 CONSUMER = "consumer"
-"""The kind of groups of KIP-848."""
+"""Group type of KIP-848."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group of the source as a link sees it now.
+    """Current state of one group of the source.
 
     Parameters
     ----------
+    group
+        Name of the group.
     skip, why
         Why it is not synced at all, or which entry selects it.
     decided
-        Its partitions; None if it is skipped.
+        Decisions on its partitions; None if it is skipped.
     members
-        Who is in it at the target, where that was asked for and is told.
+        Its members at the target; empty unless they were asked for and the target returned them.
     published
-        What the link remembers having published.
+        Offsets that the link has published for it, by the link's own record.
     """
 
     group: GroupId
@@ -52,7 +54,7 @@ class GroupView:
     published: Published | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the row for `--json`."""
         answer: dict[str, Any] = {
             "group": self.group,
             "selected": self.skip is None,
@@ -73,7 +75,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class LinkGroups:
-    """All groups of a link, and how long it took to ask for them."""
+    """All groups of a link, and how many milliseconds each step took."""
 
     link: LinkName
     sync: bool
@@ -82,7 +84,7 @@ class LinkGroups:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Partitions by reason."""
+        """Number of partitions by reason."""
         return dict(
             Counter(
                 row.reason.name
@@ -93,7 +95,7 @@ class LinkGroups:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the answer for `--json`."""
         return {
             "link": self.link,
             "sync": self.sync,
@@ -106,15 +108,19 @@ class LinkGroups:
 def group_views(
     config: Config, link_name: str | None = None, group: str | None = None
 ) -> list[LinkGroups]:
-    """How each group stands at both sides of links, now; changes nothing.
+    """Return the current state of each group on both sides of links; changes nothing.
 
-    How long a group has been idle only the running link knows: what it follows no longer for that
-    (`active_within_s`) is told as if it did.
+    Only the running link knows how long a group has been idle: groups that it no longer follows
+    for that reason (`active_within_s`) are shown as if it did.
 
     Parameters
     ----------
+    config
+        The configuration.
+    link_name
+        Name of the link; None for all links.
     group
-        Only this one, and who is in it at the target.
+        Show only this group, and its members at the target; None for all groups.
 
     Raises
     ------
@@ -183,7 +189,7 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
 
 
 def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, int]:
-    """How far the link's lanes say that they have copied."""
+    """Return the position of each partition that the link's lanes reported last."""
     board = last_reported(link, access)
     return {} if board is None else board.positions()
 
@@ -191,7 +197,7 @@ def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, in
 def _members(
     target: ClusterAdmin, here: GroupListing, group: GroupId
 ) -> dict[GroupId, tuple[GroupMember, ...]]:
-    """Who is in a group; nothing of one that is not there, or does not tell."""
+    """Return a group's members; nothing if it does not exist or can't be described."""
     if group not in here.groups:
         return {}
     is_new = here.groups[group].kind == CONSUMER

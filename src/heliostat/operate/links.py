@@ -1,4 +1,4 @@
-"""Which links of a configuration a verb is for."""
+"""Find the links of a configuration to which a verb applies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from heliostat.errors import ConfigError
 
 
 def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
-    """The named link, or all.
+    """Return the named link, or all.
 
     Raises
     ------
@@ -20,11 +20,11 @@ def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
         return (config.link(link_name),)
     except KeyError:
         known = ", ".join(link.name for link in config.links)
-        raise ConfigError(f"no link is named {link_name}", hint=f"there are {known}") from None
+        raise ConfigError(f"there is no link {link_name}", hint=f"there are {known}") from None
 
 
 def link_of(config: Config, link_name: str | None) -> LinkConfig:
-    """The named link, or the only one there is.
+    """Return the named link, or the only one there is.
 
     Raises
     ------

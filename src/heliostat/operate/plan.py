@@ -22,15 +22,15 @@ from heliostat.topics.topic_plan import TopicPlan
 
 @dataclass(frozen=True, slots=True)
 class NotCopied:
-    """Selected source topics that a link does not copy, and why."""
+    """Selected source topics that a link does not copy, with the reason."""
 
     refused: Mapping[TopicName, str] = field(default_factory=dict)
     left_out: Mapping[TopicName, str] = field(default_factory=dict)
-    """Their records come from the target."""
+    """Topics whose records come from the target."""
 
 
 def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
-    """What `run` would do to the target's topics; changes nothing.
+    """Return what `run` would do to the target's topics; changes nothing.
 
     Raises
     ------
@@ -66,10 +66,10 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
 
 
 def not_copied(config: Config, link: LinkConfig) -> NotCopied:
-    """Which selected topics the link does not copy, and why; changes nothing.
+    """Return which selected topics the link does not copy, and why; changes nothing.
 
-    A link that has never run, or whose state is gone, refuses nothing: whose a mirror is may be
-    just what is asked then.
+    For a link that has never run, or whose state is gone, no topic counts as refused: a comparison
+    may be meant to show whose mirrors they are.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def not_copied(config: Config, link: LinkConfig) -> NotCopied:
 
 @contextmanager
 def _admins(config: Config, link: LinkConfig) -> Iterator[tuple[ClusterAdmin, ClusterAdmin]]:
-    """Clients of the link's source and target, which must be two."""
+    """Open admin connections to source and target, which must be different clusters."""
     with (
         ClusterAdmin(config.clusters[link.source].access()) as source,
         ClusterAdmin(config.clusters[link.target].access()) as target,

@@ -1,4 +1,4 @@
-"""`heliostat resolve`: what each choice means for what stands stopped, and deciding on it."""
+"""`heliostat resolve`: what each choice means for a stopped partition or topic, and deciding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from heliostat.topics.values import MirrorRecord
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What one choice would mean for one partition; `why_not` is empty if it is possible."""
+    """Effect of one choice on one partition; `why_not` is empty if the choice is possible."""
 
     choice: Choice
     effect: Effect | None
@@ -41,14 +41,14 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class DecisionOptions:
-    """One partition that waits, what both clusters show of it, and its choices."""
+    """One partition that waits for a decision, its facts from both clusters, and its choices."""
 
     stopped: PendingDecision
     facts: Facts
     options: tuple[Option, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the answer for `--json`."""
         facts = asdict(self.facts)
         facts["cause"] = self.facts.cause.value
         return {
@@ -69,12 +69,12 @@ def _option_json(option: Option) -> dict[str, Any]:
 def explain(
     config: Config, link: LinkConfig, topic: TopicName, partition: PartitionId | None = None
 ) -> list[DecisionOptions]:
-    """What each choice means for what stands stopped of a topic, in numbers of now.
+    """Return what each choice means for a stopped topic or its stopped partitions, as of now.
 
     Raises
     ------
     Refused
-        Nothing of it waits for a decision.
+        Nothing in the topic waits for a decision.
     ConnectionLost
         A cluster does not answer.
     """
@@ -88,8 +88,8 @@ def explain(
         if not stopped:
             which = topic if partition is None else str(TopicPartition(topic, partition))
             raise Refused(
-                f"nothing of {which} waits for a decision",
-                hint="see `heliostat gaps` and `heliostat status` for what stands stopped",
+                f"nothing in {which} waits for a decision",
+                hint="see `heliostat gaps` and `heliostat status` for what is stopped",
             )
         with closing(LinkState(link, config.clusters[link.target])) as state:
             stored = state.read()
@@ -120,7 +120,7 @@ def explain(
 
 
 def _at_position(item: PendingDecision, found: Iterable[Facts]) -> Iterable[Facts]:
-    """Facts of a partition, as of where its lane stands if that is what counts."""
+    """Yield facts, with the lane's position if the cause depends on it."""
     for facts in found:
         if facts.cause in AT_THE_LANES_POSITION and item.position is not None:
             yield replace(facts, position=max(facts.position, item.position))
@@ -129,7 +129,7 @@ def _at_position(item: PendingDecision, found: Iterable[Facts]) -> Iterable[Fact
 
 
 def _whole(item: PendingDecision) -> PartitionId | None:
-    """Where a decision is about the whole topic it concerns whatever partition was named."""
+    """Return the partition; None if the decision concerns the whole topic."""
     return item.partition if CAUSE_OF_CODE[item.code] not in OF_WHOLE_TOPICS else None
 
 
@@ -143,7 +143,7 @@ def _asks(
 
 
 def _is_dense(source: ClusterAdmin, topic: TopicName) -> bool:
-    """Whether offsets are records as far as the source's settings say."""
+    """Return whether, by the source's settings, each offset is a record: no compaction."""
     configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
     return not isinstance(configs, BrokerError) and "compact" not in (
         configs["cleanup.policy"].value or ""
@@ -163,12 +163,25 @@ def decide(
     choice: Choice,
     user: str,
 ) -> list[Decision]:
-    """Write what was decided; the running link takes it up within a refresh.
+    """Write a decision; the running link carries it out within a refresh.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    link
+        The link.
+    explained
+        Partitions to decide on.
+    choice
+        The choice for all of them.
+    user
+        Name of the person who decides.
 
     Raises
     ------
     Refused
-        It is not possible for one of them; nothing is written.
+        The choice is not possible for one of them; nothing is written.
     """
     decisions: dict[str, Decision] = {}
     for item in explained:

@@ -1,4 +1,4 @@
-"""`heliostat status`: how links fare; their targets may hang."""
+"""`heliostat status`: the state of links, even if a target hangs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from heliostat.status.reader import last_reported
 from heliostat.status.values import LinkStatus
 
 STATUS_WITHIN_S = 10.0
-"""Time enough for many thousand mirrors; who leads the state topics may hang."""
+"""Enough for many thousand mirrors. Limited because the state topics' leader may hang."""
 PROBE_S = 1.5
 
 
 def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:
-    """How links fare, read from the targets' state topics; from any machine.
+    """Return the state of links, read from the targets' state topics; works on any machine.
 
     Raises
     ------
@@ -42,9 +42,9 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
 def statuses_apart(
     config: Config, link_name: str | None = None
 ) -> list[tuple[LinkStatus, HeliostatError | None]]:
-    """As `link_statuses`, each link by itself: beside it why its target does not tell.
+    """Return the state of each link, with the error if its target does not answer.
 
-    Links are looked at side by side, and none for longer than `STATUS_WITHIN_S` and a probe.
+    Links are read concurrently, none for longer than `STATUS_WITHIN_S` and a probe.
     """
     looks = [StatusLook(config, link) for link in links_of(config, link_name)]
     until_s = time.monotonic() + STATUS_WITHIN_S
@@ -52,7 +52,7 @@ def statuses_apart(
 
 
 class StatusLook:
-    """A look at one link's state topics, on a thread of its own: their leader may hang."""
+    """Reads one link's state topics on a thread of its own, as their leader may hang."""
 
     def __init__(self, config: Config, link: LinkConfig) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class StatusLook:
         self._asked = PendingAnswer(partial(_status, config, link), f"{link.name} look")
 
     def status(self, within_s: float) -> tuple[LinkStatus, HeliostatError | None]:
-        """What it has found within that time, or why there is nothing, naming who hangs."""
+        """Return the status within `within_s` seconds, or an error that names hung brokers."""
         error: HeliostatError | None = None
         try:
             return self._asked.answer(within_s), None
@@ -83,10 +83,10 @@ class StatusLook:
         if not hung:
             return None
         return ConnectionLost(
-            f"how link {self._link.name} fares can't be read: {hung} of {access.described} takes "
-            "connections and does not answer",
-            hint="the broker hangs: see its machine and disk; other brokers lead its topics once "
-            "the cluster's controllers have missed it",
+            f"the status of link {self._link.name} can't be read: {hung} of {access.described} "
+            "accepts connections and does not answer",
+            hint="the broker hangs: check its machine and disk; other brokers become leaders of "
+            "its partitions once the cluster's controller has noticed",
         )
 
 

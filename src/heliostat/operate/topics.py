@@ -16,7 +16,7 @@ from heliostat.topics.select import selection_of
 
 @dataclass(frozen=True, slots=True)
 class TopicPreview:
-    """One source topic as a link sees it; `target` is None where it is not selected."""
+    """One source topic, and whether a link selects it; `target` is None if not."""
 
     link: LinkName
     topic: TopicName
@@ -24,13 +24,13 @@ class TopicPreview:
     why: str
     target: TopicName | None
     slot: Slot = WHOLE_TOPIC
-    """Which partitions of the target topic are the mirror's."""
+    """Partitions of the target topic that belong to the mirror."""
 
 
 def preview_topics(config: Config, link_name: str | None = None) -> list[TopicPreview]:
-    """Every topic of the links' sources: selected or not, why, and its name at the target.
+    """Return every topic of the links' sources: selected or not, why, and its name at the target.
 
-    Touches nothing and asks only the sources.
+    Changes nothing and contacts only the sources.
     """
     return [row for link in links_of(config, link_name) for row in _previews(config, link)]
 

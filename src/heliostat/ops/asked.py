@@ -1,4 +1,4 @@
-"""Questions for whose answer nobody waits longer than they like: who is asked may hang."""
+"""Questions whose answer may never come: the caller decides how long to wait."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class NoAnswerYet(Exception):
-    """It is still being asked."""
+    """The question has not been answered yet."""
 
 
 class PendingAnswer(Generic[T]):
-    """A question on a thread of its own, put at once; the end of the process waits for none."""
+    """A question, asked at once on a daemon thread: the process can end without its answer."""
 
     def __init__(self, ask: Callable[[], T], name: str) -> None:
         self._ask = ask
@@ -26,11 +26,11 @@ class PendingAnswer(Generic[T]):
     def _run(self) -> None:
         try:
             self._found.append(self._ask())
-        except BaseException as error:  # noqa: BLE001  # raised by who waits
+        except BaseException as error:  # noqa: BLE001  # raised in `answer`
             self._raised.append(error)
 
     def answer(self, within_s: float) -> T:
-        """What was answered; raises what was raised, or `NoAnswerYet` after that time."""
+        """Return the answer; raises what `ask` raised, or `NoAnswerYet` after `within_s`."""
         self._thread.join(within_s)
         if self._raised:
             raise self._raised[0]

@@ -1,6 +1,6 @@
-"""The driver's JVM, missing or dead: said in a sentence, where PySpark prints pages of traces.
+"""Reports in one sentence, not PySpark's long traces, that the driver's JVM is missing or dead.
 
-Knows PySpark only by what it is handed.
+Imports no PySpark; callers pass its objects in.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.pyspark_private import gateway_of, java_process, silence_accumulators
 
 DYING_S = 2.0
-"""A JVM that was killed refuses connections a moment before its process is seen to have ended."""
+"""A killed JVM refuses connections shortly before its process is seen to have ended."""
 CUT = frozenset({"Py4JNetworkError", "Py4JError"})
-"""What py4j raises by a call whose answer was cut off; what Java raised is a kind of its own."""
+"""What py4j raises for a call whose answer was cut off; Java's exceptions have other classes."""
 INSTALL_HINT = "install a Java runtime of version 17 or newer, or point JAVA_HOME at one"
 DEATH_HINT = (
-    "see whether the machine ran out of memory; start again: what was copied is whole, and it goes "
-    "on from there"
+    "check whether the machine ran out of memory, then start again: what was copied is intact, and "
+    "copying continues from there"
 )
 
 
 def begun(builder: Any, context_kind: Any) -> Any:
-    """Start (or give) the session that `builder` describes.
+    """Start (or return) the session that `builder` describes.
 
     Parameters
     ----------
@@ -38,43 +39,40 @@ def begun(builder: Any, context_kind: Any) -> Any:
     Raises
     ------
     SparkUnavailable
-        There is no Java, or no JVM comes up with it.
+        There is no Java, or its JVM does not start.
     """
-    had_jvm = context_kind._gateway is not None  # noqa: SLF001  # no other way
+    had_jvm = gateway_of(context_kind) is not None
     if not had_jvm:
         _find_java()
     _silence_py4j()
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        # What PySpark and py4j raise then has no kind in common. A setting that Spark refuses is
-        # no death: its own words say more.
-        gateway = context_kind._gateway  # noqa: SLF001  # no other way
-        if had_jvm or not (gateway is None or _has_died(context_kind)):
+        # What PySpark and py4j raise then has no common base class. A setting that Spark refuses
+        # does not end the JVM: Spark's own message says more.
+        if had_jvm or not (gateway_of(context_kind) is None or _has_died(context_kind)):
             raise
         raise SparkUnavailable(
-            "Spark's JVM ended while it started; what it said itself stands above",
+            "Spark's JVM ended while it started; its own output is above",
             hint=INSTALL_HINT,
         ) from error
-    # Its thread for accumulators meets the end of a JVM with a trace on stderr.
-    server = session.sparkContext._accumulatorServer  # noqa: SLF001  # no other way
-    server.handle_error = lambda *_: None
+    silence_accumulators(session.sparkContext)
     return session
 
 
 def has_died(context: Any) -> bool:
-    """Whether the JVM of this `SparkContext` is gone, by whatever ended it."""
+    """Whether the JVM of this `SparkContext` is gone, whatever ended it."""
     return _has_died(type(context))
 
 
 @contextmanager
 def report_death(context: Any) -> Iterator[None]:
-    """Turn what a call raises into a sentence, where the JVM's death is the cause.
+    """Replace what a call raises with one sentence, if the JVM's death is the cause.
 
     Raises
     ------
     SparkUnavailable
-        It has died.
+        The JVM has died.
     """
     try:
         yield
@@ -85,7 +83,7 @@ def report_death(context: Any) -> Iterator[None]:
 
 
 def _dies(context: Any, error: Exception) -> bool:
-    """Whether the JVM is gone, or just going: its connections are refused a moment before."""
+    """Whether the JVM is gone, or just ending: it refuses connections shortly before."""
     until_s = time.monotonic() + DYING_S
     while not has_died(context):
         is_cut = isinstance(error, OSError) or type(error).__name__ in CUT
@@ -96,25 +94,24 @@ def _dies(context: Any, error: Exception) -> bool:
 
 
 def death() -> SparkUnavailable:
-    """What is said of it."""
-    return SparkUnavailable("Spark's JVM has died, and with it all that Spark ran", hint=DEATH_HINT)
+    """Return the error that reports the death of Spark's JVM."""
+    return SparkUnavailable("Spark's JVM has died, and all its jobs with it", hint=DEATH_HINT)
 
 
 def stopped(context: Any, stop: Callable[[], None]) -> None:
-    """Call `stop` on what Spark still is; nothing where its JVM is dead."""
+    """Call `stop`, unless the JVM is dead."""
     if not has_died(context):
         with report_death(context):
             stop()
 
 
 def _has_died(context_kind: Any) -> bool:
-    gateway = context_kind._gateway  # noqa: SLF001  # no other way
-    process = getattr(gateway, "proc", None)  # none where spark-submit started us
+    process = java_process(context_kind)
     return process is not None and process.poll() is not None
 
 
 def _find_java() -> None:
-    """As Spark's own `spark-class` looks for it, which then says less."""
+    """Look for Java as Spark's own `spark-class` does, whose message says less."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     home = os.environ.get("JAVA_HOME")
@@ -122,21 +119,21 @@ def _find_java() -> None:
         java = Path(home, "bin", "java")
         if not os.access(java, os.X_OK):
             raise SparkUnavailable(
-                f"Spark needs Java, and there is none where JAVA_HOME says: {java}",
+                f"Spark needs Java, but JAVA_HOME points to none: {java}",
                 hint=INSTALL_HINT,
             )
     elif shutil.which("java") is None:
         raise SparkUnavailable(
-            "Spark needs Java, and there is none: JAVA_HOME is not set, PATH leads to no java",
+            "Spark needs Java: JAVA_HOME is not set, and PATH has no java",
             hint=INSTALL_HINT,
         )
 
 
 def _silence_py4j() -> None:
-    """It logs a trace for each call to a dead JVM, through the root logger."""
+    """Suppress py4j's log of a trace, through the root logger, for each call to a dead JVM."""
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(logging.NullHandler())  # else the first trace gives it one for stderr
+        root.addHandler(logging.NullHandler())  # else the first trace adds one for stderr
     if _not_py4j not in root.filters:
         root.addFilter(_not_py4j)
 

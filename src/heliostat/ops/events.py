@@ -1,6 +1,6 @@
-"""What happens, as lines for people: to the log where there is no terminal, to the view where is.
+"""Events as lines for people: written to the log, or shown in the live view on a terminal.
 
-Kept in memory as well (the last few hundred), so that the live view shows what it would cover.
+The last few hundred are kept in memory, so that the live view can show what it covers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEPT = 200
 
 
 def shortened(lines: Sequence[str], most: int, more: str) -> list[str]:
-    """The first lines, and how many others there are in one more: `and 3 more topics lag`."""
+    """Return the first lines, and one more that counts the others: `and 3 more topics lag`."""
     left = len(lines) - most
     return [*lines[:most], f"and {left} more {more}"] if left > 0 else list(lines)
 
@@ -28,9 +28,9 @@ class Events:
     Parameters
     ----------
     wall_ms
-        The clock.
+        Wall clock (ms).
     out
-        Where lines go at once; None keeps them for a view only.
+        Where lines are written at once; None keeps them for a view only.
     """
 
     def __init__(self, wall_ms: Callable[[], int], out: TextIO | None = sys.stderr) -> None:
@@ -40,15 +40,15 @@ class Events:
         self._lock = threading.Lock()
 
     def info(self, text: str) -> None:
-        """Something changed as it should."""
+        """Report an expected change."""
         self._add("INFO", text)
 
     def warn(self, text: str) -> None:
-        """Something needs a look."""
+        """Report something that needs attention."""
         self._add("WARN", text)
 
     def recent(self, count: int) -> list[str]:
-        """The last lines, oldest first."""
+        """Return the last `count` lines, oldest first."""
         with self._lock:
             return list(self._lines)[-count:]
 

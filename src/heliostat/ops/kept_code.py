@@ -1,13 +1,13 @@
 """Where executors keep machine code that Numba made of our functions.
 
-They import this package from an archive in a folder of their own, and Numba keeps code by the path
-of its source: each new executor compiled everything anew, 4 to 7 s of processor time before its
-first lane copied, and left a cache that nobody would find again (2026-11-23, Numba 0.68). The
-archive's name holds a sum of all its files, so code is kept by that name: one compilation a machine
-and version, and never code of another state of any file.
+They import this package from an archive in a folder of their own, and Numba caches code by the
+path of its source: each new executor compiled everything again, 4 to 7 s of processor time before
+its first lane copied, and left a cache that nothing would find again (2026-11-23, Numba 0.68). The
+archive's name holds a hash of all its files, so code is cached under that name: compiled once per
+machine and version, and never reused after any file has changed.
 
-Numba's own `NUMBA_CACHE_LOCATOR_CLASSES` names the class; what isn't in such an archive goes to
-Numba's own ones behind it.
+Numba's own `NUMBA_CACHE_LOCATOR_CLASSES` names the class; Numba's own locators follow it, for code
+that isn't in such an archive.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ShippedCode(UserWideCacheLocator):  # type: ignore[misc]  # Numba has no t
     Parameters
     ----------
     function
-        What is compiled.
+        The compiled function.
     path
-        Of its source, within the archive.
+        Path of its source, within the archive.
     """
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
@@ -45,12 +45,12 @@ class ShippedCode(UserWideCacheLocator):  # type: ignore[misc]  # Numba has no t
         self._cache_path = str(base / self._archive / Path(found["module"]).parent.name)
 
     def get_source_stamp(self) -> str:
-        """Stand for all files of the package, not for the function's alone."""
+        """Return a stamp for all files of the package, not only the function's."""
         return self._archive
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Self | None:
-        """Give one for a function of a shipped archive whose cache can be written, else None."""
+        """Return a locator for a shipped function if its cache is writable, else None."""
         if _SHIPPED.search(py_file) is None:
             return None
         found = cls(py_func, py_file)

@@ -1,4 +1,4 @@
-"""Latency as counts in buckets that grow by a fixed ratio: small, mergeable, good to 9 %.
+"""Latency as counts in buckets that grow by a fixed ratio: small, mergeable, accurate to 9 %.
 
 A bucket index is `floor(8 * log2(1 + latency_ms))`, so neighbouring bounds differ by 9 %.
 """
@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 
 BUCKETS = 256
-"""Reaches 2^32 ms, 49 days; what is older counts in the last bucket."""
+"""Reaches 2^32 ms, 49 days; longer ones count in the last bucket."""
 BUCKETS_PER_DOUBLING = 8
 LIVE_WITHIN_MS = 10_000
-"""A producer may hold a record back so long, its clock may differ by so much."""
+"""How long a producer may hold a record back, or how far its clock may differ."""
 
 
 class LatencyHistogram:
@@ -21,7 +21,7 @@ class LatencyHistogram:
     Parameters
     ----------
     counts
-        Counts by bucket of an earlier histogram, to go on from.
+        Counts by bucket of an earlier histogram, to continue from.
     """
 
     __slots__ = ("counts",)
@@ -40,12 +40,12 @@ class LatencyHistogram:
             self.counts[index] += count
 
     def compact(self) -> list[int]:
-        """Counts without the empty tail, for a report."""
+        """Return the counts without the empty buckets at the end, for a report."""
         last = max((index for index, count in enumerate(self.counts) if count), default=-1)
         return self.counts[: last + 1]
 
     def percentile_ms(self, fraction: float) -> float | None:
-        """Upper bound of the bucket in which the record at `fraction` (0..1) lies."""
+        """Return the upper bound of the bucket with the record at `fraction` (0..1)."""
         total = sum(self.counts)
         if total == 0:
             return None
@@ -59,7 +59,7 @@ class LatencyHistogram:
 
 
 class LiveLatency(LatencyHistogram):
-    """Of records that came while their partition was copied: a backlog's age is lag, not latency.
+    """Latency of records written while their partition was copied: a backlog's age is lag.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ class LiveLatency(LatencyHistogram):
         self._began_ms = began_ms
 
     def landed(self, written_ms: int, records: int, level_ms: int, now_ms: int) -> None:
-        """Count `records` of that timestamp, but those that waited for the link, not in it.
+        """Count `records` with timestamp `written_ms`, unless they waited for the link to start.
 
-        They are older than the moment `level_ms` at which nothing of the partition was missing,
-        or (-1) than the beginning of the copy; or they bear a time of their producer's making.
+        Those are older than `level_ms`, when the partition had no lag, or (-1) older than the start
+        of the copy; or their producer set an old timestamp.
         """
         since_ms = level_ms if level_ms >= 0 else self._began_ms
         if written_ms >= since_ms - LIVE_WITHIN_MS:

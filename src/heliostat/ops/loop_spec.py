@@ -1,4 +1,4 @@
-"""What a loop of a link does and how often; who runs it need not be known where it is made."""
+"""What a loop of a link does and how often, so that its maker need not know who runs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class LoopSpec(NamedTuple):
-    """A loop that is to be run: its name, the seconds between its turns, and one turn."""
+    """A loop to run: its name, the seconds between its turns, and one turn."""
 
     name: str
     interval_s: float

@@ -1,6 +1,6 @@
-"""What a Spark session of ours is started with, and how our own code reaches its executors.
+"""The settings of our Spark sessions, and how our own code reaches their executors.
 
-Shared by the pipelines that copy and that verify; knows PySpark only by what it is handed.
+Shared by the pipelines that copy and verify; imports no PySpark, callers pass its objects in.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import heliostat
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.pyspark_private import scala_context
 from heliostat.ops.quick_jvm import QUICK_JVM
 
 LOOPBACK = "127.0.0.1"
@@ -28,15 +29,15 @@ PYTHON_KEY = "spark.pyspark.python"
 LOCAL = re.compile(r"local(\[[^\]]*\])?$")
 STANDALONE = re.compile(r"spark://(?P<host>\[[^\]]+\]|[^:,/]+):(?P<port>\d+)")
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-"""Of all files, so that the same code gives the same archive."""
+"""Time of all files, so that the same code gives the same archive."""
 FIRST_EXECUTOR_WITHIN_S = 60.0
-"""Executors take 5 to 10 s to start; YARN and Kubernetes may look for room before."""
+"""Executors take 5 to 10 s to start; YARN and Kubernetes may have to find room first."""
 SETTLED_S = 1.0
-"""No further executor for so long: those that there will be are there."""
+"""If no further executor appears for this long, all are there."""
 LOOK_S = 0.1
 
 KEPT_CODE = "heliostat.ops.kept_code:ShippedCode"
-"""Where executors find compiled code first; then in Numba's own places."""
+"""Where executors look for compiled code first, before Numba's own places."""
 LOCATORS = [
     KEPT_CODE.replace(":", "."),
     "UserProvidedCacheLocator",
@@ -45,18 +46,18 @@ LOCATORS = [
     "ZipCacheLocator",
 ]
 CLUSTER_SETTINGS = {
-    # A machine that vanishes without a word is given up after 30 to 40 s (Spark's default: 120
-    # to 180). A process that ends is noticed at once, whatever these say.
+    # A machine that vanishes silently is given up after 30 to 40 s (Spark's default: 120 to 180).
+    # A process that ends is noticed at once, whatever these settings are.
     "spark.network.timeout": "30s",
     "spark.executor.heartbeatInterval": "5s",
     "spark.network.timeoutInterval": "10s",
-    # A standalone driver waits so long (by default 5 s) for the master to say why an executor is
-    # gone; where its worker went with it nobody says, and its lanes stand still meanwhile.
+    # A standalone driver waits this long (by default 5 s) for the master to report why an executor
+    # is gone; if its worker is gone too, nothing reports it, and its lanes stop meanwhile.
     "spark.standalone.executorRemoveDelayOnDisconnection": "1s",
-    "spark.decommission.enabled": "true",  # a worker that is taken away lets rounds end
+    "spark.decommission.enabled": "true",  # a decommissioned worker lets rounds end
     "spark.dynamicAllocation.enabled": "false",  # lanes are not a backlog of tasks
-    "spark.excludeOnFailure.enabled": "false",  # a round that failed says nothing of its executor
-    "spark.locality.wait": "0s",  # the executor that was chosen, or any other at once
+    "spark.excludeOnFailure.enabled": "false",  # a failed round doesn't mean a bad executor
+    "spark.locality.wait": "0s",  # the chosen executor, or any other at once
     "spark.executor.memory": "512m",  # its JVM only schedules; Python's memory comes on top
     "spark.executor.extraJavaOptions": " ".join(QUICK_JVM),
     "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES": ",".join(LOCATORS),
@@ -69,17 +70,17 @@ def is_local(master: str) -> bool:
 
 
 def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings by master, with `conf` winning; prepares the environment that Spark's JVM gets.
+    """Return settings for a master, overridden by `conf`; sets the environment of Spark's JVM.
 
     Parameters
     ----------
     master
         `local[*]`, `spark://host:port`, `yarn`, `k8s://...`.
     conf
-        What the user wants. `spark.pyspark.python` is the executors' Python; without it they use
+        The user's settings. `spark.pyspark.python` is the executors' Python; without it they use
         the path of the driver's own.
     """
-    # PySpark itself heeds the setting only under spark-submit, and else this variable.
+    # Except under spark-submit, PySpark reads this variable instead of the setting.
     python = conf.get(PYTHON_KEY)
     if python:
         os.environ["PYSPARK_PYTHON"] = python
@@ -100,7 +101,7 @@ def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _driver_address(master: str) -> str | None:
-    """Address at which executors reach the driver; None leaves it to Spark.
+    """Return the address at which executors reach the driver; None leaves it to Spark.
 
     A local master needs no listener that other machines can reach. For a standalone one it is
     the address of the interface that leads to the master: the machine's own name often does not.
@@ -115,22 +116,22 @@ def _driver_address(master: str) -> str | None:
             found["host"].strip("[]"), int(found["port"]), type=socket.SOCK_DGRAM
         )[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-            probe.connect(target)  # sends nothing, only chooses a way
+            probe.connect(target)  # sends nothing, only chooses a route
             return str(probe.getsockname()[0])
     except OSError:
-        return None  # Spark will say that the master can't be reached
+        return None  # Spark will report that the master can't be reached
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One executor that runs.
+    """A running executor.
 
     Parameters
     ----------
     number
-        Spark's id of it.
+        Its id in Spark.
     host
-        Where it runs, as Spark names it.
+        Its host, as Spark names it.
     cores
         Cores that it offers.
     """
@@ -141,27 +142,27 @@ class Executor:
 
 
 def executors_of(context: Any) -> list[Executor]:
-    """Executors that Spark counts as alive; none with a local master.
+    """Return the executors that Spark counts as alive; none with a local master.
 
-    Read from what Spark's own page shows (Scala class `AppStatusStore`): Python has no other way
-    to learn an executor's id and cores.
+    Read from the store behind Spark's own page (Scala class `AppStatusStore`): Python has no other
+    way to learn an executor's id and cores.
     """
-    listed = context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # see above
+    listed = scala_context(context).statusStore().executorList(True)
     found = [listed.apply(index) for index in range(listed.size())]
     return [
         Executor(each.id(), each.hostPort().rpartition(":")[0], each.totalCores())
         for each in found
-        if each.id() != "driver" and each.hostPort()  # empty until its block manager is there
+        if each.id() != "driver" and each.hostPort()  # empty until its block manager has registered
     ]
 
 
 def wait_executors(context: Any, timeout_s: float = FIRST_EXECUTOR_WITHIN_S) -> list[Executor]:
-    """Wait for the first executor, then until no more come for a moment.
+    """Wait for the first executor, then until no more appear for a moment.
 
     Raises
     ------
     SparkUnavailable
-        None came in time.
+        None appeared in time.
     """
     deadline_s = time.monotonic() + timeout_s
     found: list[Executor] = []
@@ -182,7 +183,7 @@ def wait_executors(context: Any, timeout_s: float = FIRST_EXECUTOR_WITHIN_S) -> 
 
 
 class ShippedPackage:
-    """Our own package, sent to a session's executors: they run what the driver runs.
+    """Our own package, sent to a session's executors, so that they run the driver's code.
 
     Parameters
     ----------
@@ -199,12 +200,12 @@ class ShippedPackage:
             raise
 
     def delete(self) -> None:
-        """Delete the archive; executors that start later could not fetch it any more."""
+        """Delete the archive; executors that start later can't fetch it any more."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def zip_package(folder: Path) -> Path:
-    """Write the package that runs here into `folder`, as `heliostat-<sum of its content>.zip`.
+    """Write the running package to `folder`, as `heliostat-<hash of its content>.zip`.
 
     The same code gives the same bytes and name.
     """
@@ -224,7 +225,7 @@ def zip_package(folder: Path) -> Path:
 
 
 def essence(text: str) -> str:
-    """The line of a Spark error that says what happened: ours has a code in brackets."""
+    """Return the line of a Spark error that says what happened; ours have a code in brackets."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     coded = [line for line in lines if ": [" in line and line.startswith("heliostat.")]
     if coded:

@@ -1,12 +1,14 @@
-"""What feeds a link's source: topics there that links have made, of any file and machine.
+"""Finds what feeds a link's source: topics there that links of any file or machine write.
 
-Their states are on the very cluster that we copy from, so no configuration need know of them. What
-must not go in a circle is decided in `topics.cycles`; here it is looked up, at each turn and once
-more behind our own claims, since of two links that begin together one at least then sees the other.
+Their state topics are on the very cluster that we copy from, so no configuration need name them.
+`topics.cycles` decides what would go in a circle; this module looks it up, at each reconciliation
+and once more after our own claims are durable, since of two links that begin together at least one
+then sees the other.
 
-A ring of three clusters or more is seen by what links tell each other, turn by turn. Whoever claims
-last in a ring finds its topic there already, as the next one copies from it; so a claim on such a
-topic, of what is a mirror itself, waits until all others had turns enough to tell.
+A ring of three or more clusters is found by what links record for each other, reconciliation by
+reconciliation. The last to claim in a ring finds its topic there already, as the next one copies
+from it; so a claim on such a topic, if its source topic is itself a mirror, waits until all others
+have had enough reconciliations to record theirs.
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ from heliostat.topics.cycles import Feeds, Stage, cycle_refusal
 from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord, SourceTopics
 
 HOLD_TURNS = 3
-"""Turns of ours that a claim waits in which nothing changes about where its records have been."""
+"""Reconciliations that a claim waits while the topics its records came through don't change."""
 NAMED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What a second look found: `not_yet` may not be copied now, each with the reason."""
+    """Result of a second look: claims to give up, and topics not to copy yet, with the reasons."""
 
     let_go: tuple[TopicName, ...] = ()
     not_yet: Mapping[TopicName, str] = field(default_factory=dict)
 
     def notes(self) -> tuple[str, ...]:
-        """For the status."""
+        """Return notes for the status."""
         return tuple(f"{name} is not copied yet: {why}" for name, why in self.not_yet.items())
 
 
@@ -48,13 +50,13 @@ class Upstream:
     Parameters
     ----------
     link
-        Its configuration.
+        Configuration of the link.
     cluster, source
-        Where the source is, and who asks it.
+        Configuration of the source cluster, and an admin connection to it.
     target_id
-        The target's cluster id.
+        Cluster id of the target.
     clock
-        Time.
+        The clock.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class Upstream:
         self._clock = clock
         self._held: dict[TopicName, tuple[tuple[ClusterTopic, ...], float]] = {}
         self.notes: tuple[str, ...] = ()
-        """What was set aside at the last look."""
+        """Records of state topics that the last look set aside."""
 
     def feeds(self, source: SourceTopics) -> tuple[Feed, ...]:
         """See `feeds_at`."""
@@ -85,16 +87,16 @@ class Upstream:
         claims: Mapping[TopicName, MirrorRecord],
         created: Collection[TopicName],
     ) -> Again:
-        """Whether mirrors that the state claims since now, or not long, may be copied.
+        """Return which of the newly claimed mirrors may not be copied.
 
         Parameters
         ----------
         source
-            As it was seen before the claims were durable.
+            The source as seen before the claims were durable.
         claims
-            Mirrors of which nothing is copied yet, by source topic; all of them are durable.
+            Mirrors without a copied record, by source topic; all claims are durable.
         created
-            Target topics that this turn has made.
+            Target topics that this reconciliation has created.
 
         Raises
         ------
@@ -120,13 +122,13 @@ class Upstream:
             through = feeds.through(name, Stage.CLAIMED)
             is_told = record.target in created and through == record.through
             if through and not is_told and self._is_held(name, through, record):
-                not_yet[name] = "it is a mirror itself, and others may copy on from here"
+                not_yet[name] = "it is itself a mirror, and other links may copy from the target"
         return Again(tuple(let_go), not_yet)
 
     def _is_held(
         self, name: TopicName, through: tuple[ClusterTopic, ...], record: MirrorRecord
     ) -> bool:
-        """Whether others may not know yet of a claim, and we not of theirs."""
+        """Whether others may not know of a claim yet, or we of theirs."""
         now_s = self._clock.monotonic_s()
         was, since_s = self._held.setdefault(name, (through, now_s))
         if was != through:
@@ -144,9 +146,9 @@ class _Mirror:
 def feeds_at(
     cluster: ClusterConfig, source: SourceTopics
 ) -> tuple[tuple[Feed, ...], tuple[str, ...]]:
-    """What links write at a source, and what of their states was set aside.
+    """Return what links write at a source, and descriptions of records set aside in their states.
 
-    A topic that was made anew since is none of theirs.
+    A topic that was recreated since is not theirs.
 
     Raises
     ------
@@ -160,7 +162,7 @@ def feeds_at(
 
 
 def blind_note(link: LinkConfig, source: ClusterAdmin) -> tuple[str, ...]:
-    """That states at the source can't be seen: a cluster's list of topics lacks them then.
+    """Return a note if we may not see state topics at the source: then topic lists lack them.
 
     Raises
     ------
@@ -183,7 +185,7 @@ def _is_its(record: MirrorRecord, source: SourceTopics) -> bool:
 
 
 def left_out_notes(link: LinkConfig, left_out: Iterable[TopicName]) -> tuple[str, ...]:
-    """That topics are not mirrored back, in one line."""
+    """Return a note, in one line, about topics that are not mirrored back."""
     names = sorted(left_out)
     if not names:
         return ()

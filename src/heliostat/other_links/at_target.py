@@ -1,8 +1,8 @@
-"""Mirrors of other links at the same target, of other configuration files and machines.
+"""Mirrors of other links at the same target, from any configuration file or machine.
 
-The state topics of all links of a target are their marks there: each names its mirrors. A link says
-first which mirror is to be its own and then looks once more, so of two that begin together one at
-least sees the other, and that one lets go.
+The state topic of each link at a target names its mirrors. A link first records which mirror it
+claims and then looks once more, so of two that begin together at least one sees the other, and
+gives up its claim.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
 
 TOLD_MAX = 3
-"""Records of one topic that are named."""
+"""Most records of one topic that a message names."""
 
 
 class RememberedMirrors(Protocol):
@@ -33,11 +33,11 @@ class RememberedMirrors(Protocol):
 
     @property
     def mirrors(self) -> Mapping[TopicName, MirrorRecord]:
-        """Whose mirror is whose."""
+        """The link's mirrors."""
 
     @property
     def starts(self) -> Mapping[TopicName, Starts]:
-        """Where they begin."""
+        """Source offsets at which they begin."""
 
 
 class OtherLinks:
@@ -46,11 +46,11 @@ class OtherLinks:
     Parameters
     ----------
     link
-        Which one is not another.
+        Configuration of this link, which is left out.
     target
-        The cluster.
+        Configuration of the target cluster.
     admin
-        Asks it.
+        Admin connection to the target.
     """
 
     def __init__(self, link: LinkConfig, target: ClusterConfig, admin: ClusterAdmin) -> None:
@@ -60,13 +60,13 @@ class OtherLinks:
         self._admin = admin
 
     def claims(self, wanted: Collection[TopicName]) -> Claims:
-        """Those of the wanted target topics that are mirrors of other links, and of which.
+        """Return the wanted target topics that are mirrors of other links, and of which link.
 
-        One in which each has partitions of its own (`topics.fan_in`) is no claim.
+        A topic in which each link has partitions of its own (`topics.fan_in`) is not a claim.
 
-        State topics that we have no right to see can't be looked at. Where a row of a mirror is no
-        longer one, since somebody else wrote there, each wanted name that may be that mirror's is
-        unsure: names of mirrors hold the source's, whatever the naming (`Naming.rule`).
+        State topics that we have no permission to see are not checked. If a mirror's row is invalid
+        because somebody else wrote there, each wanted name that may be that mirror's is unsure:
+        mirror names contain the source topic's name, whatever the naming (`Naming.rule`).
 
         Raises
         ------
@@ -82,7 +82,7 @@ class OtherLinks:
         for state in states_at(self._target, there, but=self._link):
             if state.why_odd:
                 notes.append(state.why_odd)
-                why = f"is a mirror of link {state.link} can't be told: {state.why_odd}"
+                why = f"is a mirror of link {state.link} is unknown: {state.why_odd}"
                 hidden = [name for name in wanted if any(one in name for one in state.hidden)]
                 unsure.update((name, f"whether {name} {why}") for name in hidden)
             link = state.link
@@ -96,7 +96,7 @@ class OtherLinks:
 
 
 def _is_sound(key: str, value: Mapping[str, Any]) -> bool:
-    """Whether a row can be read as what its key says; others than of mirrors are not looked at."""
+    """Whether a row can be parsed as its key requires; only rows of mirrors are checked."""
     try:
         records = [feed.record for feed in feeds_in(LinkName(""), {key: value})]
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -120,7 +120,7 @@ def claims_on(
     known: Mapping[TopicName, MirrorRecord],
     neighbours: NeighbourClaims,
 ) -> Claims:
-    """What other links of the file write of what this one wants to."""
+    """Return the target topics wanted by this link that other links of the file write."""
     naming = naming_of(link)
     wanted = {naming.target_name(name) for name in source.topics}
     return neighbours(wanted, {record.target for record in known.values()})
@@ -128,20 +128,20 @@ def claims_on(
 
 @dataclass(frozen=True, slots=True)
 class StateAt:
-    """What another link's state topic holds, less what is none of that link's own."""
+    """The rows of another link's state topic, without records that are not that link's own."""
 
     link: LinkName
     rows: Mapping[str, Mapping[str, Any]]
     why_odd: str = ""
-    """What was set aside, for people; empty where nothing was."""
+    """Description of the records set aside; empty if none were."""
     hidden: tuple[str, ...] = ()
-    """Source topics of mirrors that stood where it was written."""
+    """Source topics of mirrors whose rows those records replaced."""
 
 
 def states_at(
     cluster: ClusterConfig, topics: Iterable[TopicName], *, but: LinkName | None = None
 ) -> Iterator[StateAt]:
-    """What the state topics among a cluster's topics hold, link by link.
+    """Yield the contents of each state topic among a cluster's topics.
 
     Raises
     ------
@@ -176,7 +176,10 @@ def plan_beside(
     claimed: Claims,
     other_links: OtherClaims,
 ) -> TopicPlan:
-    """`plan_topics`, in which no other link's mirror becomes ours; `rivals` is `Rivals.claims`."""
+    """Run `plan_topics` so that no mirror of another link becomes ours.
+
+    `other_links` is `OtherLinks.claims`.
+    """
     known, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
     plan = plan_topics(link, source, target, known, claimed.by, unsure=claimed.unsure, begun=begun)
     theirs = other_links(new_mirrors(known, plan.remember))
@@ -189,7 +192,7 @@ def plan_beside(
 def new_mirrors(
     known: Mapping[TopicName, MirrorRecord], records: Iterable[MirrorRecord]
 ) -> set[TopicName]:
-    """Target topics of `records` that the link has not had before."""
+    """Return target topics of `records` that the link has not had before."""
     return {
         record.target
         for record in records
@@ -198,7 +201,7 @@ def new_mirrors(
 
 
 def _holds(record: MirrorRecord, there: Mapping[TopicName, TopicInfo]) -> bool:
-    """Whether it still is that link's: not where somebody made another topic of the name."""
+    """Whether the topic is still that link's: not if it was recreated."""
     info = there.get(record.target)
     now = None if info is None else info.topic_id
     return not is_another(record.target_id, now)

@@ -1,4 +1,4 @@
-"""Which target topics are other links', as far as that can be told."""
+"""Which target topics belong to other links, as far as known."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Claims:
     by
         Target topics, and the other link that writes each.
     unsure
-        Target topics that may be another link's, and why that can't be told.
+        Target topics that may be another link's, and why that is unknown.
     notes
-        What a person should know of it.
+        Remarks for the operator.
     """
 
     by: Mapping[TopicName, LinkName] = field(default_factory=dict)
@@ -36,6 +36,7 @@ class Claims:
 
 
 OtherClaims = Callable[[Collection[TopicName]], Claims]
-"""Asked of target topics that are to be new mirrors."""
+"""Returns claims on target topics that are to be new mirrors."""
 NeighbourClaims = Callable[[Collection[TopicName], Collection[TopicName]], Claims]
-"""Asked of all wanted target topics, and of those that are the link's mirrors already."""
+"""Returns claims on the wanted target topics (first), of which some are our mirrors already
+(second)."""

@@ -1,10 +1,10 @@
-"""Other links of the file that write into the same target: which target topics will be theirs.
+"""Target topics that will be mirrors of other links with the same configuration file and target.
 
-Their mirrors that exist are in their state topics (`rivals`). This looks at their sources, for
-topics that two links would begin with. A source that does not answer belongs to another link and
-must not hold this one up (I7): it is looked at again only after a while, and until then its topics
-are those that were seen last. Where none were ever seen, a new mirror waits whose name the other
-link's rule could make as well; mirrors that are ours go on.
+Their existing mirrors are in their state topics (`at_target`). This module looks at their sources,
+for topics that two links would start to copy. A source that does not answer belongs to another link
+and must not delay this one (I7): it is queried again only after a while, and until then its topics
+are those seen last. If none were ever seen, a new mirror waits if the other link's naming could
+produce the same name; existing mirrors of ours continue.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 
 CONNECT_WITHIN_S = 2.0
-"""A try or two: without any time kafka-python gives up on a cluster that is there."""
+"""Enough for a try or two: with no time kafka-python gives up even on a cluster that is up."""
 ANSWER_WITHIN_MS = 5_000
 AGAIN_AFTER_S = 30.0
-"""A source that is away, and hangs, costs a turn some seconds at most so often."""
+"""A source that hangs delays a reconciliation by some seconds, at most once in this time."""
 
 
 def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
-    """Other links of the file whose mirrors could have the names of this one's."""
+    """Return other links of the file whose mirrors could have the same names as this one's."""
     slot = link.topics.slot
     return tuple(
         other
@@ -40,16 +40,16 @@ def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
 
 
 class Neighbours:
-    """What the other links of the file would write; for one thread.
+    """What the other links of the file would write. Not thread-safe.
 
     Parameters
     ----------
     config, link
-        The file, and the link that asks.
+        The configuration, and this link.
     names_of
-        All topics of a cluster, by its alias; asked of the cluster by default.
+        Returns all topics of a cluster, by its alias; queries the cluster by default.
     monotonic_s
-        The clock.
+        Monotonic clock (s).
     """
 
     def __init__(
@@ -67,12 +67,14 @@ class Neighbours:
         self._away_until_s: dict[Alias, float] = {}
 
     def claims(self, wanted: Collection[TopicName], ours: Collection[TopicName]) -> Claims:
-        """Those of the wanted target topics that other links of the file write, or may write.
+        """Return the wanted target topics that other links of the file write, or may write.
 
         Parameters
         ----------
+        wanted
+            Target topics that this link wants to write.
         ours
-            Those that are the link's own mirrors already: of them nothing is unsure.
+            Those that are this link's mirrors already: they are never unsure.
         """
         by: dict[TopicName, LinkName] = {}
         unsure: dict[TopicName, str] = {}
@@ -98,7 +100,7 @@ class Neighbours:
         return Claims(by, unsure, tuple(notes))
 
     def _look(self, alias: Alias) -> bool:
-        """See which topics a source has now; whether it answers."""
+        """Update which topics a source has; return whether it answers."""
         if self._monotonic_s() < self._away_until_s.get(alias, 0.0):
             return False
         try:

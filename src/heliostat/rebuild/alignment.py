@@ -1,13 +1,13 @@
-"""Which source offset stands at which target offset, by what both logs hold; no I/O.
+"""Which source offset belongs to which target offset, by the contents of both logs; no I/O.
 
-A mirror's records are records of its source in the source's order. So there is a way to lay one log
-over the other; where it is the only one it is the offset map. Contents that repeat may allow
-several: then nothing is guessed, and it is said where.
+A mirror's records are records of its source in the source's order. So the two logs can be aligned;
+if there is only one way to do it, that is the offset map. Repeated contents may allow several:
+then nothing is guessed, and the error says where.
 
-Where the source is compacted it may have cleaned away records that the target still has. Contents
-that both have just once are laid over each other; what lies between is put as far back at the
-source as can be: a reader that is sent there reads records again, and misses none. Where the
-mirror's last record has been cleaned away, too, only a note of the link tells where it goes on.
+A compacted source may have cleaned away records that the target still has. Contents that occur
+once on each side are aligned; target records between those get the highest possible source
+offsets: a consumer group that is moved there reads records again, and misses none. If the mirror's
+last record has been cleaned away as well, only the link's note shows where copying continues.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from heliostat.offsets.offset_map import Break
 from heliostat.verify.stream import ConsumedRecord
 
 DIGEST_BYTES = 8
-"""That of 10**8 records one is taken for its neighbour has a chance of less than 1 in 10**11."""
+"""The chance that one of 10**8 records is taken for its neighbor is less than 1 in 10**11."""
 
 
 class NotAligned(Exception):
-    """Both sides do not show one map, in words that say where."""
+    """The two logs do not allow exactly one map; the text says where."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Contents:
 
     @classmethod
     def of(cls, rows: Iterable[ConsumedRecord]) -> Contents:
-        """All of a stream's records: offset, timestamp, key, value, headers."""
+        """Return the contents of all records: offset, timestamp, key, value, headers."""
         found = cls()
         for offset, timestamp_ms, key, value, headers in rows:
             digest = digest_of(key, value, headers, timestamp_ms)[:DIGEST_BYTES]
@@ -54,18 +54,18 @@ class Contents:
 def align(
     source: Contents, target: Contents, *, is_compacted: bool, goes_on_at: int | None = None
 ) -> list[Break]:
-    """The breaks of the only map that both logs allow.
+    """Return the breaks of the only map that both logs allow.
 
     Parameters
     ----------
     source
-        What readers of committed records see of it, from its log's start to its end.
+        The source's records as a `read_committed` consumer sees them, from log start to log end.
     target
-        All of the mirror.
+        All records of the mirror.
     is_compacted
         Whether the source compacts.
     goes_on_at
-        Source offset of what comes behind the mirror's end, where the link has noted it.
+        Source offset of the record at the mirror's log end, if the link has noted it.
 
     Raises
     ------
@@ -81,8 +81,8 @@ def align(
     if not places or places[-1].target != end - 1:
         if goes_on_at is None:
             raise NotAligned(
-                f"which source record the mirror's last is, target offset {end - 1}, is not shown: "
-                "the source has none like it, or several are alike"
+                f"it is not clear which source record is the mirror's last, target offset {end - 1}"
+                ": the source has no equal record, or several"
             )
         places.append(Break(end, goes_on_at))
     return list(_breaks(places, target))
@@ -93,10 +93,11 @@ def _places(source: Contents, target: Contents, pairs: list[tuple[int, int]]) ->
 
 
 def _breaks(places: Iterable[Break], target: Contents) -> Iterator[Break]:
-    """Breaks as early as can be: right behind the last record whose place is known.
+    """Yield breaks as early as possible: right after the last record whose place is known.
 
-    Before the first one the distance is taken to be the same: it may only be smaller. Where the
-    mirror has nothing before it, it may go back: it was emptied, and the source copied again.
+    Before the first known record the distance is taken to be the same; it can only be smaller. If
+    the mirror has nothing before that record, its source offset may be lower than its target
+    offset: the mirror was emptied, and the source copied again.
     """
     before = Break(-1, -1)
     for place in places:
@@ -109,7 +110,7 @@ def _breaks(places: Iterable[Break], target: Contents) -> Iterator[Break]:
             raise NotAligned(
                 f"target offset {place.target} is source offset {place.source}, though target "
                 f"offset {before.target} is {before.source}: the source can't have had so few "
-                "records between, as where it was truncated and copied on"
+                "records between them, unless it was truncated and copying continued"
             )
         if moved:
             yield Break(before.target + 1, before.source + 1 + moved)
@@ -117,9 +118,10 @@ def _breaks(places: Iterable[Break], target: Contents) -> Iterator[Break]:
 
 
 def _by_order(source: Contents, target: Contents) -> list[tuple[int, int]]:
-    """Each target record's source record: the first way to lay them, if it is the last one too.
+    """Return each target record's source record: the earliest possible, if it is the latest too.
 
-    What the source's retention has taken is the target's only: all before its first record.
+    Records that the source's retention has deleted are at the target only: they must all come
+    before the source's first record.
     """
     last = _from_end(source, target)
     first_target = len(target) - len(last)
@@ -134,13 +136,13 @@ def _by_order(source: Contents, target: Contents) -> list[tuple[int, int]]:
         if at != found:
             raise NotAligned(
                 f"target offset {target.offsets[first_target + index]} may be source offset "
-                f"{source.offsets[at]} or {source.offsets[found]}: both are alike"
+                f"{source.offsets[at]} or {source.offsets[found]}: both are equal"
             )
     return [(found, first_target + index) for index, found in enumerate(last)]
 
 
 def _from_end(source: Contents, target: Contents) -> list[int]:
-    """For the last target records, as many as fit, the last source records that they can be."""
+    """Return the latest possible source records of the last target records, as many as fit."""
     found: list[int] = []
     at = len(source)
     for wanted in reversed(target.digests):
@@ -162,7 +164,7 @@ def _lacks(source: Contents, target: Contents, index: int, last: list[int]) -> N
 
 
 def _by_anchors(source: Contents, target: Contents) -> list[tuple[int, int]]:
-    """Records that each side has once, in the same order on both."""
+    """Return records that occur once on each side; their order must be the same on both."""
     ours, theirs = (np.frombuffer(side.digests, np.uint64) for side in (source, target))
     unique_ours, at_ours = _once(ours)
     unique_theirs, at_theirs = _once(theirs)
@@ -174,11 +176,11 @@ def _by_anchors(source: Contents, target: Contents) -> list[tuple[int, int]]:
     back = np.flatnonzero(np.diff(at_source) < 0)
     if len(back):
         where = target.offsets[int(at_target[back[0] + 1])]
-        raise NotAligned(f"target offset {where} stands behind what comes later at the source")
+        raise NotAligned(f"target offset {where} comes after a record that is later at the source")
     return list(zip(at_source.tolist(), at_target.tolist(), strict=True))
 
 
 def _once(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Digests that occur once, and where."""
+    """Return digests that occur once, and their indexes."""
     values, first, counts = np.unique(digests, return_index=True, return_counts=True)
     return values[counts == 1], first[counts == 1]

@@ -1,4 +1,4 @@
-"""Look at mirrors of which a link's state has no row, and compare each with its source."""
+"""Finds mirrors that have no row in the link's state, and compares each with its source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from heliostat.verify.reader import Bounds, Isolation, LogReader
 from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
-    "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once that one is stopped"
+    "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once MirrorMaker 2 "
+    "is stopped"
 )
 
 
@@ -46,15 +47,15 @@ class Look:
     def __init__(self, clusters: LinkClusters) -> None:
         self._clusters = clusters
         self.maps = MapReader()
-        """What rows there are of offset maps."""
+        """The rows that exist of offset maps."""
 
     def plan(self, topics: str | None) -> RebuildPlan:
-        """Of all mirrors that the state has no row of.
+        """Plan the rebuild of all mirrors that have no row in the state.
 
         Parameters
         ----------
         topics
-            Only source topics that this regular expression matches, from end to end.
+            Regular expression that must match a source topic's whole name; None: all topics.
 
         Raises
         ------
@@ -89,7 +90,7 @@ class Look:
         )
 
     def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
-        """Each topic, all of its partitions; the target first, so that the source had all of it."""
+        """Yield each topic; target ends are read first, so that the source had all before them."""
         clusters = self._clusters
         records = [_record(seen, clusters, name) for name in chosen]
         if not records:
@@ -125,7 +126,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class _Partitions:
-    """What all partitions are looked at with."""
+    """Compares partitions of mirrors with their source's."""
 
     seen: Seen
     source: LogReader
@@ -135,7 +136,7 @@ class _Partitions:
     ends: Mapping[TopicPartition, Offset]
 
     def topic(self, record: MirrorRecord) -> TopicRebuild:
-        """All partitions of a mirror."""
+        """Compare all partitions of a mirror."""
         ours, theirs = (
             self.seen.source.topics[record.source],
             self.seen.target.topics[record.target],
@@ -147,11 +148,11 @@ class _Partitions:
         ]
         unknown = [n for n in numbers if record.mirror_of(n) not in self.ends]
         if unknown:
-            text = f"where partition {unknown[0]} ends at the target can't be read; try again"
+            text = f"the log end of partition {unknown[0]} at the target can't be read; try again"
             return TopicRebuild(record, (), text)
         more = [n for n in numbers if n >= ours.partitions and self.ends[record.mirror_of(n)] > 0]
         if more:
-            text = f"partition {more[0]} has records at the target, and the source has none such"
+            text = f"partition {more[0]} has records at the target, but is not at the source"
             return TopicRebuild(record, (), text)
         known = [number for number in numbers if number < ours.partitions]
         rule = CleaningRule(
@@ -165,12 +166,12 @@ class _Partitions:
         source, mirror = TopicPartition(record.source, number), record.mirror_of(number)
         end = self.ends[mirror]
         bounds = self.target.bounds([mirror])[mirror]
-        there = self.source.bounds([source])[source]  # behind the target's: it had all of that
+        there = self.source.bounds([source])[source]  # read after the target's: covers it
         found = PartitionRebuild(number, Offset(there.end), end, None)
         if end == 0:
             return found
         if bounds.end != end:
-            text = f"{mirror} is not on all its replicas yet, or is written to; try again"
+            text = f"{mirror} is not on all its replicas yet, or is being written to; try again"
             return replace(found, found=NotProved(text))
         standing = self._standing(record, number, rule, (there, bounds))
         rows = _BothRows(self.source, source, self.target, mirror)
@@ -196,7 +197,7 @@ class _Partitions:
         )
 
     def _recorded(self, record: MirrorRecord, number: PartitionId) -> tuple[tuple[int, int], ...]:
-        """Source offsets that were passed by a decision, in these very topics."""
+        """Return source offsets `[start, end)` of recorded gaps, for topics of these ids."""
         ids = id_text(record.source_id), id_text(record.target_id)
         source = TopicPartition(record.source, number)
         rows = [row for row in self.ledger.rows.values() if row.source == source]
@@ -207,7 +208,7 @@ class _Partitions:
         )
 
     def _noted(self, record: MirrorRecord, number: PartitionId) -> Copied | None:
-        """How far it was copied, as the ledger says of this very source topic."""
+        """Return how far it was copied, by the ledger, for a source topic of this id."""
         topic = self.ledger.copied.get(record.source)
         return copied_of(topic, id_text(record.source_id)).get(number)
 
@@ -227,7 +228,7 @@ def _proved(rows: _BothRows, standing: Standing) -> Proof | NotProved:
 
 @dataclass(frozen=True, slots=True)
 class _BothRows:
-    """Both sides of one partition, see `state_proof.Rows`."""
+    """Both sides of one partition, see `proof.Rows`."""
 
     at_source: LogReader
     source_partition: TopicPartition
@@ -235,16 +236,16 @@ class _BothRows:
     target_partition: TopicPartition
 
     def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """Of the source."""
+        """Yield the source's records."""
         return rows_of(self.at_source, self.source_partition, start, stop)
 
     def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """Of the mirror."""
+        """Yield the mirror's records."""
         return rows_of(self.at_target, self.target_partition, start, stop)
 
 
 def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord:
-    """What is remembered of a mirror; what follows from settings a plan fills in."""
+    """Return a mirror's record; the plan adds what follows from the configuration."""
     naming, source = naming_of(clusters.link), seen.source.topics[name]
     mirror = seen.target.topics[naming.target_name(name)]
     return MirrorRecord(
@@ -253,7 +254,7 @@ def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord
         source_id=source.topic_id,
         target_id=mirror.topic_id,
         source_cluster=seen.source.cluster_id,
-        start="earliest",  # of partitions that were not begun: nothing of them may be passed
+        start="earliest",  # for partitions not begun yet: none of their records may be skipped
         initial_partitions=source.partitions,
         slot=naming.slot_of(name),
     )
@@ -265,10 +266,10 @@ def _places(maps: MapReader, mirror: TopicPartition, topic_id: str) -> Places | 
 
 
 def _at_beginning(seen: Seen) -> frozenset[TopicName] | None:
-    """With `start: latest` topics that there are at a link's beginning are not copied whole.
+    """Return which source topics to note as older than the link; None: that is known.
 
-    When that was is lost. Of a topic that is selected and of which nothing is known all is copied:
-    it may have come, or been written to, since.
+    With `start: latest`, those are not copied from their beginning. The list is lost with the
+    state, so a selected topic without a mirror is copied whole: it may be newer than the link.
     """
     if seen.stored.at_beginning is not None:
         return None
@@ -278,4 +279,4 @@ def _at_beginning(seen: Seen) -> frozenset[TopicName] | None:
 
 def _notes(unknown: list[TopicName], chosen: list[TopicName]) -> tuple[str, ...]:
     left = len(unknown) - len(chosen)
-    return (f"{left} more mirrors without a row were not asked for",) if left else ()
+    return (f"{left} more mirrors without a row were not selected",) if left else ()

@@ -1,11 +1,11 @@
-"""Make offset maps anew whose rows are gone, from what both logs hold; a link may run meanwhile.
+"""Rebuild offset maps whose rows are gone, from the contents of both logs; the link may run.
 
     look     which maps are lost, by the marks that the driver has made              reads only
     align    all records of both sides, one partition after the other                reads only
-    write    rows of the map, then read them back, then the mark that it is there
+    write    rows of the map, read back, then the mark that it is rebuilt
 
-What is marked is not copied by any round (I2), so the mirror's end stands still: it is looked at
-before and behind the reading. A running driver takes up the mark within a refresh.
+No round copies a marked partition (I2), so the mirror's log end does not move: it is checked before
+and after reading. A running driver finds the new mark within `refresh_interval_s`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from heliostat.verify.reader import Isolation, LogReader
 from heliostat.verify.stream import PartitionStream
 
 ROW_BREAKS = 2000
-"""Of one row of the offset map."""
+"""The most breaks in one row of the offset map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """One partition of a mirror.
+    """The result for one partition of a mirror.
 
     Parameters
     ----------
     why_not
-        Why its map can't be made anew; empty if it was.
+        Why its map can't be rebuilt; empty if it was.
     extents
-        Runs of equal distance that the map has.
+        Number of runs of equal distance in the map.
     records
-        Of the mirror, that were aligned.
+        Number of the mirror's records that were aligned.
     """
 
     source: TopicPartition
@@ -56,13 +56,13 @@ class Rebuilt:
     records: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A partition whose map is to be made anew."""
+    """A partition whose map must be rebuilt."""
 
     source: TopicPartition
     name: MirrorId
@@ -74,7 +74,7 @@ class _Lost:
 
 
 class _Why(Exception):
-    """Why a map can't be made anew, in words."""
+    """Why a map can't be rebuilt, in words."""
 
 
 def rebuild_maps(
@@ -83,16 +83,16 @@ def rebuild_maps(
     topic: TopicName | None = None,
     partition: PartitionId | None = None,
 ) -> Iterator[Rebuilt]:
-    """Make the maps of a link anew that are lost: all, those of a source topic, or one.
+    """Rebuild lost maps of a link: all, those of a source topic, or one.
 
-    Each is durable as it is given. Memory: 16 bytes a record of the larger partition's both sides.
+    Each is durable when it is yielded. Memory: 16 bytes a record, both sides of one partition.
 
     Raises
     ------
     Refused
         No such map is lost.
     ConnectionLost, BrokerError
-        A cluster does not answer; what was given before is done.
+        A cluster does not answer; what was yielded before is done.
     """
     source_access = config.clusters[link.source].access()
     target_access = config.clusters[link.target].access()
@@ -143,7 +143,7 @@ def _lost(
         )
         raise Refused(
             f"link {link.name} has no offset map{which} that is lost",
-            hint="a running link finds out within a refresh which are: see `heliostat status`",
+            hint="a running link finds lost maps within a refresh: see `heliostat status`",
         )
     state.offsets.begin(marks.topic, marks.lost)
     return found
@@ -158,7 +158,7 @@ def _refuse_other_topics(one: _Lost, source: ClusterAdmin, target: ClusterAdmin)
         if info.error is not None:
             raise _Why(f"the {side} topic {name} can't be read: {info.error.text}")
         if not is_still(known, info.topic_id):
-            raise _Why(f"the {side} topic {name} was deleted and made anew")
+            raise _Why(f"the {side} topic {name} was deleted and recreated")
 
 
 def _is_compacted(source: ClusterAdmin, topic: TopicName) -> bool:
@@ -171,12 +171,12 @@ def _is_compacted(source: ClusterAdmin, topic: TopicName) -> bool:
 def _end(target: ClusterAdmin, partition: TopicPartition) -> int:
     end = target.list_log_ends([partition])[partition]
     if isinstance(end, BrokerError):
-        raise _Why(f"where {partition} ends can't be read: {end.text}")
+        raise _Why(f"the log end of {partition} can't be read: {end.text}")
     return end
 
 
 def _noted_end(ledger: GapLedger, one: _Lost, end: int) -> int | None:
-    """Source offset below which all was copied when the mirror last ended here, if it is noted."""
+    """Return the source offset below which all was copied, if noted for this end of the mirror."""
     copied = copied_of(ledger.copied.get(one.record.source), id_text(one.record.source_id))
     row = copied.get(one.source.partition)
     return row.offset if row is not None and row.end == end else None
@@ -188,28 +188,28 @@ def _refuse_moved(target: ClusterAdmin, partition: TopicPartition, end: int) -> 
 
 
 def _mirror_of(target: LogReader, partition: TopicPartition, end: int) -> Contents:
-    """All records of a mirror, the one before its end among them."""
+    """Read all records of a mirror; the one before its end must be among them."""
     bounds = target.bounds([partition])[partition]
     if bounds.end != end:
         raise _Why(f"{partition} is not on all its replicas yet; try again")
     stream = PartitionStream(target, partition, bounds.start, end)
     found = Contents.of(row for batch in stream for row in batch.rows(bounds.start, end))
     if stream.control_batches:
-        raise _Why("its holes were filled with markers, whose number only its map has told")
+        raise _Why("its holes were filled with markers, and only the lost map had their number")
     if found.offsets and found.offsets[-1] != end - 1:
         raise _Why(f"the record before its end {end} is gone: nothing shows where it ended")
     return found
 
 
 def _write(state: LinkState, name: MirrorId, breaks: list[Break]) -> None:
-    """Rows, as of the newest round that wrote any; durable and read back before the mark."""
+    """Write rows with the newest round's stamp; durable and read back before the mark."""
     if not put_map(state.offsets, name, breaks, state.offsets.fresh().stamp_of(*name)):
-        raise _Why("another writer has put other rows into its map; see that one link runs at most")
+        raise _Why("another writer has put other rows into its map; check who else runs this link")
     state.marks.put_rebuilt([name])
 
 
 def put_map(maps: OffsetMaps, name: MirrorId, breaks: Iterable[Break], stamp: Stamp) -> bool:
-    """Write a map anew and read it back; whether it is what was written."""
+    """Write a rebuilt map and read it back; return whether both are equal."""
     all_of_it = list(breaks)
     maps.put(map_rows(*name, all_of_it, stamp))
     return maps.known_breaks(name) == tuple(OffsetMap.of(all_of_it).breaks())
@@ -218,7 +218,7 @@ def put_map(maps: OffsetMaps, name: MirrorId, breaks: Iterable[Break], stamp: St
 def map_rows(
     mirror: TopicPartition, topic_id: str, breaks: Iterable[Break], stamp: Stamp
 ) -> Iterator[Row]:
-    """Rows that replace whatever is there of a map."""
+    """Yield rows that replace whatever exists of a map."""
     all_of_it = list(breaks)
     if not all_of_it or all_of_it[0].target:
         all_of_it.insert(0, Break(0, 0))

@@ -1,4 +1,4 @@
-"""What making a lost state anew would do: values to look at."""
+"""What rebuilding a lost state would do, as values for display."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class PartitionRebuild:
     partition
         Its number at the source.
     source_end, target_end
-        Where both logs ended when they were looked at.
+        Log ends of both sides when they were read.
     found
-        That it is the source's, or why that is not shown; None where nothing was ever written, so
-        that it begins as any other.
+        The proof that it is a copy of the source's, or why there is none; None: nothing was ever
+        written to it, so that it begins like any other.
     """
 
     partition: PartitionId
@@ -35,7 +35,7 @@ class PartitionRebuild:
 
     @property
     def proof(self) -> Proof | None:
-        """That it is the source's, if it is."""
+        """The proof that it is a copy of the source's, if there is one."""
         return self.found if isinstance(self.found, Proof) else None
 
     @property
@@ -46,7 +46,7 @@ class PartitionRebuild:
         return REFUSED if isinstance(self.found, NotProved) else self.found.kind.value
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return it as the command line prints it with `--json`."""
         proof = self.proof
         why = self.found if isinstance(self.found, NotProved) else None
         return {
@@ -62,13 +62,13 @@ class PartitionRebuild:
         }
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         ends = f"source end {self.source_end}, target end {self.target_end}"
         proof = self.proof
         if proof is not None:
-            anew = ", its offset map made anew" if proof.breaks is not None else ""
+            anew = ", its offset map rebuilt" if proof.breaks is not None else ""
             return (
-                f"{self.verdict}: {ends}; goes on with source offset {proof.position} "
+                f"{self.verdict}: {ends}; continues at source offset {proof.position} "
                 f"({proof.compared} records compared{anew})"
             )
         if self.found is None:
@@ -86,14 +86,14 @@ class TopicRebuild:
 
     @property
     def refusal(self) -> str:
-        """Why it stays refused; empty if it does not."""
+        """Why it stays refused; empty if it is taken back."""
         numbers = refused_numbers(self.partitions)
         if self.reason or not numbers:
             return self.reason
         return f"partition {numbers} is not shown to be a copy of the source's"
 
     def starts(self) -> Starts:
-        """Where its partitions begin; what is there already is never lifted, nor asked whose."""
+        """Return where its partitions begin, and the ends up to which records are adopted."""
         proofs = {p.partition: p for p in self.partitions if p.proof is not None}
         return Starts(
             self.record.target_id,
@@ -104,15 +104,15 @@ class TopicRebuild:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What would be made anew; `notes` are what an operator should know."""
+    """What would be rebuilt; `notes` say what an operator should know."""
 
     link: LinkName
     topics: tuple[TopicRebuild, ...]
     notes: tuple[str, ...] = ()
     at_beginning: frozenset[TopicName] | None = None
-    """The source's topics to be remembered as older than the link; None: they are known."""
+    """The source's topics to note as older than the link; None: they are known."""
     warnings: Mapping[TopicName, str] = field(default_factory=dict)
-    """Why mirrors that are the link's again are not copied all the same."""
+    """By source topic: why a mirror that is the link's again is still not copied."""
 
     @property
     def taken(self) -> tuple[TopicRebuild, ...]:
@@ -125,17 +125,17 @@ class RebuildPlan:
         return len(self.taken) < len(self.topics)
 
     def describe(self) -> Iterator[str]:
-        """Plain lines for people."""
+        """Yield plain lines for people."""
         if not self.topics:
-            yield "no mirror is without its row in the link's state"
+            yield "no mirror lacks its row in the link's state"
         yield from lines_of(self.topics, "rebuild")
         for name, why in self.warnings.items():
-            yield f"note: {name} is not copied all the same: {why}"
+            yield f"note: {name} is still not copied: {why}"
         for note in self.notes:
             yield f"note: {note}"
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return it as the command line prints it with `--json`."""
         return {
             "link": self.link,
             "topics": as_json(self.topics),

@@ -1,13 +1,13 @@
 """Whether a mirror's records came one by one from its source, and at which offsets; no I/O.
 
-Three ways to lay the mirror over its source are tried: the map that its rows tell, else equal
-offsets, else the only map that both logs allow (`map_alignment`). What is laid so is judged by the
-rules of `verify`: each record that either side holds of the stretch that both could have must be
-where it belongs, or a cleaner's work must explain why it is not. One that can't be explained, or
-nothing to compare, and nothing is proved.
+Three ways to align the mirror with its source are tried: the map by its rows, else equal offsets,
+else the only map that both logs allow (`alignment`). The result is judged by the rules of `verify`:
+in the range that both sides could have, each record of either side must be where it belongs, or log
+cleaning must explain why it is not. If one can't be explained, or if there is nothing to compare,
+nothing is proved.
 
-I6  A source record that the mirror lacks would be passed in silence: it keeps a mirror from being
-    proved, unless the ledger has it as a gap.
+I6  A source record that the mirror lacks would be passed in silence: so there is no proof, unless
+    the ledger has it as a gap.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from heliostat.verify.reader import Bounds
 from heliostat.verify.stream_values import ConsumedRecord
 
 ALIKE_BEHIND = 500
-"""Source records looked at behind the mirror's last, for one like it (as `MapKeeper` does)."""
+"""Source records after the mirror's last searched for an equal one (`MapKeeper` does as well)."""
 
 
 class Rows(Protocol):
-    """Both sides of one partition, to be read as often as needed; rows in offset order."""
+    """Both sides of one partition, readable repeatedly; rows in offset order."""
 
     def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """What readers of committed records see at offsets `[start, stop)`."""
+        """Yield what a `read_committed` consumer sees at offsets `[start, stop)`."""
 
     def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """All records at offsets `[start, stop)`."""
+        """Yield all records at offsets `[start, stop)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class Standing:
     Parameters
     ----------
     source, target
-        Where both logs begin and end; the target's end was read first.
+        Start and end of both logs; the target's end was read first.
     places
-        What the rows of its map tell; None where there are none, or not all of them.
+        Its map by the stored rows; None: there are no rows, or not all of them.
     is_filled
-        Whether they tell that the source's holes are filled: offsets are equal then.
+        Whether by these rows the source's holes are filled, so that offsets are equal.
     rule
-        How both sides clean.
+        How both sides are cleaned, by retention and compaction.
     recorded
         Source offsets `[start, end)` that the ledger has as gaps.
     noted
-        How far the ledger says that it was copied.
+        How far it was copied, by the ledger.
     """
 
     source: Bounds
@@ -81,21 +81,21 @@ class Kind(StrEnum):
 
 
 class Proof(NamedTuple):
-    """A partition of a mirror is its source's."""
+    """Proof that a mirror's partition is a copy of its source's."""
 
     kind: Kind
     start: Offset
-    """Source offset of where the mirror's log begins."""
+    """Source offset that corresponds to the mirror's log start."""
     position: Offset
-    """Source offset with which copying goes on."""
+    """Source offset at which copying continues."""
     compared: int
     """Records that are equal at both sides."""
     breaks: tuple[Break, ...] | None = None
-    """The map that is to be written; None: what is there of it is right."""
+    """The map to write; None: the stored one is right."""
 
 
 class NotProved(Exception):
-    """Why not, in words; and the first target offset that differs, where there is one."""
+    """Why there is no proof, in words; and the first target offset that differs, if any."""
 
     def __init__(self, text: str, at: int | None = None) -> None:
         super().__init__(text)
@@ -124,7 +124,7 @@ def prove(rows: Rows, standing: Standing) -> Proof:
 
 
 def _aligned(rows: Rows, standing: Standing, before: NotProved) -> Proof:
-    """By the only map that both logs allow."""
+    """Prove it by the only map that both logs allow."""
     source, target = standing.source, standing.target
     try:
         breaks = align(
@@ -139,7 +139,7 @@ def _aligned(rows: Rows, standing: Standing, before: NotProved) -> Proof:
 
 
 def _held(rows: Rows, standing: Standing, places: Places, kind: Kind) -> Proof:
-    """Hold every record of both sides against the other's, where `places` says it must stand."""
+    """Compare every record with the other side's at the offset that `places` gives."""
     source, target = standing.source, standing.target
     position = places.source_at(target.end)
     low, high = max(source.start, places.source_at(target.start)), min(source.end, position)
@@ -161,7 +161,7 @@ def _held(rows: Rows, standing: Standing, places: Places, kind: Kind) -> Proof:
 
 
 class _Logs:
-    """Source offsets `[low, high)` and their counterpart; see `verify.compaction.Logs`."""
+    """Source offsets `[low, high)` and their target offsets; see `verify.compaction.Logs`."""
 
     def __init__(
         self, rows: Rows, standing: Standing, places: Places, stretch: tuple[int, int]
@@ -170,14 +170,14 @@ class _Logs:
         self._low, self._high = stretch
         self._target_end = min(places.target_at(self._high), standing.target.end)
         self.last: ConsumedRecord | None = None
-        """The target's last record in it, once all were read."""
+        """The target's last record in that range, once all were read."""
 
     def source(self) -> Iterator[ConsumedRecord]:
-        """The compared range, without what the ledger has as gaps."""
+        """Yield the source's records of the range, except recorded gaps."""
         return without(self._rows.source(self._low, self._high), self._standing.recorded)
 
     def target(self) -> Iterator[ConsumedRecord]:
-        """Its counterpart."""
+        """Yield the target's records of the range."""
         low = max(self._places.target_at(self._low), self._standing.target.start)
         rows = self._rows.target(low, self._target_end)
         for row in without(rows, self._places.lost_source_ranges()):
@@ -185,33 +185,33 @@ class _Logs:
             yield row
 
     def source_later(self) -> Iterator[ConsumedRecord]:
-        """What may have superseded a record, where a cleaner took some."""
+        """Yield later source records, which may have superseded cleaned ones."""
         if not self._standing.rule.matters:
             return iter(())
         return self._rows.source(self._high, self._standing.source.end)
 
     def target_later(self) -> Iterator[ConsumedRecord]:
-        """What may have superseded a record, where a cleaner took some."""
+        """Yield later target records, which may have superseded cleaned ones."""
         if not self._standing.rule.matters:
             return iter(())
         return self._rows.target(self._target_end, self._standing.target.end)
 
     def source_row(self, offset: int) -> ConsumedRecord | None:
-        """One record."""
+        """Read one record of the source, if it is there."""
         return next(self._rows.source(offset, offset + 1), None)
 
     def target_row(self, offset: int) -> ConsumedRecord | None:
-        """One record."""
+        """Read one record of the target, if it is there."""
         return next(self._rows.target(offset, offset + 1), None)
 
     def has_alike_after(self, row: ConsumedRecord, offset: int) -> bool:
-        """Whether a record like this comes behind a source offset, soon."""
+        """Return whether an equal record comes soon after a source offset."""
         behind = self._rows.source(offset + 1, self._standing.source.end)
         return any(each[1:] == row[1:] for each in islice(behind, ALIKE_BEHIND))
 
 
 def _refuse_unlike_ends(standing: Standing, position: int) -> None:
-    """No record can be at both sides: only that both are empty, or the ledger, can speak."""
+    """Refuse, as no record is on both sides, unless both are empty or the ledger proves the end."""
     source, target, noted = standing.source, standing.target, standing.noted
     if position > source.end:
         raise _goes_beyond(standing, target.start)
@@ -229,24 +229,24 @@ def _refuse_unlike_ends(standing: Standing, position: int) -> None:
 def _refuse_unclear_end(
     logs: _Logs, standing: Standing, places: Places, matched: int, kind: Kind
 ) -> None:
-    """Which source record the mirror's last one is must be clear: there copying goes on.
+    """Refuse if it is not clear which source record is the mirror's last: copying continues there.
 
-    With equal offsets and no map that tells so, one like it further on could be it as well; unless
-    the source has each of its records yet, from the first on, without a hole.
+    If offsets seem equal and no map says otherwise, a later equal record could be it as well;
+    unless the mirror has every source record from offset 0 on, without a hole.
     """
     assert logs.last is not None
     offset = places.source_at(logs.last[0])
     if standing.rule.matters and logs.source_row(offset) is None:
         raise NotProved(
-            f"the source has cleaned away what the mirror's last record is, target offset "
+            f"the source has cleaned away the mirror's last record, target offset "
             f"{logs.last[0]}: nothing shows where it ended",
             logs.last[0],
         )
     is_whole = standing.source.start == 0 and matched == standing.target.end
     if kind is Kind.EXACT and not is_whole and logs.has_alike_after(logs.last, offset):
         raise NotProved(
-            f"the mirror's last record, target offset {logs.last[0]}, is like others behind source "
-            f"offset {offset}: it could be one of them",
+            f"the mirror's last record, target offset {logs.last[0]}, is equal to others after "
+            f"source offset {offset}: it could be one of them",
             logs.last[0],
         )
 
@@ -261,7 +261,7 @@ def _goes_beyond(standing: Standing, at: int) -> NotProved:
 
 def _differs(differences: list[Difference], places: Places) -> NotProved:
     if not differences:
-        return NotProved("both sides differ, but what differed is gone by now; try again")
+        return NotProved("both sides differ, but the differing records are gone by now; try again")
     first = differences[0]
     if first.target_offset is None:
         assert first.source_offset is not None

@@ -1,18 +1,18 @@
-"""Make the rows of a lost state anew, of mirrors that contents show to be the link's.
+"""Rebuild the rows of a lost state, for mirrors whose contents prove that they are the link's.
 
-    look      topics that the link refuses for want of a row, both logs of each       reads only
-    claim     nobody else drives the link; what a killed driver's rounds may send is waited for
-    check     no mirror has moved since it was looked at
-    write     offset maps, that there are such, where partitions begin, then whose mirrors they are
-    look      whether another link has said the same of one of them meanwhile: then it lets go
+    look      topics that the link refuses as their row is missing, both logs of each    reads only
+    claim     nobody else drives the link; wait until a killed driver's rounds can't send any more
+    check     no mirror has changed since it was read
+    write     offset maps, the marks that they exist, start offsets, then the mirrors' records
+    look      whether another link has claimed one of the mirrors meanwhile: then leave it to that
 
-Nothing is written to the mirrors. What is written last makes them the link's, so that a rebuild
-that was interrupted can be done again from its beginning.
+Nothing is written to the mirrors. The last write makes them the link's, so a rebuild that was
+interrupted can be repeated from its beginning.
 
-I2  A mirror goes on by the map that its rows tell, if contents agree; else by one made of them.
-I10 The producer of the state that was lost is not known any more: the link goes on with another
-    one, to which the broker's sequence check says nothing of the former one's appends. So these
-    have all landed, or never will, before the ends are looked at for the last time.
+I2  A mirror continues by its stored map, if contents agree; else by one made from the contents.
+I10 The producer id is lost with the state, so the link continues with another one, for which the
+    broker's sequence check does not cover the former one's appends. So these must all have landed,
+    or be impossible, before the ends are read for the last time.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from heliostat.status.reader import StatusReader
 from heliostat.topics.values import MirrorRecord
 
 HEAR_S = 3.0
-"""A driver and its lanes tell of themselves once a second."""
+"""How long to wait for reports; a running driver and its lanes write one each second."""
 RENEW_EVERY_S = 2.0
 
 
 def plan_rebuild(config: Config, link: LinkConfig, topics: str | None = None) -> RebuildPlan:
-    """Look at everything and compare; changes nothing.
+    """Read and compare both sides, and return the plan; changes nothing.
 
     Parameters
     ----------
@@ -80,21 +80,21 @@ def rebuild_state(
     topics: str | None = None,
     agree: Callable[[RebuildPlan], bool] = lambda _: True,
 ) -> RebuildPlan:
-    """Write the rows of every mirror of which all partitions are proved.
+    """Write the rows of every mirror whose partitions are all proved.
 
     Parameters
     ----------
     topics
         As `Look.plan`.
     agree
-        Shown the plan before anything is written; writes nothing if it says no.
+        Called with the plan before anything is written; if False, nothing is written.
 
     Raises
     ------
     Refused
         The link runs; or something was written to a mirror meanwhile, or another link took it.
     ConnectionLost, BrokerError
-        A cluster does not answer; it can be done again.
+        A cluster does not answer; the rebuild can be repeated.
     """
     with LinkClusters(config, link, may_share=True) as clusters:
         ended_well = _refuse_running(clusters)
@@ -119,12 +119,12 @@ def rebuild_state(
 
 
 def _refuse_running(clusters: LinkClusters) -> bool:
-    """Whether the last driver has said that it ended, with all of its rounds.
+    """Refuse if the link runs; return whether the last driver reported that it has stopped.
 
     Raises
     ------
     Refused
-        Something tells of itself.
+        A driver or a lane still reports.
     """
     topic = progress_topic(clusters.name)
     with closing(RecentRecords(clusters.target_access, topic)) as progress:
@@ -134,14 +134,14 @@ def _refuse_running(clusters: LinkClusters) -> bool:
         reader.begin()
         if reader.read(HEAR_S):
             raise Refused(
-                f"link {clusters.name} runs, or rounds of a driver that was killed have not ended",
-                hint="stop it, then try again; a running link writes a lost state anew by itself",
+                f"link {clusters.name} runs, or rounds of a killed driver have not ended",
+                hint="stop it, then try again; a running link rewrites a lost state by itself",
             )
         return reader.board.status(SystemClock().wall_ms()).state == "stopped"
 
 
 def _rounds_last_s(link: LinkConfig) -> float:
-    """No round that was given out sends longer than this (`LaneSet`)."""
+    """Return the longest time for which a round that was given out may send (`LaneSet`)."""
     return link.lanes.round_s + START_SLACK_S + LATE_S
 
 
@@ -152,10 +152,10 @@ def _end_rounds(
     last_s: float,
     clock: Clock | None = None,
 ) -> None:
-    """Tell lanes that none is wanted, and wait until none can send any more.
+    """Announce to lanes that none is wanted, and wait until none can send any more.
 
-    Where the count of owners was lost as well it goes on above all that have written to the maps:
-    rows of a later owner that seemed older would not be listened to.
+    If the claim number was lost as well, it continues above those of all owners that have written
+    to the maps: otherwise rows of a later owner would seem older and be ignored.
     """
     clock = clock or SystemClock()
     stamps = (maps.stamp_of(*name).generation for name in maps.maps)
@@ -191,7 +191,7 @@ def write_state(
     taken: Iterable[TopicRebuild],
     at_beginning: frozenset[TopicName] | None,
 ) -> None:
-    """Make it durable, the records that make mirrors ours at last.
+    """Make the rebuilt state durable; the records that make mirrors ours come last.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def write_state(
 
 
 def _write_maps(state: LinkState, topics: Iterable[TopicRebuild]) -> None:
-    """Those made anew, of the newest round's stamp that wrote any; read back."""
+    """Write the rebuilt maps with the newest round's stamp, and read them back."""
     known = state.offsets.fresh()
     for topic in topics:
         for one in topic.partitions:
@@ -221,12 +221,12 @@ def _write_maps(state: LinkState, topics: Iterable[TopicRebuild]) -> None:
             if not put_map(state.offsets, name, breaks, known.stamp_of(*name)):
                 raise Refused(
                     f"another writer has put other rows into the map of {name[0]}",
-                    hint="see that one link runs at most, then try again",
+                    hint="check who else runs this link, then try again",
                 )
 
 
 def _write_marks(state: LinkState, topics: Iterable[TopicRebuild]) -> None:
-    """That there are maps, so that their loss would be seen."""
+    """Note which mirrors have maps, so that the loss of one is noticed."""
     marks = state.marks.read()
     names = {
         (topic.record.mirror_of(each.partition), id_text(topic.record.target_id))

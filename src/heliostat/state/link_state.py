@@ -1,14 +1,14 @@
-"""What a link knows, all of it on the target: a driver that dies is restarted anywhere.
+"""What a link knows, all of it on the target, so that a driver can be restarted anywhere.
 
     heliostat.<link>.state     compacted: producer id, owner, mirrors, start offsets; the owner is
                                written in transactions, which fence a predecessor (I10)
     heliostat.<link>.control   compacted: which generation of which lane is wanted
     heliostat.<link>.offsets   compacted: the offset maps of mirrors whose source has holes (I3)
-    heliostat.<link>.progress  an hour of reports, one a second and lane
+    heliostat.<link>.progress  an hour of reports, one per second and lane
 
-Losing `progress` costs the view of the last hour, losing `control` nothing (it is written anew),
+Losing `progress` costs the view of the last hour, losing `control` nothing (it is written again),
 losing `state` the knowledge which target topics are ours: the plan then refuses non-empty ones,
-until `heliostat state rebuild` has shown by contents whose they are.
+until `heliostat state rebuild` has proved by contents whose they are.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ OWNER_KEY = "owner"
 DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
 MAKING_PREFIX = "making/"
-"""Mirrors whose topics are about to be created, by source topic: who looks at the target's topics
-finds none that is a mirror and not told of."""
+"""Mirrors whose topics are about to be created, by source topic: no mirror's topic ever exists
+without a row that names it."""
 HANDED_BACK_PREFIX = "handed-back/"
-"""Mirrors that were left to MirrorMaker 2: contents alone must not make them ours again."""
+"""Mirrors handed back to MirrorMaker 2: equal contents alone must not make them ours again."""
 START_PREFIX = "start/"
 BEGINNING_PREFIX = "beginning/"
 NAMES_MAX = 5_000
-"""Of one row: some 200 kB of the 1 MiB that a record may have."""
+"""Most topic names in one row: about 200 kB of the 1 MiB that a record may have."""
 OWNER_WITHIN_S = 16.0
-"""Whoever has not read the owner's record by then looks again, by another client."""
+"""Time limit for reading the owner's record; then it is read again with a new client."""
 CHANGES_WITHIN_S = 0.1
-"""A waiting instance asks for changes so long."""
+"""How long a waiting instance polls for changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Source offsets that the partitions of one mirror begin with; of that target topic only.
+    """Source offsets at which the partitions of one mirror begin; valid for that topic id only.
 
-    `adopted` are target offsets at which partitions ended when the link took the mirror over.
+    `adopted` are the target's log end offsets when the link took the mirror over.
     """
 
     target_id: TopicId | None
@@ -77,12 +77,12 @@ class Stored:
     making: set[TopicName] = field(default_factory=set)
     """Source topics of mirrors whose topics were about to be created."""
     stops: Stops = field(default_factory=dict)
-    """What stood stopped when that was last told."""
+    """The stops as last written."""
     handed_back: set[TopicName] = field(default_factory=set)
-    """Source topics of former mirrors that were left to MirrorMaker 2."""
+    """Source topics of former mirrors that were handed back to MirrorMaker 2."""
 
     def take(self, key: str, value: Mapping[str, Any]) -> None:
-        """Take note of one row."""
+        """Apply one row."""
         self.mirrors |= mirrors_in({key: value})
         self.starts |= starts_in({key: value})
         self.stops |= stops_in({key: value})
@@ -100,7 +100,7 @@ class Stored:
 
 
 def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
-    """The mirrors that a state topic's latest values name, by source topic."""
+    """Return the mirrors in a state topic's latest values, by source topic."""
     records = (
         MirrorRecord.from_json(value)
         for key, value in rows.items()
@@ -110,7 +110,7 @@ def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorR
 
 
 def starts_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, Starts]:
-    """Where the mirrors of a state topic's latest values begin, by source topic."""
+    """Return where the mirrors in a state topic's latest values begin, by source topic."""
     return {
         TopicName(key.removeprefix(START_PREFIX)): Starts(
             None if value["target_id"] is None else TopicId(value["target_id"]),
@@ -125,7 +125,7 @@ def starts_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, Starts]:
 def begun_of(
     mirrors: Mapping[TopicName, MirrorRecord], starts: Mapping[TopicName, Starts]
 ) -> frozenset[TopicName]:
-    """Mirrors that may have been copied: where they begin is durable before their first record."""
+    """Return mirrors that may have records: their start is durable before their first record."""
     return frozenset(
         name
         for name, record in mirrors.items()
@@ -134,7 +134,7 @@ def begun_of(
 
 
 def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed]:
-    """What a link writes or is about to, by its state topic's latest values."""
+    """Return the topics that a link writes or is about to, by its state topic's latest values."""
     mirrors = mirrors_in(rows)
     begun = begun_of(mirrors, starts_in(rows))
     making = (
@@ -149,17 +149,17 @@ def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed
 
 
 def control_topic(link: LinkName) -> str:
-    """Name of the topic that tells lanes which generation is wanted."""
+    """Return the name of the topic that announces to lanes which generation is wanted."""
     return f"{STATE_TOPIC_PREFIX}{link}.control"
 
 
 def progress_topic(link: LinkName) -> str:
-    """Name of the topic that lanes report to."""
+    """Return the name of the topic that lanes report to."""
     return f"{STATE_TOPIC_PREFIX}{link}.progress"
 
 
 def owner_id(link: LinkName) -> str:
-    """Transactional id of the link's owner."""
+    """Return the transactional id of the link's owner."""
     return f"{STATE_TOPIC_PREFIX}{link}.owner"
 
 
@@ -177,9 +177,9 @@ class LinkState:
     Parameters
     ----------
     link
-        Whose state.
+        Configuration of the link.
     target
-        The cluster that holds it.
+        Configuration of the target cluster, which holds the state.
     """
 
     def __init__(self, link: LinkConfig, target: ClusterConfig) -> None:
@@ -192,25 +192,25 @@ class LinkState:
         self.offsets = OffsetMaps(access, link.name)
         """The offset maps."""
         self.marks = MapMarks(access, link.name)
-        """What tells that rows of them are missing."""
+        """Rows that show whether rows of offset maps are missing."""
         self.stops = StopBook(self._put_stops)
-        """What stands stopped."""
+        """The stopped partitions."""
         self._owner: Owner | None = None
         self.claim = 0
-        """Number of the claim that this process holds, once it does."""
+        """Number of this process's claim; 0 before it owns the link."""
         self._control = KeyedTopic(access, control_topic(link.name))
         self._progress = RecentRecords(access, progress_topic(link.name))
         self._progress_writer = KeyedTopic(access, progress_topic(link.name))
 
     def ensure(self) -> None:
-        """Create the state topics where they are missing."""
+        """Create missing state topics."""
         self._state.ensure(self._replicas)
         self._control.ensure(self._replicas)
         self._progress.ensure(self._replicas)
         self.offsets.ensure(self._replicas)
 
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
-        """State topics that are not there."""
+        """Return the state topics that do not exist."""
         topics = (self._state, self._control, self._progress, self.offsets)
         names = [each.topic for each in topics]
         return [
@@ -226,7 +226,7 @@ class LinkState:
         starts: Mapping[TopicName, Starts],
         at_beginning: Iterable[TopicName] | None,
     ) -> None:
-        """Make missing topics anew and write what the state holds, but for the owner."""
+        """Recreate missing topics and write the state again, except the owner's record."""
         self.ensure()
         if producer_id is not None:
             self.put_producer(producer_id)
@@ -247,7 +247,7 @@ class LinkState:
         self._progress_writer.close()
 
     def read(self) -> Stored:
-        """All that is remembered."""
+        """Return all that the state topic holds."""
         stored = Stored()
         for key, value in self._state.read_all().items():
             with read_as_row(self._state.topic, key):
@@ -255,9 +255,9 @@ class LinkState:
         return stored
 
     def read_stops(self) -> Stops:
-        """What stood stopped when that was last told, for who only looks.
+        """Return the stops as last written, for commands that only read.
 
-        A record there that is not the link's own keeps nobody from looking.
+        Records in the topic that are not the link's own are ignored.
         """
         rows, _ = self._state.read_sound()
         return stops_in(rows)
@@ -270,7 +270,7 @@ class LinkState:
         self._state.write_many(rows)
 
     def put_beginning(self, names: Iterable[TopicName]) -> None:
-        """Remember which topics the source has as the link begins."""
+        """Record which topics the source has when the link begins."""
         ordered = sorted(names)
         self._state.write_many(
             {
@@ -280,11 +280,11 @@ class LinkState:
         )
 
     def put_producer(self, producer_id: ProducerId) -> None:
-        """Remember the link's one producer id (I1)."""
+        """Record the link's one producer id (I1)."""
         self._state.write(PRODUCER_KEY, {"producer_id": producer_id})
 
     def fence_owner(self) -> None:
-        """Become the only one who may write the owner's record (I10)."""
+        """Fence all other writers of the owner's record (I10)."""
         self._owner_writer.fence()
 
     @property
@@ -293,11 +293,11 @@ class LinkState:
         return self._owner_writer.is_ready
 
     def put_owner(self, owner: Owner) -> None:
-        """Announce who drives, and for how long its rounds may send (I10); durable."""
+        """Write the owner, and for how long its rounds may send (I10); durable."""
         self._owner_writer.write(OWNER_KEY, owner.to_json())
 
     def read_owner(self, *, is_first: bool = True) -> Owner | None:
-        """Who drives, as it is now; or, not `is_first`, as far as changes came in meanwhile."""
+        """Return the owner as of now; if not `is_first`, as of the changes received so far."""
         if is_first:
             self._state.look_again()
             found = self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY)
@@ -309,42 +309,42 @@ class LinkState:
         return self._owner
 
     def last_claim(self) -> int:
-        """The highest claim that lanes have heard of; 0 before any."""
+        """Return the highest claim announced to lanes; 0 before any."""
         return int(self._control.read_all().get(CONTROL_KEY, {}).get("claim", 0))
 
     def put_mirrors(self, records: Mapping[TopicName, MirrorRecord]) -> None:
-        """Remember mirrors."""
+        """Record mirrors."""
         self._state.write_many(
             {f"{MIRROR_PREFIX}{name}": record.to_json() for name, record in records.items()}
         )
 
     def forget_mirrors(self, names: Iterable[TopicName]) -> None:
-        """Let all mirrors, of these source topics, be no longer the link's but MirrorMaker 2's.
+        """Record that all mirrors, of these source topics, are MirrorMaker 2's, not the link's.
 
-        Its producer id is forgotten as well: brokers remember its last sequence in each of them,
-        and would refuse to let it go on behind what others append.
+        The link's producer id is deleted too: brokers remember its last sequence in each mirror,
+        and would refuse its appends after those of others.
         """
         left = list(names)
         told = {f"{HANDED_BACK_PREFIX}{name}": {"to": "MirrorMaker 2"} for name in left}
         self._state.write_many({**told, **_without_mirrors(left), PRODUCER_KEY: None})
 
     def drop_mirrors(self, names: Iterable[TopicName]) -> None:
-        """Let mirrors of these source topics not be ours, nor begun."""
+        """Delete the rows of these source topics' mirrors, and their starts."""
         gone = list(names)
         begins = {f"{START_PREFIX}{name}": None for name in gone}
         self._state.write_many({**_without_mirrors(gone), **begins})
 
     def put_making(self, records: Iterable[MirrorRecord]) -> None:
-        """Tell of mirrors whose topics are about to be created."""
+        """Record mirrors whose topics are about to be created."""
         rows = {f"{MAKING_PREFIX}{record.source}": record.to_json() for record in records}
         self._state.write_many(rows)
 
     def drop_making(self, names: Iterable[TopicName]) -> None:
-        """What was to be created for these source topics is there, or will not be."""
+        """Delete the records of `put_making`: the topics exist, or will not be created."""
         self._state.write_many({f"{MAKING_PREFIX}{name}": None for name in names})
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
-        """Remember the source offsets that partitions of mirrors begin with."""
+        """Record the source offsets at which partitions of mirrors begin."""
         self._state.write_many(
             {
                 f"{START_PREFIX}{name}": {
@@ -358,13 +358,13 @@ class LinkState:
         )
 
     def put_driver(self, report: Mapping[str, object]) -> None:
-        """Tell how the driver fares, beside the lanes' reports."""
+        """Write the driver's report to the topic of the lanes' reports."""
         self._progress_writer.write(DRIVER_KEY, report)
 
     def announce(self, plan: Announcement) -> None:
-        """Tell running tasks which generation of each lane is wanted; all others end.
+        """Announce to running tasks which generation of each lane is wanted; all others end.
 
-        What an earlier owner announces from now on they don't listen to.
+        From then on they ignore announcements of earlier owners.
         """
         self._control.write(
             CONTROL_KEY,

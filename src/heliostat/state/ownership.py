@@ -1,12 +1,12 @@
-"""Who drives a link: the claim, the wait for a predecessor, and being taken over.
+"""Ownership of a link: the claim, the wait for a predecessor, and being taken over.
 
 I10 One owner. The owner's record says for how long its rounds may still send; a waiting instance
     counts that time on its own monotonic clock from when it first saw the record, so that no two
-    machines' clocks are compared. A claim fences its predecessor first: whatever that one
-    announces later is refused, and it gives out no round any more.
+    machines' clocks are compared. A claim first fences its predecessor: the broker refuses what
+    that one announces later, so it starts no more rounds.
 
-Every write follows `fence` and a look at the record, or a write of our own with nothing in between:
-a record is replaced only by who has seen it. So of two that claim at once one wins.
+Before every write the instance fences and reads the record, or its own previous write was the last
+one: only an instance that has seen a record replaces it. So of two that claim at once one wins.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from heliostat.names import LinkName
 from heliostat.ops.events import Events
 
 LOOK_EVERY_S = 0.2
-"""A waiting instance looks for changes so often; a stop ends the wait as soon."""
+"""How often a waiting instance looks for changes, and whether it must stop."""
 TELL_EVERY_S = 60.0
 CLAIM_LASTS_MS = 10_000
-"""A claim before its first round: reading the state and planning take less."""
+"""Duration of a claim before its first round: reading the state and planning take less."""
 OLDER_VERSION_LASTS_MS = 60_000
-"""A record without a duration: rounds of the versions that wrote such did not last longer."""
+"""For records without a duration: rounds of the versions that wrote them were not longer."""
 RIVALS_PAUSE_S = 1.0
-"""Two that fenced each other look again after different pauses, up to this."""
+"""Two instances that fenced each other try again after random pauses, up to this."""
 ANNOUNCE_TRIES = 4
-"""Each begins with the newest epoch; more than one fails only beside a rival or a sick broker."""
+"""Each try takes a new epoch; more than one fails only with a rival or a broken broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ class Owner:
     since_ms: int
     """Wall clock of its claim, for people."""
     lasts_ms: int
-    """No round that this driver gave out sends later than this after the record was written."""
+    """No round that this driver started sends later than this after the record was written."""
     resigned: bool
 
     @classmethod
     def here(cls, now_ms: int) -> Owner:
-        """The process that calls, before it claims: an instance that no other is or was."""
+        """Return an owner for the calling process before its claim, with a unique instance name."""
         name = uuid.uuid4().hex
         return cls(name, socket.gethostname(), os.getpid(), 0, 0, now_ms, 0, resigned=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As the state topic holds it."""
+        """Return the record as JSON, for the state topic."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Owner:
-        """Read back, also rows of earlier versions, which had neither claim nor duration."""
+        """Build from JSON, also of earlier versions, which had neither claim nor duration."""
         return cls(
             instance=value["instance"],
             host=value["host"],
@@ -83,43 +83,43 @@ class Owner:
 
 
 class OwnerStore(Protocol):
-    """Where the owner's record is kept: `LinkState`, or a stand-in in tests."""
+    """Store of the owner's record: `LinkState`, or a fake in tests."""
 
     def fence_owner(self) -> None:
-        """After this no write of an earlier `fence_owner`'s caller is taken any more."""
+        """Fence earlier callers of `fence_owner`: their writes are refused from now on."""
         ...
 
     @property
     def may_put_owner(self) -> bool:
-        """Whether nobody fenced us as far as we know, and no write of ours failed."""
+        """Whether `fence_owner` was called, and no write has failed since."""
         ...
 
     def put_owner(self, owner: Owner) -> None:
-        """Write the record; fails when somebody else has fenced us."""
+        """Write the record; fails if another instance has fenced this one."""
         ...
 
     def read_owner(self, *, is_first: bool = True) -> Owner | None:
-        """The record as it is now; else with what has changed since, which may come late."""
+        """Return the record as of now; if not `is_first`, as of the changes received so far."""
         ...
 
     def last_claim(self) -> int:
-        """The highest claim that lanes have heard of."""
+        """Return the highest claim announced to lanes."""
         ...
 
 
 class Ownership:
-    """One instance's claim to a link; safe to share between threads once it is claimed.
+    """One instance's claim to a link; thread-safe once the link is claimed.
 
     Parameters
     ----------
     link
-        Which link.
+        Name of the link.
     store
-        Where the record is kept.
+        Store of the owner's record.
     clock, events
-        Time, and where waiting is told.
+        The clock, and the sink of lines about waiting.
     must_stop
-        Whether the instance was asked to end.
+        Returns whether the instance was asked to end.
     on_wait
         Called once when it has to wait for another instance.
     """
@@ -153,12 +153,12 @@ class Ownership:
 
     @property
     def claim_number(self) -> int:
-        """How many owners the link has had with this one; 0 before it is claimed."""
+        """Number of this claim, which counts the link's owners; 0 before the link is claimed."""
         return self._me.claim
 
     @property
     def is_ours(self) -> bool:
-        """Whether the link is claimed and nobody is known to have taken it over."""
+        """Whether this instance has claimed the link and is not known to be taken over."""
         return self._is_ours
 
     # -- becoming the owner --------------------------------------------------------------------
@@ -168,12 +168,12 @@ class Ownership:
 
         Returns
         -------
-        Whether the link is ours; not when the instance was asked to end meanwhile.
+        Whether the link is ours; False if the instance was asked to end meanwhile.
 
         Raises
         ------
         ConnectionLost, BrokerError
-            The target refuses, or does not answer before a first look at the record.
+            The target refuses, or does not answer the first read of the record.
         """
         seen: Owner | None = None
         seen_at_s = 0.0
@@ -191,7 +191,7 @@ class Ownership:
             except (ConnectionLost, BrokerError) as error:
                 if not has_looked or error.verdict is Verdict.HALT:
                     raise
-                # An owner could not renew either: its time counts anew.
+                # The owner may not have been able to renew either: its time starts again.
                 seen, left_s = None, RIVALS_PAUSE_S
             else:
                 if owner is not None and left_s > 0:
@@ -200,7 +200,7 @@ class Ownership:
         return False
 
     def _take(self, seen: Owner | None) -> bool:
-        """Fence whoever was before, and claim what has not changed meanwhile."""
+        """Fence the previous owner, and claim the link if its record has not changed."""
         self._store.fence_owner()
         if self._must_stop() or self._store.read_owner() != seen:
             return False
@@ -234,7 +234,7 @@ class Ownership:
         self._notified_at_s = now_s
         since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         self._events.info(
-            f"link {self._link}: waiting, it is driven from {owner.host} (pid {owner.pid}, "
+            f"link {self._link}: waiting for its owner on {owner.host} (pid {owner.pid}, "
             f"instance {owner.instance[:8]}, since {since} UTC); this instance takes over when "
             f"that one ends, or is silent for {owner.lasts_ms / 1000:.0f} s"
         )
@@ -247,9 +247,9 @@ class Ownership:
         Raises
         ------
         LinkTakenOver
-            Another instance owns the link: no round may be given out.
+            Another instance owns the link: no round may be started.
         ConnectionLost, BrokerError
-            The target does not take the record: no round may be given out either.
+            The record can't be written: no round may be started either.
         """
         if self._covers(deadline_ms):  # another thread's write may take long
             return
@@ -258,7 +258,7 @@ class Ownership:
                 self._renew((deadline_ms - self._clock.wall_ms()) / 1000)
 
     def _covers(self, deadline_ms: int) -> bool:
-        """Whether a record says so already, which nobody can have taken over before that time."""
+        """Whether our last record already covers this time, so that no takeover can precede it."""
         left_s = (deadline_ms - self._clock.wall_ms()) / 1000
         return self._is_ours and self._clock.monotonic_s() + left_s <= self._until_s
 
@@ -266,15 +266,15 @@ class Ownership:
         return self._is_ours and self._clock.monotonic_s() < self._until_s
 
     def keep(self, lasts_s: float) -> None:
-        """Renew the claim, for `lasts_s` or what was announced already; raises as `announce`."""
+        """Renew the claim for `lasts_s`, or the announced time if longer; raises as `announce`."""
         with self._lock:
             self._renew(max(lasts_s, self._until_s - self._clock.monotonic_s()))
 
     def hold(self, lasts_s: float) -> None:
-        """Go on only as the owner: renews first where the last announcement is over.
+        """Ensure that this instance is still the owner: renew if the last announcement has expired.
 
-        Costs nothing otherwise; a process that was stopped for long learns here that it has a
-        successor. Where the record's topic was deleted, whoever asks goes on and makes it anew.
+        Costs nothing otherwise; a process that was suspended for long learns here that it has a
+        successor. If the record's topic was deleted, returns, so that the caller can recreate it.
         Raises as `announce`.
         """
         if self._is_announced():  # another thread's write may take long
@@ -289,16 +289,16 @@ class Ownership:
                     raise
 
     def resign(self) -> None:
-        """Let a successor begin at once; only if the link is still ours. Raises as `announce`."""
+        """Let a successor begin at once, if the link is still ours. Raises as `announce`."""
         with self._lock:
             if self._is_ours:
                 self._me = replace(self._me, resigned=True)
-                self._until_s = 0.0  # of what was announced nothing holds, also if this fails
+                self._until_s = 0.0  # earlier announcements are void, even if this fails
                 self._renew(0.0)
                 self._is_ours = False
 
     def _renew(self, lasts_s: float) -> None:
-        """Write the next record, as the newest writer and over our own last one only."""
+        """Write the next record, only as the unfenced writer and only over our own last record."""
         if not self._is_ours:
             raise LinkTakenOver("this instance does not own the link", link=self._link)
         for attempt in range(1, ANNOUNCE_TRIES + 1):
@@ -308,7 +308,7 @@ class Ownership:
                     self._check(self._store.read_owner())
                 me = replace(self._me, renewal=self._me.renewal + 1, lasts_ms=round(lasts_s * 1000))
                 now_s = self._clock.monotonic_s()
-                self._me = me  # also where the answer is lost: the number is used up
+                self._me = me  # even if the answer is lost: the number is used
                 self._store.put_owner(me)
             except BrokerError as error:
                 if attempt == ANNOUNCE_TRIES or not error.is_fenced:
@@ -318,13 +318,13 @@ class Ownership:
                 return
 
     def _check(self, owner: Owner | None) -> None:
-        """Our own record, or none because somebody deleted the topic; else we are taken over."""
+        """Raise `LinkTakenOver` unless the record is ours, or gone with a deleted topic."""
         if owner is None or owner.instance == self._me.instance:
             return
         self._is_ours = False
         raise LinkTakenOver(
             f"link {self._link} was taken over by the instance on {owner.host} (pid {owner.pid}) "
-            "while this one did not answer: it stops, what was copied is whole",
+            "while this one did not respond: it stops, what was copied is intact",
             link=self._link,
             instance=owner.instance[:8],
             claim=owner.claim,
@@ -332,7 +332,7 @@ class Ownership:
 
 
 def _left_s(owner: Owner | None, seen_at_s: float, now_s: float) -> float:
-    """For how long a record still keeps others from claiming."""
+    """Return for how many seconds a record still keeps others from claiming."""
     if owner is None or owner.resigned:
         return 0.0
     return seen_at_s + owner.lasts_ms / 1000 - now_s

@@ -1,11 +1,11 @@
-"""Stops that a person must decide on, kept in the state topic: known while no lane tells of them.
+"""Stops that a person must decide on, kept in the state topic for times without lane reports.
 
-    stop/<source topic>/<partition>    what its lane said last, while it has not said that it copies
+    stop/<source topic>/<partition>    its lane's last report, until one shows that it copies again
 
-A new driver's lanes take seconds to find a stop again, and while no driver runs nobody looks: a
-status of that time names what is written here.
+A new driver's lanes take seconds to find a stop again, and without a driver no lane looks: then a
+status shows these rows.
 
-I7  What stands stopped is told as such until it is seen to be copied, or is copied no more.
+I7  A stopped partition is shown as stopped until it is seen to be copied, or is no longer copied.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ STOP_PREFIX = "stop/"
 Stops = dict[TopicPartition, PartitionReport]
 """By source partition."""
 Changed = Mapping[TopicPartition, PartitionReport | None]
-"""New stops; None where one is over."""
+"""New stops, by source partition; None where a stop has ended."""
 
 
 class StopBook:
-    """The stops of a link as they are written; safe to use from several threads.
+    """The stops of a link as written. Thread-safe.
 
     Parameters
     ----------
@@ -46,16 +46,16 @@ class StopBook:
 
     @property
     def known(self) -> Stops:
-        """All of them; never changed in place."""
+        """All stops; never modified in place."""
         return self._known
 
     def begin(self, known: Stops) -> None:
-        """Go on from what was written before."""
+        """Start with the stops that were written before."""
         with self._lock:
             self._known = dict(known)
 
     def restore(self) -> None:
-        """Write all of it into a state topic that was made anew."""
+        """Write all stops to a recreated state topic."""
         with self._lock:
             if self._known:
                 self._put(self._known)
@@ -63,20 +63,20 @@ class StopBook:
     def keep(
         self, reports: Iterable[PartitionReport], is_mirrored: Callable[[TopicPartition], bool]
     ) -> None:
-        """Write what has changed.
+        """Write the stops that have changed.
 
         Parameters
         ----------
         reports
-            Of rounds that know what was decided.
+            Reports of rounds that know all decisions so far.
         is_mirrored
-            Whether a source partition still has a mirror that the link copies, or refuses to.
+            Returns whether a source partition still has a mirror, copied or refused.
         """
         with self._lock:
             self._write(changed_stops(self._known, reports, is_mirrored))
 
     def foresee(self, specs: Iterable[PartitionSpec]) -> None:
-        """Write which partitions their lane will find without their offset map."""
+        """Write stops for partitions without their offset map, before their lanes find them."""
         reports = [_without_map(spec) for spec in specs if spec.map_lost]
         with self._lock:
             new = (report for report in reports if report.source not in self._known)
@@ -95,7 +95,7 @@ def changed_stops(
     reports: Iterable[PartitionReport],
     is_mirrored: Callable[[TopicPartition], bool],
 ) -> dict[TopicPartition, PartitionReport | None]:
-    """What is to be written; a stop that lasts keeps the time since which it does."""
+    """Return the stops to write; a stop that lasts keeps its start time."""
     changed: dict[TopicPartition, PartitionReport | None] = {
         source: None for source in known if not is_mirrored(source)
     }
@@ -112,17 +112,17 @@ def changed_stops(
 
 
 def has_passed_stops(report: PartitionReport) -> bool:
-    """Whether it shows that its lane has come past whatever may have stopped it before.
+    """Whether a report shows that its lane has got past whatever stopped the partition before.
 
-    A gap is found by a first fetch only, whose answer tells where the source ends; and who retries
-    may not have come to it.
+    Only a first fetch, whose answer shows where the source ends, finds a gap; a lane that retries
+    may not have got that far.
     """
     is_copying = report.state is PartitionState.COPYING and report.is_known
     return is_copying or report.state is PartitionState.ALIGNING
 
 
 def stop_row(stop: PartitionReport) -> dict[str, Any]:
-    """As JSON, for the state topic."""
+    """Return a stop as JSON, for the state topic."""
     return {
         "target": stop.target.topic,
         "target_partition": stop.target.partition,
@@ -135,12 +135,12 @@ def stop_row(stop: PartitionReport) -> dict[str, Any]:
 
 
 def stop_key(source: TopicPartition) -> str:
-    """Its key in the state topic."""
+    """Return the key of a stop in the state topic."""
     return f"{STOP_PREFIX}{source.topic}/{source.partition}"
 
 
 def stops_in(rows: Mapping[str, Mapping[str, Any]]) -> Stops:
-    """The stops that a state topic's latest values name."""
+    """Return the stops in a state topic's latest values."""
     found = (_stop(key, row) for key, row in rows.items() if key.startswith(STOP_PREFIX))
     return {stop.source: stop for stop in found}
 
@@ -173,7 +173,7 @@ def _report(
     position: int = -1,
     since_ms: int = 0,
 ) -> PartitionReport:
-    """What is told of a partition that nobody looks at: where its source ends is not known."""
+    """Build the report of a partition that no lane looks at: the source's end is unknown."""
     return PartitionReport(
         source,
         target,

@@ -1,6 +1,6 @@
-"""How a link fares, put together from what its lanes and its driver wrote to the target.
+"""The status of a link, built from what its lanes and its driver wrote to the target.
 
-The driver's own view and `heliostat status` from any other machine read the same records.
+The driver's own view and `heliostat status` on any other machine read the same records.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from heliostat.status.values import LinkStatus, Problem
 
 LANE_PREFIX = "lane/"
 RATE_MIN = 0.1
-"""Records a second; lanes are told nothing of partitions with less."""
+"""Records a second; rates below this are not passed to lanes."""
 BACKLOG_S = 60.0
-"""A minute: about how long a packing of lanes stays as it is."""
+"""A minute: about how long the packing of lanes stays unchanged."""
 RECORD_BYTES_GUESS = 500
-"""Of a partition of which nothing was copied yet."""
+"""Assumed record size of a partition from which nothing was copied yet."""
 
 
 class StatusBoard:
-    """Takes reports as they come and tells the status at any moment. No I/O; thread-safe.
+    """Takes reports as they arrive and returns the status at any time. No I/O; thread-safe.
 
     Parameters
     ----------
     link
-        Whose status.
+        Name of the link.
     """
 
     def __init__(self, link: LinkName) -> None:
@@ -43,10 +43,10 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._reports = Reports()
         self._stops: Stops = {}
-        """What is written in the link's state."""
+        """The stops in the link's state topic."""
 
     def consume(self, key: str, value: Mapping[str, Any]) -> None:
-        """Take one record of the progress topic."""
+        """Process one record of the progress topic."""
         if key == DRIVER_KEY:
             with self._lock:
                 self._reports.take_driver(value)
@@ -56,32 +56,32 @@ class StatusBoard:
                 self._reports.take_lane(progress)
 
     def know_stops(self, stops: Stops) -> None:
-        """Take what stands stopped by the link's state: told where no lane of its driver tells."""
+        """Set the stops in the link's state, shown where no lane of its driver has reported."""
         with self._lock:
             self._stops = stops
 
     def forget(self) -> None:
-        """Let go of all reports; what the link's state says stays."""
+        """Forget all reports, but not the stops in the link's state."""
         with self._lock:
             self._reports = Reports()
 
     def is_complete(self) -> bool:
-        """Whether all lanes that run, and all their partitions, have reported."""
+        """Return whether all running lanes, and all their partitions, have reported."""
         with self._lock:
             return self._reports.is_complete()
 
     def status(self, now_ms: int) -> LinkStatus:
-        """The link as of now."""
+        """Return the status of the link at `now_ms`."""
         with self._lock:
             return Snapshot(self._reports, self._stops, now_ms).status(self._link)
 
     def reports(self) -> list[PartitionReport]:
-        """What was last reported of each partition."""
+        """Return the last report of each partition."""
         with self._lock:
             return [row.report for row in self._reports.rows.values()]
 
     def reports_of(self, generations: Mapping[LaneId, int]) -> list[PartitionReport]:
-        """What rounds of these plans said; older ones may not know what was decided since."""
+        """Return reports of rounds of these generations; older ones may miss later decisions."""
         with self._lock:
             return [
                 row.report
@@ -90,9 +90,9 @@ class StatusBoard:
             ]
 
     def load(self) -> dict[TopicPartition, float]:
-        """Load by source partition, for packing lanes, in bytes a second.
+        """Return the load by source partition, for packing lanes, in bytes a second.
 
-        What was copied lately, and what lags as if it had to be copied within `BACKLOG_S`.
+        It counts the recent copying rate, and the backlog as if copied within `BACKLOG_S`.
         """
         with self._lock:
             loads: dict[TopicPartition, float] = {}
@@ -107,7 +107,7 @@ class StatusBoard:
             return loads
 
     def rates(self, specs: Sequence[PartitionSpec]) -> tuple[tuple[int, float], ...]:
-        """Of these partitions by their places: records a second, as last reported."""
+        """Return records a second, as last reported, by index in `specs`."""
         with self._lock:
             newest_ms = max((lane.newest.at_ms for lane in self._reports.lanes.values()), default=0)
             found: list[tuple[int, float]] = []
@@ -121,17 +121,17 @@ class StatusBoard:
             return tuple(found)
 
     def problems(self) -> list[Problem]:
-        """Partitions that are not copied as they should be."""
+        """Return partitions that are not copied as they should be."""
         with self._lock:
             return problems_of(standing(self._reports, self._stops))
 
     def alarms(self, now_ms: int) -> dict[str, str]:
-        """Lanes that are silent, transactions that are open for long: lines by what they are."""
+        """Return lines about silent lanes and long-open transactions, each under its own key."""
         with self._lock:
             return Snapshot(self._reports, self._stops, now_ms).alarms()
 
     def held(self) -> dict[TopicPartition, int]:
-        """Source partitions with records behind open transactions, and how many."""
+        """Return how many records open transactions hold back, by source partition."""
         with self._lock:
             return {
                 partition: row.report.open_records
@@ -140,13 +140,16 @@ class StatusBoard:
             }
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Source offsets below which all is at the target, or is a hole, as last reported."""
+        """Return positions by source partition, as last reported.
+
+        All records before a position are at the target.
+        """
         with self._lock:
             return {partition: row.report.position for partition, row in self._reports.rows.items()}
 
 
 def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatus:
-    """Of a link whose target does not tell how it fares."""
+    """Return the status of a link whose target does not answer."""
     status = StatusBoard(link).status(now_ms)
     status.state, status.troubles = "unreachable", [str(error)]
     return status

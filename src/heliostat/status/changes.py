@@ -1,6 +1,6 @@
-"""Lines for the log: each partition that stops or stumbles, each trouble of a link, and its end.
+"""Log lines for each partition that stops or is retried, each alarm of a link, and their ends.
 
-Where there is no terminal nobody sees the view: what changes is told once, and its end as well.
+Without a terminal nobody sees the live view: the start and the end of each problem are logged once.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from heliostat.ops.events import Events
 from heliostat.status.values import Problem
 
 LISTED_MAX = 20
-"""Partitions told of one by one in a look; a broker that goes takes thousands with it."""
+"""Most partitions logged one by one per look; a broker that fails affects thousands."""
 SETTLES_WITHIN_MS = 2_000
-"""A partition that is retried is told of when it has been for so long: leaders move."""
+"""A retried partition is logged only after this time: leaders move."""
 RETRYING = "retrying"
 _Key = tuple[str, int]
 _What = tuple[str, str]
 
 
 class Changes:
-    """What is wrong with a link as it was told last.
+    """The problems of a link as last logged.
 
     Parameters
     ----------
     link
-        Which.
+        Name of the link.
     events
-        Where lines go.
+        Sink of the lines.
     """
 
     def __init__(self, link: LinkName, events: Events) -> None:
         self._link = link
         self._events = events
         self._problems: dict[_Key, tuple[_What, int]] = {}
-        """What was told of a partition, and since when it is so (wall ms)."""
+        """State and code as last logged, and their start (wall ms), by partition."""
         self._alarms: dict[str, str] = {}
 
     def look(self, problems: Sequence[Problem], now_ms: int) -> None:
-        """Tell what has changed of partitions; cheap where nothing has."""
+        """Log what has changed about partitions; cheap if nothing has."""
         now = {
             (item.source, item.partition): item
             for item in problems
@@ -53,7 +53,7 @@ class Changes:
         ]
         over = [key for key in self._problems if key not in still]
         for item in worse:
-            # Of one that nobody has looked at since a start it is not known since when it is so.
+            # If no lane has checked it since the driver started, the start is unknown.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
         for item in worse[:LISTED_MAX]:
@@ -69,7 +69,7 @@ class Changes:
         self._more(len(over), "partitions are copied again")
 
     def consume(self, alarms: Mapping[str, str]) -> None:
-        """Tell what has changed of lanes and transactions: lines by what they are about."""
+        """Log new and ended alarms of lanes and transactions: lines by key."""
         for key in alarms.keys() - self._alarms.keys():
             self._warn(alarms[key])
         for key in self._alarms.keys() - alarms.keys():

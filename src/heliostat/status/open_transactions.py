@@ -1,7 +1,8 @@
-"""Transactions at the source that do not end: whose, since when, and what they hold back.
+"""Transactions at the source that do not end: by which producer, since when, what they hold back.
 
-What stands behind an open transaction is copied when it ends, as committed readers see it. One that
-hangs, its producer gone, holds back all that others write behind it until its timeout, or for good.
+Records after an open transaction's first are copied when it ends, as `read_committed` consumers see
+them. A hanging transaction, whose producer is gone, holds back all later records of its partitions
+until its timeout, or for good.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from heliostat.names import ProducerId, TopicPartition
 
 LOOK_EVERY_S = 5.0
 LISTED_MAX = 50
-"""Partitions asked for and told of; a producer that hangs may have written to thousands."""
+"""Most partitions queried and listed; a hanging producer may have written to thousands."""
 _Key = tuple[TopicPartition, ProducerId, int]
 
 
 class OpenTransactions:
-    """What is known of the open transactions of a link's source.
+    """The open transactions of a link's source, as last seen.
 
     Parameters
     ----------
     source
-        The source cluster.
+        Source cluster connection.
     held
-        Source partitions with records behind open transactions, and how many, as last reported.
+        Returns how many records open transactions hold back, by source partition.
     wall_ms
-        The clock.
+        Wall clock (ms).
     """
 
     def __init__(
@@ -41,12 +42,12 @@ class OpenTransactions:
         self._held = held
         self._wall_ms = wall_ms
         self._open: dict[_Key, int] = {}
-        """Not later than this (wall ms) each began, by what we have seen."""
+        """Latest time (wall ms) at which each can have begun, as far as seen."""
         self._names: dict[ProducerId, str] = {}
         self._records: Mapping[TopicPartition, int] = {}
 
     def look(self) -> None:
-        """Ask about partitions that hold records back; nothing is asked where none does.
+        """Query the source about partitions with held-back records, if there are any.
 
         Raises
         ------
@@ -58,7 +59,7 @@ class OpenTransactions:
         now_ms = self._wall_ms()
         found: dict[_Key, int] = {}
         for partition, answer in (self._source.open_transactions(asked) if asked else {}).items():
-            # Brokers before Kafka 2.8 can't tell: how many records wait is shown all the same.
+            # Brokers before Kafka 2.8 don't support it: the number of records is shown anyway.
             for each in () if isinstance(answer, BrokerError) else answer:
                 key = (partition, each.producer_id, int(each.first))
                 written_ms = each.last_timestamp_ms if each.last_timestamp_ms >= 0 else now_ms
@@ -69,7 +70,7 @@ class OpenTransactions:
         self._open, self._records = found, held
 
     def report(self) -> list[dict[str, object]]:
-        """For the driver's report, the oldest first; as `HeldBack` reads it."""
+        """Return rows for the driver's report, the oldest first; `HeldBack` is built from them."""
         rows = sorted(self._open.items(), key=lambda item: item[1])
         return [
             {

@@ -1,4 +1,4 @@
-"""Follows what a link's lanes and its driver write to the target, and feeds a status from it."""
+"""Reads what a link's lanes and its driver write to the target, and updates a status with it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from heliostat.state.link_state import progress_topic
 from heliostat.status.board import StatusBoard
 
 LOOK_BACK_S = (REFRESH_S + 10.0, 600.0)
-"""How far before the newest record a reader begins: every partition was named within the first, but
-of lanes whose rounds fail."""
+"""How far before the newest record a reader begins: within the first of these every partition was
+reported, except those of lanes whose rounds fail."""
 
 
 def last_reported(link: LinkName, target: ClusterAccess) -> StatusBoard | None:
-    """What a link's driver and lanes reported last; None where it has no progress topic.
+    """Return what a link's driver and lanes last reported; None if it has no progress topic.
 
     Raises
     ------
@@ -38,11 +38,11 @@ class StatusReader:
     Parameters
     ----------
     link
-        Whose status.
+        Name of the link.
     progress
-        Its progress topic; closed by whoever opened it.
+        Its progress topic; the caller closes it.
     board
-        What to feed; a new one by default.
+        Status to update; a new one by default.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class StatusReader:
         self._progress = progress
 
     def begin(self) -> None:
-        """Read the last reports there are; further back while a lane or partition is missing.
+        """Read the latest reports; further back if a lane or partition is missing.
 
-        What counts is when the newest record was written: a link that was stopped long ago is
-        read as it was then.
+        Times count back from the newest record: a link that stopped long ago is shown as it was
+        then.
         """
         newest_ms = self._progress.newest_ms()
         if newest_ms is None:
@@ -69,7 +69,7 @@ class StatusReader:
                 break
 
     def read(self, timeout_s: float) -> int:
-        """Take what has come; how many records that was."""
+        """Process new records, waiting up to `timeout_s`; return their number."""
         records = self._progress.poll(timeout_s)
         for record in records:
             self.board.consume(record.key, record.value)

@@ -1,7 +1,7 @@
-"""What a link's driver and its lanes have reported, as it comes; pure.
+"""What a link's driver and its lanes have reported so far; pure.
 
-A report names only what changed. Two rounds of a lane may overlap: what an older one says never
-overwrites a newer one's word, but what it has copied counts.
+A report contains only what changed. Two rounds of a lane may overlap: an older one's report never
+replaces a newer one's, but the records it copied count.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from heliostat.records.transport.progress_reports import Progress
 from heliostat.status.rows import NO_ROUND, Round, Row, is_old
 
 WINDOW_S = 5.0
-"""Rates are averages over about so long."""
+"""Rates are averages over about this time."""
 MOVED_WITHIN_S = 5.0
-"""What a lane copied that there is no more is another's by then; else it is copied no more."""
+"""Partitions of a lane that no longer exists have moved to another lane within this time; otherwise
+they are no longer copied."""
 
 
 @dataclass(slots=True)
 class LaneReports:
-    """What was last reported by a lane."""
+    """The last reports of a lane."""
 
     newest: Progress
     whole: Round = NO_ROUND
-    """The newest round of which all partitions were reported."""
+    """The newest round that has reported all its partitions."""
     first_ms: int = 0
     latency: dict[Round, list[int]] = field(default_factory=dict)
     """Counts reported so far of the newest two rounds."""
     recent: deque[tuple[int, dict[TopicPartition, tuple[int, int]], list[int]]] = field(
         default_factory=deque
     )
-    """What came within `WINDOW_S`: when, records and bytes by partition, latency counts."""
+    """Reports within `WINDOW_S`: time (ms), records and bytes by partition, latency counts."""
 
     @property
     def round(self) -> Round:
@@ -45,16 +46,16 @@ class LaneReports:
 
     @property
     def seconds(self) -> float:
-        """What `recent` covers."""
+        """Seconds that `recent` covers."""
         return min(WINDOW_S, (self.newest.at_ms - self.first_ms) / 1000)
 
     def forget_old(self) -> None:
-        """Keep only what the rates are made of."""
+        """Drop what is older than the rates' window."""
         while self.recent and self.newest.at_ms - self.recent[0][0] >= WINDOW_S * 1000:
             self.recent.popleft()
 
     def new_counts(self, its_round: Round, report: RoundReport) -> list[int]:
-        """Latency counts that were not reported before."""
+        """Return the latency counts that were not reported before."""
         was = self.latency.get(its_round)
         if was is None and self.latency and its_round < min(self.latency):
             return []
@@ -67,7 +68,7 @@ class LaneReports:
         return [max(0, count - old) for count, old in zip(report.latency_ms, was, strict=False)]
 
     def sums(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Records and bytes within the window."""
+        """Return records and bytes copied within the window, by partition."""
         sums: dict[TopicPartition, tuple[int, int]] = {}
         for _, copied, _ in self.recent:
             for partition, (records, size) in copied.items():
@@ -85,19 +86,19 @@ class Reports:
         self.lanes: dict[LaneId, LaneReports] = {}
         self.rows: dict[TopicPartition, Row] = {}
         self.wanted_since: dict[LaneId, int] = {}
-        """Lanes that the driver has given out, and since when (wall ms)."""
+        """Lanes that the driver runs, and since when (wall ms)."""
         self._gone: dict[LaneId, int] = {}
-        """Since when there is no such lane (wall ms); its partitions are reported by others."""
+        """Lanes that no longer exist, and since when (wall ms)."""
         self._instance: str | None = None
-        """The driver whose lanes' reports these are."""
+        """Instance of the driver whose lanes wrote these reports."""
 
     @property
     def claim(self) -> int:
-        """How many drivers the link has had with this one; 0: not known."""
+        """Claim number of the reporting driver; 0: not known."""
         return int(self.driver.get("claim") or 0)
 
     def is_complete(self) -> bool:
-        """Whether all lanes that run, and all their partitions, have reported."""
+        """Return whether all running lanes, and all their partitions, have reported."""
         lanes = {LaneId(int(lane)) for lane in self.driver.get("generations", ())}
         known = Counter(row.lane for row in self.rows.values())
         return lanes <= self.lanes.keys() and all(
@@ -105,20 +106,20 @@ class Reports:
         )
 
     def is_own(self, row: Row) -> bool:
-        """Whether a lane of the driver that reports said it, not of one before it."""
+        """Whether the row is from a lane of the reporting driver, not of an earlier one."""
         return row.reported_in[0] >= first_generation(self.claim)
 
     @property
     def _has_begun(self) -> bool:
-        """Whether the driver has looked at all topics once, and given lanes their partitions."""
+        """Whether the driver has completed its first reconciliation, and packed lanes."""
         return bool(self.driver.get("turns", 1))
 
     def take_driver(self, value: Mapping[str, Any]) -> None:
-        """Take the driver's report: which lanes there are, and that others are gone."""
+        """Process the driver's report: add its lanes, and drop lanes that are gone."""
         is_other = self._instance != value.get("instance")
         self.driver = dict(value)
         if self.driver.get("state") != "running" or not self._has_begun:
-            return  # what was reported before is all there is to tell
+            return  # keep what was reported before: there is nothing newer
         self._instance = value.get("instance")
         wanted = {LaneId(int(lane)) for lane in self.driver.get("generations", {})}
         at_ms = int(self.driver.get("at_ms", 0))
@@ -129,7 +130,7 @@ class Reports:
         }
         self._gone = {lane: ms for lane, ms in since.items() if lane not in wanted}
         self.lanes = {lane: item for lane, item in self.lanes.items() if lane in wanted}
-        # What lanes of a driver before this one copied may not be so any more.
+        # Reports of an earlier driver's lanes may no longer be true.
         over = [
             lane
             for lane, ms in self._gone.items()
@@ -140,7 +141,7 @@ class Reports:
             self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
 
     def take_lane(self, progress: Progress) -> None:
-        """Take a lane's report."""
+        """Process a lane's report."""
         report = progress.report
         its_round = _round_of(report)
         lane = self.lanes.get(report.lane)
@@ -164,7 +165,7 @@ class Reports:
     def _take_partition(
         self, lane: LaneReports, its_round: Round, item: PartitionReport, at_ms: int
     ) -> tuple[int, int]:
-        """Take one row; records and bytes that are new in it."""
+        """Process one row; return the newly copied records and bytes."""
         row = self.rows.get(item.source)
         if row is None:
             if its_round >= lane.whole:  # otherwise it is no longer of this lane
@@ -174,7 +175,7 @@ class Reports:
             return 0, 0
         records, size = row.counted.get(its_round, (0, 0))
         if its_round not in row.counted and its_round < min(row.counted):
-            return 0, 0  # too old for us to know what of it was counted
+            return 0, 0  # too old: what was counted of it is no longer known
         row.counted[its_round] = (item.records, item.bytes)
         if len(row.counted) > 2:
             del row.counted[min(row.counted)]

@@ -1,4 +1,4 @@
-"""How a link fares at one moment, made of what was reported and of what its state says; pure."""
+"""The status of a link at one moment, built from its reports and its state; pure."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus
 
 NO_LANE = LaneId(-1)
 SILENT_AFTER_S = 10.0
-"""A lane reports every second; after this silence its figures are old news."""
+"""A lane reports every second; after this silence its figures are outdated."""
 
 Stops = Mapping[TopicPartition, PartitionReport]
-"""What stands stopped by the link's state."""
+"""The stops in the link's state, by source partition."""
 
 
 class Snapshot:
-    """A look at the newest reports.
+    """The newest reports, seen at one moment.
 
     Parameters
     ----------
     reports
-        What driver and lanes said.
+        Reports of the driver and the lanes.
     stops
-        What stands stopped by the link's state.
+        The stops in the link's state.
     now_ms
-        Wall time of the look, in ms since the epoch.
+        Wall time of the moment, in ms since the epoch.
     """
 
     def __init__(self, reports: Reports, stops: Stops, now_ms: int) -> None:
@@ -41,10 +41,10 @@ class Snapshot:
         self._stops = stops
         self._now_ms = now_ms
         self.state = self._state()
-        """`running`, `stopped`, `silent`, or `unknown` where nothing was reported."""
+        """`running`, `stopped`, `silent`, or `unknown` if nothing was reported."""
 
     def alarms(self) -> dict[str, str]:
-        """Lanes that are silent, transactions that are open for long: lines by what they are."""
+        """Return lines about silent lanes and long-open transactions, each under its own key."""
         if self.state != "running":
             return {}
         found = {f"lane {n}": _silence(n, s) for n, s in self._silent_lanes().items()}
@@ -52,7 +52,7 @@ class Snapshot:
         return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
 
     def status(self, link: LinkName) -> LinkStatus:
-        """All of it."""
+        """Return the whole status."""
         now_ms, state = self._now_ms, self.state
         silent = self._silent_lanes() if state == "running" else {}
         sums = Sums(now_ms)
@@ -101,11 +101,11 @@ class Snapshot:
         )
 
     def _unreported(self, reported: int) -> int:
-        """Partitions that the driver has given out and no lane has reported."""
+        """Return the number of partitions assigned to lanes that no lane has reported."""
         return max(0, int(self._reports.driver.get("partitions", 0)) - reported)
 
     def _silent_lanes(self) -> dict[LaneId, float]:
-        """Lanes that should report and have not for too long; for how many seconds."""
+        """Return lanes that have not reported for too long, and for how many seconds."""
         now_ms, first = self._now_ms, first_generation(self._reports.claim)
         silent: dict[LaneId, float] = {}
         for lane, since_ms in self._reports.wanted_since.items():
@@ -127,7 +127,7 @@ class Snapshot:
 
 
 def standing(reports: Reports, stops: Stops) -> list[Row]:
-    """What was reported of each partition; where that does not tell, what its state tells."""
+    """Return a row for each partition: its report, or else its stop in the link's state."""
     rows = {
         source: row
         for source, row in reports.rows.items()
@@ -141,38 +141,38 @@ def standing(reports: Reports, stops: Stops) -> list[Row]:
 
 
 def _has_reached_stop(reports: Reports, row: Row) -> bool:
-    """Whether a lane of this driver has come to what stopped the partition, or past it."""
+    """Whether a lane of this driver has stopped the partition too, or got past the stop."""
     item = row.report
     return reports.is_own(row) and (item.state.is_stopped or has_passed_stops(item))
 
 
 def _troubles(driver: Mapping[str, Any]) -> list[str]:
-    """What a driver that runs tells; its loops whose last turn failed, or that miss their turns."""
+    """Return troubles that a running driver reports, and its loops that fail or are stale."""
     if driver.get("state") != "running":
         return []
     return list(driver.get("troubles", [])) + [
         f"{loop['name']}: {loop['last_error']}"
         if loop["failures_in_a_row"]
-        else f"{loop['name']}: no turn came to its end for {loop['last_good_s_ago']:.0f} s"
+        else f"{loop['name']}: no turn was completed for {loop['last_good_s_ago']:.0f} s"
         for loop in driver.get("loops", [])
         if loop["failures_in_a_row"] or loop["is_stale"]
     ]
 
 
 def _is_silent(reported_ms: int, now_ms: int) -> bool:
-    """Whether what was reported last is old news."""
+    """Whether the last report is outdated."""
     return now_ms - reported_ms > SILENT_AFTER_S * 1000
 
 
 def _silence(lane: LaneId, seconds: float) -> str:
     return (
-        f"lane {lane} has not been heard of for {seconds:.0f} s: whether anything of it is copied "
-        "is not known (see Spark's page: its worker or executor may be gone, frozen or waiting)"
+        f"lane {lane} has not reported for {seconds:.0f} s: it is unknown whether its partitions "
+        "are copied (see Spark's page: its worker or executor may be gone, frozen or waiting)"
     )
 
 
 def _held_back(driver: Mapping[str, Any], now_ms: int) -> list[HeldBack]:
-    """Open transactions as the driver saw them last; their age grows on."""
+    """Return open transactions as the driver last saw them, with their age at `now_ms`."""
     return [
         HeldBack(
             item["source"],
@@ -188,7 +188,7 @@ def _held_back(driver: Mapping[str, Any], now_ms: int) -> list[HeldBack]:
 
 
 def _heartbeat_age_s(driver: Mapping[str, Any], now_ms: int) -> float | None:
-    """From its own timestamp until now, so that it grows on where the driver has fallen silent."""
+    """Return the heartbeat's age by its own timestamp: it grows even if the driver is silent."""
     beat_ms = driver.get("interchange", {}).get("heartbeat", {}).get("timestamp_ms")
     return None if beat_ms is None else max(0.0, (now_ms - beat_ms) / 1000)
 

@@ -1,4 +1,4 @@
-"""Rows of partitions summed up for people: by topic, by state, and what is wrong with each."""
+"""Partition rows summed up for people: by topic, by state, and the problems of each."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from heliostat.status.values import Problem, TopicStatus
 STARTING_UNSEEN_S = 5.0
 """A new round finds its positions within a second; until then the last figures are shown."""
 SILENT = "silent"
-"""State of a partition whose lane does not report: what it did last is old news."""
+"""State of a partition whose lane does not report: its last known state is outdated."""
 
 
 class Sums:
-    """Sums of one look.
+    """Sums of one status.
 
     Parameters
     ----------
     now_ms
-        Of the look.
+        Wall time of the status, in ms since the epoch.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -39,8 +39,8 @@ class Sums:
         is_reporting
             Whether its lane reports.
         is_own
-            Whether that is a lane of the driver there is now: how far an earlier one's came says
-            nothing of what has happened since.
+            Whether the lane belongs to the current driver: the position of an earlier driver's lane
+            is outdated.
         """
         item = row.report
         topic = self.topics.get(item.source.topic)
@@ -70,7 +70,7 @@ class Sums:
 
 
 def problems_of(rows: Iterable[Row]) -> list[Problem]:
-    """Those that are not copied as they should be."""
+    """Return the problems of partitions that are not copied as they should be."""
     return [
         Problem(
             item.source.topic,

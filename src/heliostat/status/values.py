@@ -1,4 +1,4 @@
-"""How a link fares at one moment, as a value: what is told of it, and whether it is in sync."""
+"""The status of a link at one moment, as a value: its figures, and whether it is in sync."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from heliostat.ops.events import shortened
 
 MAX_LAG_S = 10.0
-"""A link that lags by no more is in sync, unless asked for otherwise."""
+"""Default limit: a link that lags by no more is in sync."""
 WHY_MAX = 20
-"""Topics named one by one among the reasons."""
+"""Most topics named one by one among the reasons."""
 
 
 @dataclass(slots=True)
@@ -23,21 +23,21 @@ class TopicStatus:
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
     lag_records: int = 0
-    """Of partitions whose lag is known."""
+    """Sum over partitions whose lag is known."""
     lag_s: float | None = None
-    """Age of the oldest record that is missing at the target."""
+    """Age of the oldest record missing at the target."""
     states: dict[str, int] = field(default_factory=dict)
     open_records: int = 0
-    """Behind transactions that are open at the source; not part of the lag."""
+    """Records after open transactions at the source; not part of the lag."""
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
-    """Partitions of which nobody has told lately how far they are, or that have no age."""
+    """Partitions whose lag was not reported lately, or has no known age."""
 
 
 @dataclass(slots=True)
 class Problem:
-    """A partition that is not copying."""
+    """A partition that is not copied as it should be."""
 
     source: str
     partition: int
@@ -50,26 +50,26 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """A transaction at the source that is open and holds back what was written behind it."""
+    """An open transaction at the source, which holds back the records after it."""
 
     source: str
     partition: int
     first: int
     """Source offset of its first record."""
     records: int
-    """Held back in this partition: its own, and others' behind them."""
+    """Records held back in this partition: its own, and later ones of others."""
     producer_id: int
     transactional_id: str
-    """Empty where we may not see it, or brokers can't tell (before Kafka 3.0)."""
+    """Empty if we have no permission to see it, or brokers can't list it (before Kafka 3.0)."""
     age_s: float
 
     @property
     def key(self) -> str:
-        """Names it among all."""
+        """Unique key of this transaction in this partition."""
         return f"{self.source}-{self.partition}/{self.producer_id}/{self.first}"
 
     def text(self) -> str:
-        """In a line."""
+        """Return a line about it."""
         name = f" ({self.transactional_id})" if self.transactional_id else ""
         return (
             f"{self.source}-{self.partition}: a transaction of producer {self.producer_id}{name} "
@@ -86,7 +86,7 @@ class LinkStatus:
     at_ms: int
     state: str
     """`running`, `silent` (neither a lane nor the driver has reported for 10 s), `stopped`,
-    `unknown` or, where the target does not answer, `unreachable`."""
+    `unknown`, or `unreachable` if the target does not answer."""
     topics: list[TopicStatus]
     partitions: int
     records_per_s: float
@@ -99,25 +99,25 @@ class LinkStatus:
     problems: list[Problem]
     refused: dict[str, str]
     notes: list[str]
-    """Remarks of the last turn, such as mirrors whose source topic is gone."""
+    """Remarks of the last reconciliation, such as mirrors whose source topic is gone."""
     lanes: list[dict[str, Any]]
     driver: dict[str, Any]
     heartbeat_age_s: float | None = None
-    """Of the newest heartbeat at the target; None where there are none, or none has arrived."""
+    """Age of the newest heartbeat at the target; None if heartbeats are off, or none arrived."""
     open_records: int = 0
-    """Behind transactions that are open at the source; not part of the lag."""
+    """Records after open transactions at the source; not part of the lag."""
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
-    """Partitions of which it is not known how far they are: nobody has told yet, or lately."""
+    """Partitions whose lag is unknown: it was not reported yet, or not lately."""
     held_back: list[HeldBack] = field(default_factory=list)
-    """Transactions that are open at the source, the oldest first."""
+    """Open transactions at the source, the oldest first."""
     troubles: list[str] = field(default_factory=list)
-    """What keeps the whole link from its work: a cluster that does not answer, a loop that fails,
-    a lane that does not report, no topic to copy, a record in its state that is not its own."""
+    """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
+    does not report, no topic to copy, a record in its state that is not its own."""
 
     def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
-        """What is not as it should be; empty: the target has all but the last `max_lag_s`."""
+        """Return reasons why the target may lack more than the last `max_lag_s`; empty: in sync."""
         if self.state != "running":
             return [f"the link is {self.state}"]
         if not self.driver.get("turns", 1):
@@ -128,17 +128,17 @@ class LinkStatus:
         if self.refused:
             why.append(f"{len(self.refused)} topics are refused")
         if self.unknown:
-            why.append(f"of {self.unknown} partitions it is not known how far they are")
+            why.append(f"the lag of {self.unknown} partitions is unknown")
         why += _lagging(self.topics, max_lag_s)
         why += [item.text() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
         return why
 
     def is_in_sync(self, max_lag_s: float = MAX_LAG_S) -> bool:
-        """Whether the target has all but the last `max_lag_s`, as far as a driver has looked."""
+        """Return whether the target has all but the last `max_lag_s`, by the driver's reports."""
         return not self.why_not_in_sync(max_lag_s)
 
     def to_json(self, max_lag_s: float = MAX_LAG_S) -> dict[str, Any]:
-        """All of it, as plain JSON."""
+        """Return the status as plain JSON."""
         why = self.why_not_in_sync(max_lag_s)
         return {**asdict(self), "in_sync": not why, "why_not_in_sync": why}
 

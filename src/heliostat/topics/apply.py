@@ -1,4 +1,4 @@
-"""Do what the plan says, wait until brokers show it, and tell per topic what failed."""
+"""Apply the plan, wait until brokers show it, and report per topic what failed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from heliostat.topics.configs import NEEDED_TO_APPEND
 from heliostat.topics.topic_plan import Mirror, SetConfigs, TopicPlan
 from heliostat.topics.values import MirrorRecord
 
-VISIBLE_TIMEOUT_S = 30.0  # metadata spreads within a second; leaders of 5,000 partitions take some
+VISIBLE_TIMEOUT_S = 30.0  # metadata spreads within a second; leaders of 5,000 partitions need more
 VISIBLE_PAUSE_S = 0.05
 VISIBLE_PAUSE_S_MAX = 1.0
 LOOK_S_PER_TOPIC = 0.0005
-TOPICS_PER_REQUEST = 200  # a broker takes some 10,000 new partitions a request at most
+TOPICS_PER_REQUEST = 200  # a broker takes at most about 10,000 new partitions a request
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """What was done.
+    """Outcome of applying a plan.
 
     `created`, `grown` and `configured` are target topics. `failed` is by source topic; its mirror
-    is not in `mirrors` unless it can be copied all the same. `remember` are records to make durable
+    is not in `mirrors` unless it can be copied nevertheless. `remember` are records to make durable
     before anything of `mirrors` is copied.
     """
 
@@ -44,17 +44,17 @@ def apply_plan(
     clock: Clock | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> ApplyReport:
-    """Create, grow and configure; every answer is awaited and looked at.
+    """Create, grow and configure topics; wait for every answer and check it.
 
     Parameters
     ----------
     tell
-        Hears how far it is, where that takes more than one request.
+        Called with the progress if there is more than one request.
 
     Raises
     ------
     ConnectionLost
-        The target does not answer. What was done stays done: the next plan sees it.
+        The target does not answer. Changes made so far remain: the next plan sees them.
     """
     failed: dict[TopicName, BrokerError] = {}
     unusable: set[TopicName] = set()
@@ -134,7 +134,7 @@ def _configure(
             continue
         failed.setdefault(topic.source, error)
         if NEEDED_TO_APPEND & topic.changes.keys():
-            unusable.add(topic.source)  # others are drift, and no reason not to copy
+            unusable.add(topic.source)  # others merely differ: it can be copied
     return tuple(done)
 
 
@@ -144,7 +144,7 @@ def _await_configs(
     failed: dict[TopicName, BrokerError],
     clock: Clock,
 ) -> None:
-    """Wait until the settings are in effect: brokers hear of them after the controller."""
+    """Wait until the settings are in effect: brokers apply them after the controller."""
     pending = {change.target: change for change in changes}
     deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
     while pending:
@@ -196,13 +196,13 @@ def _await_visible(
         pending -= seen.keys()
         if not pending or clock.monotonic_s() > deadline_s:
             break
-        # Looking at thousands of topics slows down the broker that is making them.
+        # Requests about thousands of topics slow down the broker that is creating them.
         clock.sleep(min(VISIBLE_PAUSE_S_MAX, VISIBLE_PAUSE_S + LOOK_S_PER_TOPIC * len(pending)))
     for name in sorted(pending):
         source = wants[name].source
         unusable.add(source)
         failed[source] = BrokerError(
-            f"{name} was made, but not all of its partitions had a leader that answers within "
+            f"{name} was created, but not all of its partitions had a leader that answers within "
             f"{VISIBLE_TIMEOUT_S:.0f} s",
             kafka_code=LEADER_NOT_AVAILABLE,
         )
@@ -212,7 +212,7 @@ def _await_visible(
 def _answering(
     target: ClusterAdmin, infos: Mapping[TopicName, TopicInfo]
 ) -> dict[TopicName, TopicInfo]:
-    """Those whose leaders answer: metadata names a leader before it has made its log folders."""
+    """Topics whose leaders answer: metadata names these before their log directories exist."""
     partitions = [
         TopicPartition(name, partition.partition)
         for name, info in infos.items()

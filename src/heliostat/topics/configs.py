@@ -1,4 +1,4 @@
-"""Which settings a mirror should have at the target, and what must change for that; pure."""
+"""Which settings a mirror should have at the target, and what must change; pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from heliostat.topics.values import MirrorRecord, SourceTopic, TargetTopic
 OLD_TIME_LIMIT = "message.timestamp.difference.max.ms"
 MESSAGE_BYTES = "max.message.bytes"
 SEGMENT_BYTES = "segment.bytes"
-MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default, for clusters that do not tell
+MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default, for clusters that do not report it
 SEGMENT_BYTES_DEFAULT = 1 << 30
 NEEDED_TO_APPEND = frozenset({*FORCED_CONFIGS, OLD_TIME_LIMIT, MESSAGE_BYTES, SEGMENT_BYTES})
-# A size limit is a floor and never lowered again: batches of the old size may still be to come.
+# A size limit is never lowered again: batches of the old size may follow.
 _SIZES = (MESSAGE_BYTES, SEGMENT_BYTES)
 _NOT_FOLLOWED = frozenset({*FORCED_CONFIGS, MESSAGE_BYTES})
 
 
 @dataclass(frozen=True, slots=True)
 class WantedConfigs:
-    """Settings of one mirror, by where they come from; a later group wins over an earlier one.
+    """Settings of one mirror, by where they come from; a later group overrides an earlier one.
 
-    `synced` follow the source, `pinned` are the link's own, `forced` let raw batches in.
+    `synced` follow the source, `pinned` are the link's own, `forced` make it accept raw batches.
     `unknown` are those of the source that the target's brokers do not have. `is_complete` is false
-    where the target did not tell enough to know what is no longer wanted.
+    if the target did not report enough to know what is no longer wanted.
     """
 
     synced: Mapping[str, str]
@@ -40,7 +40,7 @@ class WantedConfigs:
         return {**self.synced, **self.pinned, **self.forced}
 
     def of_new_topic(self, inherited: Mapping[str, str | None]) -> dict[str, str]:
-        """What a new topic gets: a size that it has anyway is not written down."""
+        """Settings of a new topic: a size that it inherits anyway is not set."""
         return {
             key: value
             for key, value in sorted(self.all().items())
@@ -59,9 +59,9 @@ def wanted_configs(
     Parameters
     ----------
     target
-        The mirror as it is; None before it exists.
+        The mirror's topic as observed; None before it exists.
     inherited
-        What a new topic at the target would have; may be empty.
+        Settings that a new topic at the target would inherit; may be empty.
     """
     present = {k: e.value for k, e in target.configs.items()} if target else dict(inherited)
     excluded = [compile_pattern(entry) for entry in config.config_exclude]
@@ -100,7 +100,7 @@ def wanted_configs(
 def _smallest_segment(
     present: Mapping[str, str | None], inherited: Mapping[str, str | None]
 ) -> int:
-    """What the mirror has, or would have once its override is unset."""
+    """The smaller of the mirror's segment size and the size once its override is unset."""
     values = (present.get(SEGMENT_BYTES), inherited.get(SEGMENT_BYTES))
     return min(int(value or SEGMENT_BYTES_DEFAULT) for value in values)
 
@@ -114,7 +114,7 @@ def source_message_bytes(source: SourceTopic) -> int:
 def goal_at_mirror(
     config: TopicsConfig, wanted: WantedConfigs, record: MirrorRecord | None, *, leads: bool
 ) -> dict[str, str]:
-    """What a link sees to at a mirror that exists; see `config_changes`."""
+    """Settings that a link maintains at an existing mirror; see `config_changes`."""
     if not leads:
         return dict(wanted.forced)
     if config.sync_configs or record is None:
@@ -130,12 +130,12 @@ def config_changes(
     *,
     leads: bool = True,
 ) -> dict[str, str | None]:
-    """What must be set, or unset (None), at an existing mirror.
+    """Return settings that must be set, or unset (None), at an existing mirror.
 
-    Where another link `leads` a topic that both fill, only what our batches need is set.
+    If another link leads a topic that both fill, only settings that our batches need are set.
 
-    An override that somebody made at the target alone stays: only what this link has set itself is
-    unset once the source no longer has it.
+    An override that exists only at the target stays: a setting is unset, once the source no longer
+    has it, only if this link has set it.
     """
     goal = goal_at_mirror(config, wanted, record, leads=leads)
     changes: dict[str, str | None] = {

@@ -1,12 +1,12 @@
-"""Topics of the source that links have made: which may be mirrored on, which would come back.
+"""Source topics written by links: which may be mirrored further, and which would form a cycle.
 
 A mirror's record says where its records have been: the topic they were copied from, and where that
-one had them from (`Feed.places`). So no name decides: what has been at our target does not go there
-again, by whatever way it came, and a mirror of a mirror that closes no circle is like any topic.
+one was copied from (`Feed.places`). So names don't matter: what has been at our target does not go
+there again, whatever way it came. A mirror of a mirror without a cycle is like any other topic.
 
-Of links that begin at the same time each may find nothing. So each makes its claim durable first
-and looks again before it copies; whoever has begun to copy stays, and of claims alone the link
-lets go whose target has the smallest cluster id of the ring.
+Links that begin at the same time may not see each other. So each first makes its claim durable,
+then looks again before it copies. A link that has begun to copy continues; if all have only
+claimed, the link whose target has the smallest cluster id of the ring gives up its claim.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord
 
 
 class Stage(Enum):
-    """How far a mirror of ours is."""
+    """How far one of our mirrors is."""
 
     NEW = "new"
-    """Nothing says yet that it is to be."""
+    """There is no record of it yet."""
     CLAIMED = "claimed"
-    """The state says so, and nothing was copied."""
+    """The state has a record of it, and nothing was copied."""
     BEGUN = "begun"
     """It may have been copied."""
 
@@ -43,10 +43,10 @@ class MirrorLoop:
     feed
         The other link's mirror.
     comes_back
-        Whether our source topic comes from our target; else our mirror is copied back into another
-        topic of our source.
+        Whether our source topic comes from our target; otherwise our mirror is copied back into
+        another topic of our source.
     gives_way
-        Whether it is us who let go; else we wait until the other one has.
+        Whether this link gives up its claim; otherwise it waits until the other one has.
     """
 
     feed: Feed
@@ -55,7 +55,7 @@ class MirrorLoop:
 
 
 class Made(Protocol):
-    """A topic as a cluster shows it."""
+    """A topic as a cluster reports it."""
 
     @property
     def topic_id(self) -> TopicId | None:
@@ -63,14 +63,14 @@ class Made(Protocol):
 
 
 def stage_of(record: MirrorRecord | None, *, has_begun: bool) -> Stage:
-    """How far a mirror is, by what is remembered of it."""
+    """How far a mirror is, by its record."""
     if record is None:
         return Stage.NEW
     return Stage.BEGUN if has_begun else Stage.CLAIMED
 
 
 class Feeds:
-    """What links have made at a source, found by topic and by where it has been."""
+    """Mirrors of other links at a source, indexed by topic and by where their records have been."""
 
     def __init__(self, feeds: Iterable[Feed]) -> None:
         self._into: dict[TopicName, list[Feed]] = defaultdict(list)
@@ -81,10 +81,10 @@ class Feeds:
                 self._been[place].append(feed)
 
     def through(self, topic: TopicName, stage: Stage) -> tuple[ClusterTopic, ...]:
-        """Where a source topic's records have been, nearest first; empty if they began there.
+        """Where a source topic's records have been, nearest first; empty if it is their origin.
 
-        A claim that only others have made counts for nothing where copying has begun: it is the one
-        that lets go.
+        A mere claim of another link does not count if we have begun to copy: the other link gives
+        up then.
         """
         feeds = [
             feed for feed in self._into.get(topic, ()) if feed.has_begun or stage is not Stage.BEGUN
@@ -94,12 +94,12 @@ class Feeds:
     def loop_of(
         self, source: ClusterTopic, mirror: ClusterTopic, stage: Stage, *, made: Made | None
     ) -> MirrorLoop | None:
-        """What keeps `source` from being copied to `mirror`; None when nothing does.
+        """Return the cycle that copying `source` to `mirror` would close; None if there is none.
 
         Parameters
         ----------
         made
-            The mirror's topic as it is now; None where there is none.
+            The mirror's topic as observed; None if it does not exist.
         """
         for feed in self._into.get(source.topic, ()):
             found = _comes_back(feed, source, mirror, stage)
@@ -128,19 +128,19 @@ def _comes_back(
 
 
 def _is_of(feed: Feed, mirror: ClusterTopic, now: TopicId | None) -> bool:
-    """Whether it was copied from that very topic, not from an earlier one of its name."""
+    """Whether it was copied from this topic, not from an earlier one of the same name."""
     return feed.places[0] != mirror or not is_another(feed.record.source_id, now)
 
 
 def left_out_words(loop: MirrorLoop, link: LinkConfig) -> str:
-    """Why a topic is not mirrored, in half a line."""
+    """Say in a few words why a topic is not mirrored."""
     more = len(loop.feed.record.through)
     way = f", by way of {more} more topic(s)" if more else ""
     return f"its records come from {link.target}: link {loop.feed.link} made it{way}"
 
 
 def cycle_refusal(loop: MirrorLoop, link: LinkConfig, mirror: TopicName) -> Refusal:
-    """Why a topic is refused, and the way out."""
+    """Say why a topic is refused, and what to do about it."""
     other = loop.feed.link
     what = (
         left_out_words(loop, link)
@@ -151,13 +151,13 @@ def cycle_refusal(loop: MirrorLoop, link: LinkConfig, mirror: TopicName) -> Refu
     if not loop.gives_way:
         return Refusal(
             RefusalCode.CYCLE,
-            f"{what}; this link waits until that one has let go of it",
-            f"run {other} once more, or leave the topic out there and delete "
+            f"{what}; this link waits until that one has given it up",
+            f"run {other} again, or leave the topic out there and delete "
             f"heliostat.{other}.state at {link.source} when that link is stopped",
         )
     return Refusal(
         RefusalCode.CYCLE,
-        f"{what}; it would come in again where it comes from",
+        f"{what}; its records would return to where they come from",
         f"leave it out (topics.exclude). To change the direction stop link {other} and delete "
-        f"heliostat.{other}.state at {link.source}: it lets go of all its mirrors then",
+        f"heliostat.{other}.state at {link.source}: it gives up all its mirrors then",
     )

@@ -1,4 +1,4 @@
-"""What plans share that make mirrors a link's: each with all of its partitions, or none."""
+"""Shared by plans that hand mirrors to a link: each with all of its partitions, or not at all."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from heliostat.names import PartitionId
 from heliostat.topics.values import MirrorRecord
 
 REFUSED = "refused"
-"""The verdict on a partition that keeps its mirror from being the link's."""
+"""The verdict on a partition that excludes its mirror."""
 
 
 class PartitionVerdict(Protocol):
-    """What is found of one partition."""
+    """What was found about one partition."""
 
     @property
     def partition(self) -> PartitionId:
@@ -22,11 +22,11 @@ class PartitionVerdict(Protocol):
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """The verdict in a word."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line answers it."""
+        """Return the JSON that the command line prints."""
         ...
 
     def describe(self) -> str:
@@ -35,31 +35,31 @@ class PartitionVerdict(Protocol):
 
 
 class MirrorVerdict(Protocol):
-    """What is found of one mirror."""
+    """What was found about one mirror."""
 
     @property
     def record(self) -> MirrorRecord:
-        """What would be remembered of it."""
+        """The record of it that the link would keep."""
         ...
 
     @property
     def partitions(self) -> Sequence[PartitionVerdict]:
-        """All that it has."""
+        """All of its partitions."""
         ...
 
     @property
     def refusal(self) -> str:
-        """Why it is not to be the link's; empty if it is."""
+        """Why it does not become the link's; empty if it does."""
         ...
 
 
 def refused_numbers(partitions: Iterable[PartitionVerdict]) -> str:
-    """Those that are refused, by number; empty if none is."""
+    """Numbers of the refused partitions; empty if there are none."""
     return ", ".join(str(each.partition) for each in partitions if each.verdict == REFUSED)
 
 
 def lines_of(mirrors: Iterable[MirrorVerdict], verb: str) -> Iterator[str]:
-    """Plain lines for people; `verb` is what becomes of those that are not refused."""
+    """Plain lines for people; `verb` is what happens to those that are not refused."""
     for mirror in mirrors:
         word = f"refuse ({mirror.refusal})" if mirror.refusal else verb
         yield f"{word}: {mirror.record.source} → {mirror.record.target}"
@@ -68,7 +68,7 @@ def lines_of(mirrors: Iterable[MirrorVerdict], verb: str) -> Iterator[str]:
 
 
 def as_json(mirrors: Iterable[MirrorVerdict]) -> list[dict[str, Any]]:
-    """As the command line answers them."""
+    """Return the JSON that the command line prints."""
     return [
         {
             "source": mirror.record.source,

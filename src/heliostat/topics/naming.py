@@ -1,4 +1,4 @@
-"""Source name → target name and back, and names that get into each other's way."""
+"""Source name → target name and back, and names that collide."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from heliostat.names import Alias, TopicName
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.replication_policy import ReplicationPolicy, policy_of
 
-NAME_CHARACTERS_MAX = 249  # `Topic.MAX_NAME_LENGTH`: a log's folder must fit a file name
+NAME_CHARACTERS_MAX = 249  # `Topic.MAX_NAME_LENGTH`: a log's folder name must be a valid file name
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 TOPIC = "${topic}"
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A link's rule: a format with `${topic}`, everything else in it already filled in.
+    """A link's naming rule: a format with `${topic}`, everything else already filled in.
 
     Parameters
     ----------
     rule
         The format.
     heartbeats
-        Where heartbeats topics are mirrored: they are called after their source whatever the rule,
-        as MirrorMaker 2's clients look for them so.
+        Source alias and policy if heartbeats topics are mirrored: these are named after their
+        source whatever the rule, as MirrorMaker 2's clients expect.
     slot
         The link's share of its target topics.
     """
@@ -37,7 +37,7 @@ class Naming:
     slot: Slot = WHOLE_TOPIC
 
     def target_name(self, source: TopicName) -> TopicName:
-        """What a source topic is called at the target."""
+        """Name of a source topic's mirror."""
         if self.heartbeats is not None:
             alias, policy = self.heartbeats
             if policy.is_heartbeats(source):
@@ -45,19 +45,19 @@ class Naming:
         return TopicName(self.rule.replace(TOPIC, source))
 
     def slot_of(self, source: TopicName) -> Slot:
-        """Which partitions of its target topic are this link's; heartbeats share none."""
+        """Which partitions of its target topic are this link's; heartbeats are never shared."""
         if self.heartbeats is not None and self.heartbeats[1].is_heartbeats(source):
             return WHOLE_TOPIC
         return self.slot
 
     def source_name(self, target: TopicName) -> TopicName | None:
-        """Which source topic a target name stands for; None when the rule never makes it."""
+        """The source topic of a target name; None if the rule can't produce that name."""
         if self.heartbeats is not None:
             alias, policy = self.heartbeats
             if policy.is_heartbeats(target) and policy.source_of(target) == alias:
                 return policy.upstream_of(target)
         before, after = self.rule.split(TOPIC, 1)
-        if TOPIC in after:  # the topic's name more than once: by the lengths it can have
+        if TOPIC in after:  # the topic's name occurs more than once: try possible lengths
             times = self.rule.count(TOPIC)
             rest = len(target) - (len(self.rule) - times * len(TOPIC))
             name = target[len(before) : len(before) + rest // times] if rest > 0 else ""
@@ -68,20 +68,20 @@ class Naming:
 
 
 def naming_of(link: LinkConfig) -> Naming:
-    """The rule of a link."""
+    """The naming rule of a link."""
     rule = link.topics.name_format().replace("${source}", link.source)
     mirrored = link.heartbeats.are_mirrored
     return Naming(rule, (link.source, policy_of(link)) if mirrored else None, link.topics.slot)
 
 
 def name_problem(name: str) -> str | None:
-    """Why no mirror can have a name; None when it is fine.
+    """Say why no mirror can have this name; None if it can.
 
-    Kafka refuses some (`Topic.validate`); others look like brokers' topics or state topics, which
-    no other link would mirror further.
+    Kafka refuses some names (`Topic.validate`); others look like brokers' topics or state topics,
+    which other links would not mirror.
     """
     if name in {"", ".", ".."}:
-        return f"{name!r} is no name for a topic"
+        return f"{name!r} is not a valid topic name"
     if len(name) > NAME_CHARACTERS_MAX:
         return f"it has {len(name)} characters, Kafka allows {NAME_CHARACTERS_MAX}"
     if _LEGAL.fullmatch(name) is None:
@@ -95,8 +95,8 @@ def collisions(naming: Naming, sources: Iterable[TopicName]) -> dict[TopicName, 
     """Source topics whose target names Kafka cannot tell apart, each with one it collides with.
 
     Brokers refuse names that differ only in `.` and `_`: metrics would mix (`Topic.hasCollision`).
-    Topics that carry the very same name pair at the source are there already, so this can only
-    happen where they were made before brokers checked it, or by the naming rule.
+    Brokers of the source refuse them, too, so this only happens through the naming rule, or with
+    topics that are older than this check.
     """
     groups: dict[str, list[TopicName]] = defaultdict(list)
     for source in sorted(set(sources)):

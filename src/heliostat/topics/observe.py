@@ -1,4 +1,4 @@
-"""Look at both clusters; reads only."""
+"""Read the topics of both clusters; changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def observe(
     link: LinkConfig,
     mirrors: Mapping[TopicName, MirrorRecord],
 ) -> tuple[SourceTopics, TargetTopics]:
-    """What both clusters have of a link's topics, and of mirrors it remembers.
+    """Read the state of a link's topics and recorded mirrors at both clusters.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def observe(
 
 
 def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
-    """The source's selected topics with partitions and settings.
+    """Read the source's selected topics with partitions and settings.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
             error = info.error or settings
             if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
                 unreadable[name] = error
-            continue  # deleted between two questions
+            continue  # deleted between two requests
         topics[name] = SourceTopic(
             name=name,
             topic_id=info.topic_id,
@@ -80,9 +80,9 @@ def _with_hidden(
     seen: SourceTopics,
     mirrors: Mapping[TopicName, MirrorRecord],
 ) -> SourceTopics:
-    """Tell topics that we may no longer see from those that are gone.
+    """Distinguish topics that we may no longer see from those that are gone.
 
-    A cluster's list lacks both; asked for by name, it says that we have no right.
+    A cluster lists neither; a request by name reports that we lack the right.
     """
     missing = selection_of(link).choose(mirrors.keys() - set(seen.names))
     if not missing:
@@ -101,20 +101,20 @@ def observe_target(
     names: Iterable[TopicName],
     ours: Mapping[TopicName, TopicId | None] | None = None,
 ) -> TargetTopics:
-    """Those of the named topics that the target has, with what preflight needs to know.
+    """Read those of the named topics that exist at the target, with all that preflight needs.
 
     Parameters
     ----------
     ours
-        Ids of topics known to be mirrors of this link: where one is still there, nobody needs to
-        know whether it was written to, and its log ends are not asked for.
+        Ids of topics known to be mirrors of this link: while one exists, it does not matter
+        whether it was written to, and its log ends are not read.
 
     Raises
     ------
     ConnectionLost
         The target does not answer.
     """
-    del link  # what is asked of a target does not depend on the link yet
+    del link  # requests to the target do not depend on the link yet
     wanted = sorted(set(names))
     infos = admin.describe_topics(wanted) if wanted else {}
     present = {name: info for name, info in infos.items() if info.error is None}

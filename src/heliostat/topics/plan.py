@@ -1,4 +1,4 @@
-"""Decide what is to be done about topics at the target; pure: no clock, no network."""
+"""Decide what to do with topics at the target; pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def plan_topics(
     unsure: Mapping[TopicName, str] | None = None,
     begun: Collection[TopicName] = (),
 ) -> TopicPlan:
-    """Compare both sides with what the link remembers.
+    """Plan topics by comparing both sides with the link's records.
 
     Parameters
     ----------
     known
         The link's records of its mirrors, by source topic.
     claimed
-        Target topics that other links write, by whom.
+        Target topics that other links write, each with its link.
     unsure
-        Target topics that may be another link's, and why that can't be told.
+        Target topics that may be another link's, each with why that is not known.
     begun
-        Those of `known` of which records may have been copied.
+        Those of `known` whose records may have been copied.
 
     Returns
     -------
     TopicPlan
-        Empty on a synced pair. Depends on nothing but the arguments, in any order.
+        Empty if both sides are in sync. Depends only on the arguments, not on their order.
     """
     naming = naming_of(link)
     clashes = collisions(naming, source.topics)
@@ -94,7 +94,7 @@ def plan_topics(
             draft.refuse[name] = refusal
             continue
         if remembered is not None and record is None:
-            draft.notes.append(f"{wanted_name}: its mirror is gone, it is copied anew")
+            draft.notes.append(f"{wanted_name}: its mirror is gone, it is copied again")
         if there is None:
             draft.add_new(topic, wanted_name, wanted, slot)
         else:
@@ -108,14 +108,14 @@ def plan_topics(
 def _shared_wishes(
     link: LinkConfig, inherited: Mapping[str, str | None]
 ) -> Callable[[SourceTopic, TargetTopic | None], WantedConfigs]:
-    """`wanted_configs`, worked out once for topics that share their settings.
+    """`wanted_configs`, computed once for topics that share their settings.
 
-    Thousands of topics have a handful of different settings, and each look through them costs.
+    Thousands of topics share a handful of settings, and each computation takes time.
     """
     known: dict[tuple[int, int], WantedConfigs] = {}
 
     def wanted_of(topic: SourceTopic, there: TargetTopic | None) -> WantedConfigs:
-        # Ids stay those of these mappings: the topics, which hold them, outlive the plan.
+        # Their `id()` stays valid: the topics, which hold these mappings, outlive the plan.
         key = id(topic.configs), 0 if there is None else id(there.configs)
         found = known.get(key)
         if found is None:
@@ -126,7 +126,7 @@ def _shared_wishes(
 
 
 class _Draft:
-    """A plan in the making."""
+    """A plan under construction."""
 
     def __init__(self, link: LinkConfig, source: SourceTopics, target: TargetTopics) -> None:
         self.link = link
@@ -140,14 +140,14 @@ class _Draft:
         self.remember: list[MirrorRecord] = []
         self.notes: list[str] = []
         self._shorter: list[str] = []
-        """Mirrors that keep less than their sources, and how much less."""
+        """Mirrors with shorter retention than their sources, and by how much."""
         self.left_out: dict[TopicName, str] = {}
         self.let_go: list[TopicName] = []
         self.feeds = Feeds(source.feeds)
         self.through: dict[TopicName, tuple[ClusterTopic, ...]] = {}
 
     def plan(self) -> TopicPlan:
-        """The finished value."""
+        """The finished plan."""
         return TopicPlan(
             create=tuple(self.create),
             grow=tuple(self.grow),
@@ -163,7 +163,7 @@ class _Draft:
     def runs_in_a_circle(
         self, topic: SourceTopic, target: TopicName, record: MirrorRecord | None, *, has_begun: bool
     ) -> bool:
-        """Whether its records come from the target, or would come back; says so then."""
+        """Whether its records come from the target, or would return; if so, note it in the plan."""
         name = topic.name
         stage = stage_of(record, has_begun=has_begun)
         through = self.through[name] = self.feeds.through(name, stage)
@@ -178,7 +178,7 @@ class _Draft:
         if loop.gives_way and (is_claim or (stage is Stage.BEGUN and there in loop.feed.places)):
             self.let_go.append(name)
         elif record is not None and record.through != through:
-            self.remember.append(replace(record, through=through))  # others see the circle by it
+            self.remember.append(replace(record, through=through))  # shows others the cycle
         entries = self.link.topics.include
         is_named = any(entry == name and is_plain_name(entry) for entry in entries)
         if is_named or not loop.comes_back or stage is Stage.BEGUN or not loop.gives_way:
@@ -188,13 +188,13 @@ class _Draft:
         return True
 
     def note_unmatched(self) -> None:
-        """What is asked for and not there, which may be a slip of the pen."""
+        """Note include entries that match nothing: maybe a typing error."""
         names = {*self.source.names, *self.source.unreadable}
         for entry in selection_of(self.link).unmatched(names):
             self.notes.append(f"include {entry} matches no topic of the source")
 
     def refuse_unreadable(self) -> None:
-        """What the source would not tell us about."""
+        """Refuse topics that the source does not let us read."""
         for name, error in self.source.unreadable.items():
             text = f"the source: {error.text}"
             self.refuse[name] = Refusal(RefusalCode.UNREADABLE, text, error.hint)
@@ -202,7 +202,7 @@ class _Draft:
     def add_new(
         self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
     ) -> None:
-        """A mirror that is to be created."""
+        """Add a mirror to create."""
         chosen = self.link.topics.replication_factor
         replicas = chosen or min(topic.replication_factor, self.target.broker_count)
         if replicas < topic.replication_factor and chosen is None:
@@ -227,7 +227,7 @@ class _Draft:
         record: MirrorRecord | None,
         slot: Slot,
     ) -> None:
-        """A mirror whose topic is there already, made by us or empty, or by a link beside ours."""
+        """Add a mirror whose topic exists: created by us, empty, or filled by several links."""
         wants = slot.target_partitions(topic.partitions)
         if there.partitions < wants:
             self.grow.append(GrowTopic(topic.name, there.name, there.partitions, wants))
@@ -235,12 +235,12 @@ class _Draft:
                 before = there.partitions // slot.of
                 self.notes.append(
                     f"{there.name}: from now on the source may put a key into another partition "
-                    f"than before, as it has {topic.partitions} instead of {before}"
+                    f"than before: its partition count is {topic.partitions} instead of {before}"
                 )
         elif there.partitions > wants and not slot.is_shared:
             self.notes.append(
-                f"{there.name}: it has {there.partitions} partitions, the source has {wants}; what "
-                "is in the others is not of this mirror, and Kafka takes no partition away"
+                f"{there.name}: it has {there.partitions} partitions, the source has {wants}; the "
+                "others are not part of this mirror, and Kafka can't remove partitions"
             )
         changes = config_changes(self.link.topics, wanted, there, record, leads=slot.leads)
         if changes:
@@ -256,7 +256,7 @@ class _Draft:
             synced = fresh.synced_configs if follows else record.synced_configs
             fresh = replace(
                 record,
-                # An id that is not told any more is still the mirror's: maps are named by it.
+                # An id that brokers no longer report is still the mirror's: maps are named by it.
                 target_id=record.target_id if there.topic_id is None else there.topic_id,
                 synced_configs=synced,
                 through=fresh.through,
@@ -266,7 +266,7 @@ class _Draft:
         self.mirrors.append(_mirror(topic, fresh, int(wanted.forced[MESSAGE_BYTES])))
 
     def note_gone(self, name: TopicName, record: MirrorRecord) -> None:
-        """A mirror whose source topic is no longer selected, or no longer there."""
+        """Note a mirror whose source topic is no longer selected, or was deleted."""
         why = "is no longer selected" if name in self.source.names else "is gone at the source"
         self.notes.append(f"{name} {why}; its mirror {record.target} stays as it is")
 
@@ -276,7 +276,7 @@ class _Draft:
         start = self.link.topics.start
         before = self.source.at_beginning
         if start == "latest" and before is not None and topic.name not in before:
-            start = "earliest"  # it came later: all of it is new
+            start = "earliest"  # created later: all its records are new
         synced = {*wanted.synced, *wanted.pinned} if slot.leads else set()
         return MirrorRecord(
             source=topic.name,
@@ -301,13 +301,13 @@ class _Draft:
             self._shorter.append(f"{name} ({less})")
 
     def _note_shorter(self) -> list[str]:
-        """What is expired on arrival looks copied by its offsets, and is not there."""
+        """Note shorter retention: records that expire on arrival look copied, but are gone."""
         if not self._shorter:
             return []
         more = f" and {len(self._shorter) - NAMED_MAX} more" if self._shorter[NAMED_MAX:] else ""
         named = ", ".join(self._shorter[:NAMED_MAX])
         text = f"the target deletes sooner than the source: {named}{more}"
-        return [f"{text}; records that are older when they are copied do not stay there"]
+        return [f"{text}; records that are older than that when copied do not stay there"]
 
     def _note_unknown(self, name: TopicName, wanted: WantedConfigs) -> None:
         if wanted.unknown:
@@ -315,7 +315,7 @@ class _Draft:
 
 
 NAMED_MAX = 3
-"""A note names so many topics."""
+"""How many topics a note names."""
 _NEVER_UNSET = frozenset({MESSAGE_BYTES})
 
 

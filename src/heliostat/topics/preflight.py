@@ -1,4 +1,4 @@
-"""What would make a mirror wrong or its appends fail, said before anything is touched; pure."""
+"""Refuses what would make a mirror wrong or its appends fail, before any change; pure."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from heliostat.topics.values import (
     TargetTopics,
 )
 
-_ANEW = "rename or delete the target topic to mirror it anew"
+_ANEW = "rename or delete the target topic to mirror it again from the start"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One source topic with all that speaks for or against its mirror.
+    """One source topic with all that the decision on its mirror depends on.
 
     Parameters
     ----------
     name
-        What its mirror is called.
+        Name of its mirror.
     slot
         Which partitions of that topic would be the mirror's.
     clash
-        Another source topic whose mirror's name Kafka cannot tell from this one's.
+        Another source topic whose mirror has a name that Kafka can't distinguish from `name`.
     claimed_by
         Another link that writes into a topic of that name.
     unsure
-        Why it can't be told whether another link does.
+        Why it is not known whether another link does.
     """
 
     link: LinkConfig
@@ -62,7 +62,7 @@ class Case:
         return self.target.topics.get(self.name)
 
     def value(self, key: str) -> str:
-        """What a setting of the mirror will be once the plan is done; empty if nobody tells."""
+        """Value of a mirror's setting once the plan is applied; empty if not known."""
         there, wanted = self.there, self.wanted
         goal = wanted.all()
         if there is not None:
@@ -78,10 +78,10 @@ class Case:
 def record_in_force(
     record: MirrorRecord | None, target: TargetTopics, name: TopicName, slot: Slot = WHOLE_TOPIC
 ) -> MirrorRecord | None:
-    """What is remembered, unless the mirror it speaks of is gone.
+    """Return the link's record of a mirror; None if that mirror is gone.
 
-    Where the target topic was deleted, or made again and never written to, nothing is left of the
-    mirror and it begins anew: no record can be lost or doubled by that.
+    If the target topic was deleted, or recreated and never written to, nothing is left of the
+    mirror and it starts again: this can't lose or duplicate any record.
     """
     if record is None or record.target != name or name in target.unreadable:
         return record
@@ -93,7 +93,7 @@ def record_in_force(
 
 
 def refusal_of(case: Case) -> Refusal | None:
-    """The first reason not to mirror a topic; None when there is none."""
+    """Return the first reason not to mirror a topic; None if there is none."""
     checks = (
         _internal,
         _bad_name,
@@ -152,8 +152,8 @@ def _two_links(case: Case) -> Refusal | None:
         RefusalCode.TWO_LINKS,
         f"link {case.claimed_by} writes into {case.name} as well",
         "exclude it in one of the links, give one of them a naming, or each a slot of its own "
-        "(topics.fan_in); a link that is no more lets "
-        f"go of its mirrors when heliostat.{case.claimed_by}.state is deleted at the target",
+        "(topics.fan_in); a retired link gives "
+        f"up its mirrors when heliostat.{case.claimed_by}.state is deleted at the target",
     )
 
 
@@ -163,7 +163,7 @@ def _maybe_two_links(case: Case) -> Refusal | None:
     return Refusal(
         RefusalCode.MAYBE_TWO_LINKS,
         case.unsure,
-        "it goes on by itself once that can be told; exclude it in one of the links, or give one "
+        "it continues by itself once that is known; exclude it in one of the links, or give one "
         "of them a naming of its own",
     )
 
@@ -185,7 +185,7 @@ def _renamed(case: Case) -> Refusal | None:
         return None
     return Refusal(
         RefusalCode.RENAMED,
-        f"its mirror is {case.record.target}, the naming now says {case.name}",
+        f"its mirror is {case.record.target}, the naming now gives {case.name}",
         "put the naming back, or use a new link for the new names",
     )
 
@@ -196,8 +196,8 @@ def _other_slot(case: Case) -> Refusal | None:
     was, now = case.record.slot, case.slot
     return Refusal(
         RefusalCode.FAN_IN_CHANGED,
-        f"{case.name} was made with slot {was.number} of {was.of}, topics.fan_in now says "
-        f"{now.number} of {now.of}: partitions would be others",
+        f"{case.name} was created with slot {was.number} of {was.of}, topics.fan_in now says "
+        f"{now.number} of {now.of}: other partitions would be used",
         "put topics.fan_in back, or use a new link and another name",
     )
 
@@ -208,7 +208,7 @@ def _source_recreated(case: Case) -> Refusal | None:
         return None
     return Refusal(
         RefusalCode.SOURCE_RECREATED,
-        "it was deleted and created again at the source, its offsets began anew",
+        "it was deleted and created again at the source, its offsets start again",
         _ANEW,
     )
 
@@ -230,7 +230,7 @@ def _target_recreated(case: Case) -> Refusal | None:
     return Refusal(
         RefusalCode.TARGET_RECREATED,
         f"{case.name} was deleted and created again at the target and has been written to; this "
-        "link's state has a row of the topic before it only",
+        "link's state only has a row for the earlier topic",
         _ANEW,
     )
 
@@ -242,23 +242,23 @@ def _target_not_ours(case: Case) -> Refusal | None:
     if not case.there.is_known(slot):
         return Refusal(
             RefusalCode.UNREADABLE,
-            f"{case.name} exists at the target, and whether records are in it cannot be read",
-            "see whether all its partitions have a leader; it goes on by itself then",
+            f"{case.name} exists at the target, but whether it has records is not known",
+            "check whether all its partitions have a leader; it then continues by itself",
         )
     return Refusal(
         RefusalCode.TARGET_NOT_OURS,
         f"{case.name} exists at the target and has been written to, and this link's state has no "
         "row of it as a mirror",
         f"if its records came from this source, `heliostat state rebuild {case.link.name}` proves "
-        "that by contents and goes on in it (`heliostat adopt` where MirrorMaker 2 copied them); "
+        "that by contents and continues it (`heliostat adopt` if MirrorMaker 2 copied them); "
         "else choose a naming such as {prefix: ...}, or delete the target topic",
     )
 
 
 def _target_partitions(case: Case) -> Refusal | None:
-    if case.slot.is_shared:  # another source may have more; that all share it alike is `two_links`
+    if case.slot.is_shared:  # another source may have more; `two_links` checks the slots
         return None
-    if case.record is not None:  # ours goes on in its own: nothing was copied into the others
+    if case.record is not None:  # its own partitions continue: nothing was copied into the others
         return None
     if case.there is None or case.there.partitions <= case.topic.partitions:
         return None
@@ -266,7 +266,7 @@ def _target_partitions(case: Case) -> Refusal | None:
         RefusalCode.TARGET_HAS_MORE_PARTITIONS,
         f"{case.name} has {case.there.partitions} partitions, the source has "
         f"{case.topic.partitions}",
-        "Kafka cannot take partitions away: " + _ANEW,
+        "Kafka cannot remove partitions: " + _ANEW,
     )
 
 
@@ -324,6 +324,6 @@ def _fixed_configs(case: Case) -> Refusal | None:
             return Refusal(
                 RefusalCode.CONFIGS,
                 f"{key} is {entry.value} and may not be changed, appends need {value}",
-                "ask who runs the target to change it",
+                "ask the target's administrators to change it",
             )
     return None

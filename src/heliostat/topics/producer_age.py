@@ -1,7 +1,7 @@
-"""Where the target's brokers would not notice a record sent twice, said by name; reads only.
+"""Reports backlogs of which the target's brokers would not detect duplicates; reads only.
 
 A broker forgets a producer `producer.id.expiration.ms` after the timestamps of its last records
-(class `ProducerStateManager`): of older ones it checks no sequence (I4).
+(class `ProducerStateManager`): it checks no sequence of older ones (I4).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ EXPIRATION_KEY = "producer.id.expiration.ms"
 EXPIRATION_DEFAULT_MS = 86_400_000
 """Kafka's own default."""
 NAMED_MAX = 3
-"""A note names so many partitions."""
+"""How many partitions a note names."""
 
 
 def producer_expiration_ms(target: ClusterAdmin) -> int:
-    """How long the target's brokers remember a producer (I4); the default where it is hidden."""
+    """How long the target's brokers remember a producer (I4); the default if it can't be read."""
     try:
         entry = target.describe_broker_configs().get(EXPIRATION_KEY)
     except BrokerError:
@@ -32,11 +32,11 @@ def producer_expiration_ms(target: ClusterAdmin) -> int:
 
 
 FIRST_RECORD = 0
-"""As a time in ms since the epoch: the first record that has one."""
+"""A timestamp (ms since the epoch): ListOffsets finds the first record with a timestamp by it."""
 
 
 PositionAt = Callable[[Mirror, PartitionId, Offset], Offset | None]
-"""Source offset at which a mirror's partition goes on that ends there; None: that is not known."""
+"""Source offset to copy next, by a mirror's partition and log end; None if it is not known."""
 
 
 def old_backlog_note(
@@ -46,9 +46,9 @@ def old_backlog_note(
     now_ms: int,
     position_at: PositionAt,
 ) -> str | None:
-    """A remark about records that are still to be copied and older than brokers remember.
+    """Return a note on records still to be copied and older than brokers remember; or None.
 
-    Asks the leaders of both sides once, and the source's again only for partitions that are behind.
+    Asks the leaders of both sides once, and the source's again only for partitions with lag.
     """
     expiration_ms = producer_expiration_ms(target)
     mirrors = tuple(mirrors)
@@ -60,7 +60,7 @@ def old_backlog_note(
     _look_at_maps(positions, begun, latest, mirrors, position_at)
     behind = [p for p, end in latest.items() if p in positions and positions[p] < end]
     young = _offsets(source, dict.fromkeys(behind, now_ms - expiration_ms))
-    # Before a compacted log's first record nothing stands, young or old.
+    # Before a compacted log's first record there is nothing, young or old.
     compacted = {mirror.source for mirror in mirrors if mirror.is_compacted}
     firsts = _offsets(source, {p: FIRST_RECORD for p in young if p.topic in compacted})
     old = {
@@ -76,7 +76,7 @@ def old_backlog_note(
     return (
         f"{sum(old.values())} records of {named}{more} are still to be copied and older than the "
         f"target's {EXPIRATION_KEY}={expiration_ms} ({readable_ms(expiration_ms)}): the brokers' "
-        "check for duplicates does not cover them; that none is copied twice rests on the link "
+        "check for duplicates does not cover them; that none is copied twice depends on the link "
         "having one owner, and on reading the target's end before anything is sent again"
     )
 
@@ -88,14 +88,14 @@ def _look_at_maps(
     mirrors: Sequence[Mirror],
     position_at: PositionAt,
 ) -> None:
-    """Where a mirror ends before its source it may lack holes only: its map tells how far it is."""
+    """Correct positions of mirrors that end before their source: they may lack only holes."""
     by_source = {mirror.source: mirror for mirror in mirrors}
     for partition in begun:
         end = positions[partition]
         if end < latest.get(partition, end):
             found = position_at(by_source[partition.topic], partition.partition, end)
             if found is None:
-                del positions[partition]  # it stands stopped, which is told elsewhere
+                del positions[partition]  # it is stopped, which is reported elsewhere
             else:
                 positions[partition] = found
 
@@ -103,7 +103,7 @@ def _look_at_maps(
 def _positions(
     mirrors: Iterable[Mirror], target: ClusterAdmin
 ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, int]]:
-    """Source offsets to go on from; and what to ask the source where nothing is copied yet."""
+    """Source offsets to copy next; and timestamps to ask the source if nothing is copied yet."""
     ends = target.list_log_ends(
         mirror.mirror_of(PartitionId(number))
         for mirror in mirrors
@@ -118,7 +118,7 @@ def _positions(
             if not isinstance(end, BrokerError) and end > 0:
                 positions[partition] = end
             elif number >= mirror.initial_partitions or mirror.start == "earliest":
-                # Of a compacted log the first record may stand far behind the log's start.
+                # A compacted log's first record may be far after the log's start.
                 starts[partition] = FIRST_RECORD if mirror.is_compacted else EARLIEST
             elif mirror.start != "latest":
                 starts[partition] = int(mirror.start)
@@ -128,7 +128,7 @@ def _positions(
 def _offsets(
     source: ClusterAdmin, asked: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Offset]:
-    """What leaders answer; a partition without an answer has trouble of its own, told elsewhere."""
+    """Offsets from the leaders; why a partition has none is reported elsewhere."""
     if not asked:
         return {}
     answers = source.list_offsets(asked)

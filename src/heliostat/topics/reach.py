@@ -1,4 +1,4 @@
-"""What an include entry can select, as Kafka's rights can say it: a name, a prefix, or all."""
+"""What an include entry can select, as Kafka's ACLs can express it: a name, a prefix, or all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Reach:
     Parameters
     ----------
     name
-        A name, a prefix, or `*` as a literal name: all.
+        A name, a prefix, or `*` as a literal name for all names.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Reach:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no name is outside."""
+        """Whether it holds every name."""
         return self.name == EVERYTHING and self.pattern is PatternKind.LITERAL
 
     def covers(self, other: Reach) -> bool:
-        """Whether all names of the other are among ours."""
+        """Whether it holds all names of the other."""
         if self.is_everything:
             return True
         if other.is_everything:
@@ -43,7 +43,7 @@ class Reach:
 
 
 def reach_of(entries: Iterable[str]) -> tuple[Reach, ...]:
-    """The smallest sets that hold all names the entries select; none within another."""
+    """The smallest sets that hold all names the entries select; none contains another."""
     found = [reach for entry in entries for reach in _of_entry(entry)]
     kept: list[Reach] = []
     for reach in sorted(dict.fromkeys(found), key=_widest_first):
@@ -73,7 +73,7 @@ def _of_entry(entry: str) -> Iterator[Reach]:
 
 
 def _alternatives(expression: str) -> list[str]:
-    """The parts between the bars that stand in no group; the whole where that is hard to say."""
+    """The alternatives between bars outside of groups; the whole expression if in doubt."""
     if "[" in expression or "\\Q" in expression or "(?" in expression:
         return [expression if "|" not in expression else f"(?:{expression})"]
     parts, depth, start, at = [], 0, 0, 0
@@ -91,7 +91,7 @@ def _alternatives(expression: str) -> list[str]:
 
 
 def _literal_prefix(expression: str) -> tuple[str, str]:
-    """What every match begins with, and the expression behind it."""
+    """The literal prefix of every match, and the rest of the expression."""
     prefix, at = "", 0
     while at < len(expression):
         size = 1
@@ -103,7 +103,7 @@ def _literal_prefix(expression: str) -> tuple[str, str]:
         elif character not in _LITERAL:
             break
         if expression[at + size : at + size + 1] in _QUANTIFIERS:
-            break  # it may be missing, or stand there many times
+            break  # it may be missing, or be repeated
         prefix += character
         at += size
     return prefix, expression[at:]

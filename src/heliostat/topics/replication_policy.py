@@ -1,9 +1,9 @@
-"""How MirrorMaker 2 names topics: its replication policies, as far as others rely on the names.
+"""How MirrorMaker 2 names topics: its replication policies, as far as others rely on names.
 
 `DefaultReplicationPolicy` and `IdentityReplicationPolicy` of Kafka 4.3.0. A remote topic is called
 `<source><separator><topic>`; with the identity policy it keeps its name, but names that end in
-`heartbeats` are treated as the default policy does. Every name in which the separator stands looks
-remote to them, also one that is not.
+`heartbeats` are treated as with the default policy. Every name that contains the separator looks
+remote to them, even if it is not.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ReplicationPolicy:
     separator: str = SEPARATOR
 
     def mirror_name(self, source: Alias, topic: TopicName) -> TopicName:
-        """What a topic of the source is called at the target, by the default policy."""
+        """Name of a source topic's mirror, by the default policy."""
         return TopicName(f"{source}{self.separator}{topic}")
 
     def source_of(self, topic: TopicName) -> Alias | None:
-        """Alias that the name begins with; None where it looks like a local topic."""
-        # `String.split` drops empty parts at the end, so that `x.` is one part only.
+        """Alias that the name begins with; None if it looks like a local topic."""
+        # `String.split` drops empty parts at the end, so `x.` is only one part.
         kept = topic
         while kept.endswith(self.separator):
             kept = TopicName(kept.removesuffix(self.separator))
@@ -44,7 +44,7 @@ class ReplicationPolicy:
         return Alias(first) if found else None
 
     def upstream_of(self, topic: TopicName) -> TopicName | None:
-        """The topic's name one cluster further up; None for a local one."""
+        """The topic's name one cluster further upstream; None for a local one."""
         source = self.source_of(topic)
         return None if source is None else TopicName(topic[len(source + self.separator) :])
 
@@ -57,21 +57,21 @@ class ReplicationPolicy:
         return tuple(found)
 
     def original_of(self, topic: TopicName) -> TopicName:
-        """The name that it has where it was first written."""
+        """Its name in the cluster where it was first written."""
         while (upstream := self.upstream_of(topic)) is not None:
             topic = upstream
         return topic
 
     def is_heartbeats(self, topic: TopicName) -> bool:
-        """Whether it holds heartbeats, of this cluster or of one further up."""
+        """Whether it holds heartbeats, of this cluster or of one further upstream."""
         return topic.endswith(HEARTBEATS) and self.original_of(topic) == HEARTBEATS
 
     def checkpoints_topic(self, source: Alias) -> TopicName:
-        """Where a link from `source` tells groups' offsets; on its target."""
+        """Topic at the target for groups' offsets of a link from `source`."""
         return TopicName(self.separator.join((source, "checkpoints", "internal")))
 
     def offset_syncs_topic(self, other: Alias) -> TopicName:
-        """Where a link tells pairs of offsets; named by the cluster at its other end."""
+        """Topic for a link's pairs of offsets; named after the cluster at its other end."""
         return TopicName(self.separator.join(("mm2-offset-syncs", other, "internal")))
 
 
@@ -79,7 +79,7 @@ def policy_of(link: LinkConfig) -> ReplicationPolicy:
     """The policy with which MirrorMaker 2's clients understand a link's names.
 
     `<alias><separator>${topic}` is the default policy with that separator. Under any other rule the
-    separator is a dot: for equal names clients are given the identity policy.
+    separator is a dot: for equal names clients must use the identity policy.
     """
     rule = link.topics.name_format().replace("${source}", link.source)
     before, _, after = rule.partition(_TOPIC)

@@ -1,8 +1,8 @@
-"""Whether topics are still those that something was decided about: Kafka deletes by name.
+"""Whether topics are still the same as when a decision was made: Kafka deletes by name.
 
-DeleteRecords has no topic id in any version, so a topic that is made anew between a look and the
-deletion loses the records below the offset. Looks right before and right after make that window as
-small as it can be, and tell of what fell into it.
+DeleteRecords has no topic id in any version, so a topic that is recreated between a check and the
+deletion loses the records below the offset. Checks right before and right after make that window as
+small as possible, and detect what fell into it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from heliostat.clusters.admin import TopicInfo
 from heliostat.names import TopicName, id_text, is_another, is_still
 
 Found = Mapping[TopicName, TopicInfo]
-"""What the cluster answers now (`ClusterAdmin.describe_topics`)."""
+"""The cluster's current answer (`ClusterAdmin.describe_topics`)."""
 
 
 def recreated(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
-    """Those that have another id now; none where a topic is gone, or an id is unknown."""
+    """Topics that have another id now; not those that are gone, or with an unknown id."""
     return _those(found, ids, is_another)
 
 
 def not_shown_same(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:
-    """Those that must not be deleted from: recreated, or of an id that is not reported any more."""
+    """Topics whose records must not be deleted: recreated, or their id is no longer reported."""
     return _those(found, ids, lambda was, now: not is_still(was, now))
 
 

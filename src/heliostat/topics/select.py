@@ -21,7 +21,7 @@ class SelectionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatsRule:
-    """Heartbeats topics are mirrored, whatever the lists say, but not back to where they began."""
+    """Heartbeats topics are mirrored, whatever the lists say, but not back to their origin."""
 
     policy: ReplicationPolicy
     target: Alias
@@ -39,7 +39,7 @@ class HeartbeatsRule:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The lists of a link, compiled; entries beside their expressions, in the file's order."""
+    """The compiled lists of a link; entries with their expressions, in the file's order."""
 
     built_in: tuple[tuple[str, re.Pattern[str]], ...]
     exclude: tuple[tuple[str, re.Pattern[str]], ...]
@@ -47,7 +47,7 @@ class TopicSelection:
     heartbeats: HeartbeatsRule | None = None
 
     def explain(self, name: str) -> SelectionVerdict:
-        """Decide on one name; the first entry that matches is named."""
+        """Decide on one name; the first matching entry is the reason."""
         for entry, pattern in self.built_in:
             if pattern.fullmatch(name):
                 return SelectionVerdict(selected=False, why=f"always excluded: {entry}")
@@ -75,12 +75,12 @@ class TopicSelection:
         )
 
     def choose(self, names: Iterable[TopicName]) -> tuple[TopicName, ...]:
-        """The mirrored ones of some names, sorted."""
+        """Return those of the names that are mirrored, sorted."""
         return tuple(sorted(name for name in set(names) if self.selects(name)))
 
 
 def selection_of(link: LinkConfig) -> TopicSelection:
-    """What a link selects: by its lists, and heartbeats where they are mirrored."""
+    """Return a link's selection: by its lists, and heartbeats if they are mirrored."""
     listed = compile_selection(link.topics)
     policy = policy_of(link)
     own = () if policy.separator == SEPARATOR else _compiled(_own_topics(policy))
@@ -93,7 +93,7 @@ def selection_of(link: LinkConfig) -> TopicSelection:
 
 
 def why_nothing_selected(link: LinkConfig, names: Sequence[TopicName]) -> str:
-    """Why a link has no topic to copy, where all that the source has are these; empty: it has."""
+    """Say why a link has no topic to copy, if the source has these; empty if it has one."""
     selection, policy = selection_of(link), policy_of(link)
     if any(selection.selects(name) and not policy.is_heartbeats(name) for name in names):
         return ""
@@ -104,7 +104,7 @@ def why_nothing_selected(link: LinkConfig, names: Sequence[TopicName]) -> str:
 
 
 def _own_topics(policy: ReplicationPolicy) -> tuple[str, ...]:
-    """MirrorMaker 2's own topics under another separator than a dot (KIP-690)."""
+    """MirrorMaker 2's own topics if the separator is not a dot (KIP-690)."""
     separator = re.escape(policy.separator)
     return (rf"mm2.*{separator}internal", rf".+{separator}checkpoints{separator}internal")
 

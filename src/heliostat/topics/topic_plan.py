@@ -1,4 +1,4 @@
-"""The plan for topics as a value: it prints, compares and serialises."""
+"""The plan for topics as a value: can be printed, compared and serialised."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GrowTopic:
 
 @dataclass(frozen=True, slots=True)
 class SetConfigs:
-    """Settings to set, or to unset (None), at an existing target topic; and what they were."""
+    """Settings to set, or to unset (None), at an existing target topic; and their old values."""
 
     source: TopicName
     target: TopicName
@@ -55,9 +55,9 @@ class RefusalCode(StrEnum):
     TWO_LINKS = "two_links"
     """Another link writes into the same target topic."""
     MAYBE_TWO_LINKS = "maybe_two_links"
-    """It can't be known now whether another link writes into the same target topic."""
+    """It is not known now whether another link writes into the same target topic."""
     CYCLE = "cycle"
-    """Its records come from the target, or would come back to the source: links face each other."""
+    """Its records come from the target, or would return to the source: links form a cycle."""
     SOURCE_CHANGED = "source_changed"
     """Its mirror was copied from another cluster."""
     RENAMED = "renamed"
@@ -69,12 +69,12 @@ class RefusalCode(StrEnum):
     TARGET_RECREATED = "target_recreated"
     """Its mirror was deleted and created again, and written to since."""
     TARGET_NOT_OURS = "target_not_ours"
-    """A topic of its mirror's name exists and has been written to, and the state has no row of it:
-    it is somebody else's, or the row was lost."""
+    """A topic with its mirror's name exists and has been written to, and the state has no row for
+    it: it is somebody else's, or the row was lost."""
     TARGET_HAS_MORE_PARTITIONS = "target_has_more_partitions"
-    """The topic of its mirror's name has more partitions than the source."""
+    """The topic with its mirror's name has more partitions than the source."""
     UNREADABLE = "unreadable"
-    """One of the clusters does not answer what must be known of it."""
+    """One of the clusters does not return what must be known about it."""
     CONFIGS = "configs"
     """Settings of the target topic would reject its records or delete them."""
     REPLICATION_FACTOR = "replication_factor"
@@ -90,7 +90,7 @@ class Refusal:
     hint: str
 
     def text(self) -> str:
-        """Both, in a line."""
+        """Return reason and hint in one line."""
         return f"{self.reason} (hint: {self.hint})" if self.hint else self.reason
 
 
@@ -101,19 +101,19 @@ class Mirror:
     Parameters
     ----------
     source_id, target_id
-        None where brokers have no topic ids, or before the target topic is created.
+        None if brokers have no topic ids, or before the target topic is created.
     partitions
-        As many as the source has.
+        Number of partitions at the source.
     initial_partitions, start
         The start policy (`earliest`, `latest` or ms since the epoch) holds for partitions below
         `initial_partitions`; later ones are copied from their beginning.
     target_max_message_bytes
-        The largest batch that the target takes, once the plan is applied.
+        The largest batch in bytes that the target accepts, once the plan is applied.
     is_compacted
-        Whether the source compacts, so that holes between offsets are to be expected.
+        Whether the source compacts, so that holes between offsets are expected.
     is_log_append_time
-        Whether the source stamps records itself, so that their own times are not what its
-        consumers see.
+        Whether the source's brokers stamp records: its consumers don't see the producers'
+        timestamps.
     slot
         Which partitions of the target topic are the mirror's.
     """
@@ -131,24 +131,23 @@ class Mirror:
     slot: Slot = WHOLE_TOPIC
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
-        """Where a partition of the source is kept."""
+        """Target partition of a source partition."""
         return TopicPartition(self.target, self.slot.target_partition(partition))
 
     @property
     def target_partitions(self) -> int:
-        """How many partitions the target topic has at least."""
+        """The least number of partitions of the target topic."""
         return self.slot.target_partitions(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What is to be done at the target, what is refused, and what can be copied.
+    """What to do at the target, what is refused, and what can be copied.
 
-    `refuse` is by source topic. `remember` are records of mirrors that the link does not have yet,
-    or has otherwise; they must be durable before the first record is copied. `left_out` are source
-    topics that come from the target, by way of other links, each with where it comes from; `let_go`
-    mirrors that were claimed and are left to another link; `gone` source records that can't be
-    copied any more, a line each.
+    `refuse` is by source topic. `remember` are new or changed records of mirrors; they must be
+    durable before the first record is copied. `left_out` are source topics that come from the
+    target through other links, each with its origin; `let_go` claimed mirrors that are left to
+    another link; `gone` source records that can't be copied any more, a line each.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -169,7 +168,7 @@ class TopicPlan:
         return not (to_do or self.refuse or self.gone)
 
     def describe(self) -> list[str]:
-        """Plain lines for people, in the order in which things would be done."""
+        """Plain lines for people, in the order of execution."""
         lines = [_created(topic) for topic in self.create]
         lines += [f"grow {t.target}: {t.has} → {t.wants} partitions" for t in self.grow]
         lines += [_configured(topic) for topic in self.configure]
@@ -188,7 +187,7 @@ class TopicPlan:
         return lines + [f"note: {note}" for note in self.notes]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """Return the plan as JSON."""
         found = asdict(self)
         for mirror in found["mirrors"]:
             for key in ("source_id", "target_id"):

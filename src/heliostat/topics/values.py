@@ -1,4 +1,4 @@
-"""What is seen of both clusters, and what a link remembers of its mirrors."""
+"""What was observed at both clusters, and the link's records of its mirrors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from heliostat.slots import WHOLE_TOPIC, Slot
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A selected topic as the source has it; `configs` are the settings in effect."""
+    """A selected topic at the source; `configs` are the settings in effect."""
 
     name: TopicName
     topic_id: TopicId | None
@@ -35,12 +35,12 @@ class SourceTopic:
 
 @dataclass(frozen=True, slots=True)
 class SourceTopics:
-    """The source, seen once.
+    """The source, observed once.
 
     `names` are all topics there, selected or not; `unreadable` are selected ones that the source
-    would not tell us about; `at_beginning` those that there were when the link began, None where it
-    begins now: topics that came later are copied from their beginning. `feeds` are topics there
-    that links have made.
+    does not let us read; `at_beginning` those that existed when the link began, None if it begins
+    now: topics that came later are copied from their beginning. `feeds` are topics there that other
+    links write.
     """
 
     cluster_id: ClusterId
@@ -53,7 +53,7 @@ class SourceTopics:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic as the target has it; a partition's log end is missing where it was not told."""
+    """A topic at the target; a partition's log end is missing if it was not read."""
 
     name: TopicName
     topic_id: TopicId | None
@@ -67,7 +67,7 @@ class TargetTopic:
         return all(number in self.ends for number in self._numbers(slot))
 
     def was_written(self, slot: Slot = WHOLE_TOPIC) -> bool:
-        """Whether records are, or were, in it or in a slot of it; also when we cannot know."""
+        """Whether it, or a slot of it, has or had records; also if that is not known."""
         return not self.is_known(slot) or any(self.ends[n] > 0 for n in self._numbers(slot))
 
     def _numbers(self, slot: Slot) -> Iterator[PartitionId]:
@@ -77,9 +77,9 @@ class TargetTopic:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopics:
-    """The target, seen once: those topics of the asked names that exist.
+    """The target, observed once: those of the requested topics that exist.
 
-    `inherited` are the settings that a new topic would have; empty when the target does not tell.
+    `inherited` are the settings that a new topic would have; empty if it does not report them.
     """
 
     cluster_id: ClusterId
@@ -91,7 +91,7 @@ class TargetTopics:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopic:
-    """A topic of a cluster, as links know it that may have other aliases for the cluster."""
+    """A topic of a cluster, by cluster id: links may use different aliases for it."""
 
     cluster: ClusterId
     topic: TopicName
@@ -99,7 +99,7 @@ class ClusterTopic:
 
 @dataclass(frozen=True, slots=True)
 class MirrorRecord:
-    """What a link remembers of one mirror, so that it knows its own again.
+    """A link's record of one mirror, by which it recognises its own.
 
     Parameters
     ----------
@@ -108,16 +108,16 @@ class MirrorRecord:
     source_cluster
         The source that the records came from.
     start
-        Start policy when the mirror was made: `earliest`, `latest` or ms since the epoch.
+        Start policy when the mirror was created: `earliest`, `latest` or ms since the epoch.
     initial_partitions
         Partitions that the policy holds for; later ones are copied from their beginning.
     synced_configs
-        Settings that this link set at the target, so that it may unset them again.
+        Settings that this link set at the target, and may unset again.
     slot
-        Which partitions of the target topic are its own.
+        Which partitions of the target topic are the mirror's.
     through
-        Where its records had been before the source, nearest first: what other links have made
-        there, and what had made theirs.
+        Where its records had been before the source, nearest first: the topics from which other
+        links copied them.
     """
 
     source: TopicName
@@ -132,11 +132,11 @@ class MirrorRecord:
     through: tuple[ClusterTopic, ...] = ()
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
-        """Where a partition of the source is kept."""
+        """Target partition of a source partition."""
         return TopicPartition(self.target, self.slot.target_partition(partition))
 
     def own(self, targets: Iterable[PartitionInfo]) -> dict[TopicPartition, PartitionId]:
-        """Partitions of the target topic that are this mirror's, each with the source's."""
+        """Partitions of the target topic that are the mirror's, each with its source partition."""
         found = ((each.partition, self.slot.source_partition(each.partition)) for each in targets)
         return {TopicPartition(self.target, n): source for n, source in found if source is not None}
 
@@ -157,7 +157,7 @@ class MirrorRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> MirrorRecord:
-        """Back from JSON."""
+        """Parse what `to_json` returned."""
         return cls(
             source=TopicName(value["source"]),
             target=TopicName(value["target"]),
@@ -177,14 +177,14 @@ class MirrorRecord:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A topic of a source that some link writes, as that link's state there tells.
+    """A source topic that another link writes, by that link's state there.
 
     Parameters
     ----------
     link
-        Whose mirror it is.
+        The link whose mirror it is.
     has_begun
-        Whether records may have been copied; else it only is claimed, or about to be made.
+        Whether records may have been copied; otherwise it is only claimed, or about to be created.
     """
 
     link: LinkName

@@ -1,10 +1,10 @@
 """The slow half: what happened to records where two sides differ.
 
 Contents (all but the offset) of both sides are aligned in windows, patience-diff style: contents
-that occur once on each side are anchors, what lies between them is aligned again. Rows left over
-on one side only are then judged by content: a leftover of the target that fills a hole elsewhere
-was *reordered*, one that repeats a source record is *doubled*, one that stands in the place of a
-leftover of the source is *different*; leftovers of the source that remain are *lost*.
+that occur once on each side are anchors, what is between them is aligned again. Rows left over
+on one side are then judged by content: a leftover of the target that is missing elsewhere was
+*reordered*, one that repeats a source record is *doubled*, one that takes the place of a leftover
+of the source is *different*; leftovers of the source that remain are *lost*.
 
 Memory is bounded: large fields are kept as digests, windows grow up to `WINDOW_ROWS_MAX`, and at
 most `LEFTOVERS_MAX` rows wait to be judged by content; beyond that they are judged by place alone.
@@ -24,11 +24,11 @@ from heliostat.verify.stream import ConsumedRecord
 
 FIELD_BYTES_MAX = 64  # longer fields are kept as length, digest and beginning
 SHOWN_BYTES = 24  # of a field in a report
-WINDOW_ROWS_MIN = 256  # one altered record is settled in one look
+WINDOW_ROWS_MIN = 256  # enough to explain one altered record
 WINDOW_ROWS_MAX = 131_072  # about 80 MB a side; a rewritten stretch longer than this isn't resynced
 WINDOW_GROWTH = 4
 LEFTOVERS_MAX = 200_000  # about 120 MB; a 1 MB batch sent twice leaves some thousand
-DIFFERENCES_KEPT_MAX = 20  # named per partition; all are counted
+DIFFERENCES_KEPT_MAX = 20  # listed per partition; all are counted
 
 FIELDS = ("timestamp", "key", "value", "header")
 
@@ -49,7 +49,7 @@ Placed = tuple[int, Content]
 
 
 def slim(data: bytes | None) -> Field:
-    """Keep short fields as they are, long ones as a digest; null stays null, empty stays empty."""
+    """Return a short field as it is, a long one as a digest; null stays null, empty stays empty."""
     if data is None or len(data) <= FIELD_BYTES_MAX:
         return data
     return Slim(len(data), blake2b(data, digest_size=16).digest(), bytes(data[:SHOWN_BYTES]))
@@ -70,8 +70,8 @@ def placed(row: ConsumedRecord) -> Placed:
 class Difference:
     """One finding; `kind` is lost, doubled, reordered, different, foreign or moved.
 
-    A *doubled* record names the source offset it repeats, a *foreign* one has none (no source
-    record is like it; it counts as different), a *moved* one is right but at another offset.
+    A *doubled* record has the source offset that it repeats, a *foreign* one has none (no source
+    record equals it; it counts as different), a *moved* one is right but at another offset.
     """
 
     kind: str
@@ -85,11 +85,11 @@ class Difference:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it shows, in source offsets; a moved record comes after what moved it."""
+        """Sort key: first source offset; a moved record comes after the finding that moved it."""
         return self.shows_at, int(self.kind == "moved")
 
     def to_json(self) -> dict[str, Any]:
-        """Give the fields as a JSON object."""
+        """Return the fields as a JSON object."""
         row = asdict(self)
         del row["shows_at"]
         return row
@@ -97,29 +97,29 @@ class Difference:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found in one partition."""
+    """Findings in one partition."""
 
     lost: int = 0
     doubled: int = 0
     reordered: int = 0
     different: int = 0
     foreign: int = 0
-    """Target records that no source record is like; part of `different`."""
+    """Target records that equal no source record; part of `different`."""
     moved: int = 0
     matched: int = 0
     records: int = 0
-    """Source records below the end that were looked at."""
+    """Source records below the end that were read."""
     differences: list[Difference] = field(default_factory=list)
     """The first ones by offset, at most `DIFFERENCES_KEPT_MAX`."""
 
     @property
     def offsets_equal(self) -> bool:
-        """Whether each record that arrived stands at its source offset, with none to spare."""
+        """Whether each copied record is at its place, and none is there twice."""
         return not (self.lost or self.doubled or self.reordered or self.moved)
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return self.offsets_equal and not self.different
 
     def add(self, difference: Difference) -> None:
@@ -140,12 +140,12 @@ class Findings:
 
 
 FindContents = Callable[[set[Content]], Mapping[Content, int]]
-"""Of the given contents, those that the source holds, with the first offset of each."""
+"""Returns those of the given contents that the source has, with the first offset of each."""
 
 
 @dataclass(slots=True)
 class _Gap:
-    """Rows between two matches; `is_last` where the source may just be ahead of the target."""
+    """Rows between two matches; `is_last` at the end, where the source may only be ahead."""
 
     source: list[Placed]
     target: list[Placed]
@@ -154,11 +154,11 @@ class _Gap:
 
 @dataclass(frozen=True, slots=True)
 class Holes:
-    """What compaction may have left, where a side compacts, and where both sides' rows begin.
+    """Holes that compaction may have left: which sides compact, and where rows begin and end.
 
-    Between two records that match, as many records as the log lacks offsets may be gone from it.
-    `compaction.judge` says which of them may; here they only don't get in the way of naming the
-    rest.
+    Between two matching records, a compacted log may lack as many records as it lacks offsets.
+    `compaction.judge` decides which of them may be gone; here they are only left out, so that the
+    other differences are named correctly.
     """
 
     source_compacts: bool = False
@@ -166,7 +166,7 @@ class Holes:
     starts: tuple[int, int] = (0, 0)
     """First source and target offset."""
     stops: tuple[int, int] = (0, 0)
-    """Source and target offset behind the last."""
+    """Source and target offset after the last row."""
 
 
 class _Window:
@@ -238,7 +238,7 @@ class _Explainer:
             self.findings.add(difference)
 
     def _finish_source(self, source: _Window) -> None:
-        """The target has no more: the rest of the source below the end is lost, above it lag."""
+        """Count the rest of the source as lost below the end; above it is not copied yet."""
         while source.waiting and source.waiting[0][0] < self.end:
             rest = [row for row in source.waiting if row[0] < self.end]
             self._keep(_Gap(rest, [], is_last=True))
@@ -254,7 +254,7 @@ class _Explainer:
         *,
         is_last: bool,
     ) -> None:
-        """Settle all rows up to `cut`, both indexes included."""
+        """Take all rows up to `cut`, inclusive on both sides, out of the windows."""
         before_source = before_target = 0
         for index_source, index_target in pairs:
             gap = _Gap(
@@ -275,7 +275,7 @@ class _Explainer:
         del target.waiting[: cut[1] + 1]
 
     def _without_compacted(self, gap: _Gap, next_source: int, next_target: int) -> _Gap:
-        """Leave out as many rows as the other side may have compacted away."""
+        """Leave out as many rows as the other side may have lost by compaction."""
         before_source, before_target = self.matched_last
         first = self.places.target_at(before_source + 1)
         gone_target = next_target - before_target - 1 - len(gap.target)
@@ -309,7 +309,7 @@ class _Explainer:
             self._judge_by_place(gap)
 
     def _take_reordered(self) -> None:
-        """Leftovers of both sides with the same content: the record is there, elsewhere."""
+        """Report leftovers with the same content on both sides: the record is elsewhere."""
         missing: dict[Content, deque[Placed]] = defaultdict(deque)
         for gap in self.gaps:
             for row in gap.source:
@@ -330,7 +330,7 @@ class _Explainer:
             gap.source = [row for row in gap.source if row[0] not in found]
 
     def _take_doubled(self) -> None:
-        """Leftovers of the target that repeat a source record."""
+        """Report leftovers of the target that repeat a source record."""
         wanted = {content for gap in self.gaps for _, content in gap.target}
         known = self.find_in_source(wanted) if wanted else {}
         for gap in self.gaps:
@@ -344,7 +344,7 @@ class _Explainer:
             gap.target = rest
 
     def _judge_by_place(self, gap: _Gap) -> None:
-        """What stands in the place of a missing record is that record, altered."""
+        """Report a leftover in the place of a missing record as that record, altered."""
         source, target = list(gap.source), list(gap.target)
         for row in target:
             partner = _most_alike(row, source, self.places, rows_after=len(target))
@@ -371,7 +371,10 @@ ALIKE_ROWS_MAX = 16  # candidates for what an altered record was before
 def _most_alike(
     row: Placed, source: list[Placed], places: Places, *, rows_after: int
 ) -> int | None:
-    """Index of the source row that `row` most probably was: same place wins, then same fields."""
+    """Return the index of the source row that `row` most probably was.
+
+    The row at the same place wins, then the one with the most equal fields.
+    """
     if not source:
         return None
     if places.place_of(source[0][0]) == row[0] or len(source) == rows_after:
@@ -387,7 +390,7 @@ def _most_alike(
 
 
 def content_field(source: Content, target: Content) -> str:
-    """Name the field in which two contents differ; key, value, header, timestamp if several."""
+    """Return the field that differs; of several the first of key, value, header, timestamp."""
     order = ("key", "value", "header", "timestamp")
     differing = {name for name, a, b in zip(FIELDS, source, target, strict=True) if a != b}
     return next(name for name in order if name in differing)
@@ -400,7 +403,7 @@ def finding(
     target: Placed | None,
     places: Places,
 ) -> Difference:
-    """Make a finding of a record of either or both sides."""
+    """Return a finding about a record of one side or both."""
     shows = [] if source is None or kind == "doubled" else [source[0]]
     if target is not None:
         shows.append(places.source_at(target[0]))
@@ -446,24 +449,24 @@ def explain(
     places: Places = EXACT,
     holes: Holes | None = None,
 ) -> Findings:
-    """Say what happened to the records from the first difference on.
+    """Explain what happened to the records from the first difference on.
 
     Parameters
     ----------
     source, target
-        Rows in offset order, from the same record to the end each side had when reading began:
-        a record that moved may stand behind the compared range.
+        Rows in offset order, from the same record to the end that each side had when reading
+        began: a record that moved may be after the compared range.
     end
-        The compared range's end, in source offsets: what the target lacks from there on is not
+        End of the compared range, in source offsets: what the target lacks from there on is not
         lost but not copied yet.
     find_in_source
         Looks contents up in all of the source's range.
     is_cut
-        The range ends because it was asked to: differences behind its end are not counted.
+        Whether the end was given by the caller: then differences after it are not counted.
     places
-        Where each source offset must stand.
+        The offset map.
     holes
-        What compaction may have left; nothing by default.
+        Holes that compaction may have left; none by default.
     """
     explainer = _Explainer(end, find_in_source, places, holes or Holes(), is_cut=is_cut)
     return explainer.run(_Window(source, end), _Window(target, end))

@@ -1,4 +1,4 @@
-"""Both sides of one partition as rows, to be read as often as needed."""
+"""Both sides of one partition as rows, which can be read repeatedly."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from heliostat.verify.stream import ConsumedRecord, PartitionStream
 
 
 class BothLogs:
-    """Reads a stretch from a source offset on; see `heliostat.verify.compaction.Logs`.
+    """Reader of a stretch from a source offset on; see `heliostat.verify.compaction.Logs`.
 
     Parameters
     ----------
     source, target
         Connections to both sides.
     stretch
-        What is compared.
+        Compared stretch.
     start
-        Source offset to begin with.
+        Source offset at which to begin.
     """
 
     def __init__(self, source: LogReader, target: LogReader, stretch: Stretch, start: int) -> None:
@@ -32,21 +32,21 @@ class BothLogs:
         self._target_end = min(stretch.places.target_at(stretch.end), stretch.target_stop)
 
     def source(self) -> Iterator[ConsumedRecord]:
-        """The compared range."""
+        """Yield the compared range."""
         return rows_of(self._source, self._stretch.source, self._start, self._stretch.end)
 
     def target(self) -> Iterator[ConsumedRecord]:
-        """Its counterpart."""
+        """Yield its counterpart at the target."""
         low = self._stretch.places.target_at(self._start)
         rows = rows_of(self._target, self._stretch.target, low, self._target_end)
         return without(rows, self._stretch.places.lost_source_ranges())
 
     def source_later(self) -> Iterator[ConsumedRecord]:
-        """What the source has behind it by now: what superseded a record may have come since."""
+        """Yield later source records, as of now: one of them may have superseded a record."""
         return _later(self._source, self._stretch.source, self._stretch.end)
 
     def target_later(self) -> Iterator[ConsumedRecord]:
-        """What the target has behind it by now."""
+        """Yield later target records, as of now."""
         return _later(self._target, self._stretch.target, self._target_end)
 
     def source_row(self, offset: int) -> ConsumedRecord | None:
@@ -61,7 +61,7 @@ class BothLogs:
 def rows_of(
     reader: LogReader, partition: TopicPartition, start: int, stop: int
 ) -> Iterator[ConsumedRecord]:
-    """Records with offsets in `[start, stop)`."""
+    """Yield the records with offsets in `[start, stop)`."""
     for batch in PartitionStream(reader, partition, start, stop):
         yield from batch.rows(start, stop)
 

@@ -1,21 +1,21 @@
-"""What compaction at either end explains, and what it does not.
+"""What compaction on either side explains, and what it does not.
 
-Of each key a compacted log keeps the newest record; a tombstone (null value) goes as well once it
-is older than `delete.retention.ms` (KIP-534 and `LogCleaner`). So after both ends compacted at
-their own pace, a record may be on one side only. Both logs are read once, in step:
+A compacted log keeps the newest record of each key; a tombstone (null value) is removed once it
+is older than `delete.retention.ms` (KIP-534 and `LogCleaner`). So when each side compacts at its
+own pace, a record may be on one side only. Both logs are read once, in step:
 
-*proved*   the side that lacks the record holds a newer one of its key, or the other side does
+*proved*   the side that lacks the record has a newer one of its key, or the other side does
            (which is then judged itself);
-*allowed*  it is a tombstone old enough to go, or has no key, which a cleaner drops: nothing that is
-           left proves or refutes it;
-*finding*  everything else: the newest record of a key with a value, a tombstone gone too early, a
-           record for which the offset map has no place, different contents in one place.
+*allowed*  it is a tombstone old enough to be removed, or has no key, which a cleaner drops: nothing
+           that is left proves or refutes it;
+*finding*  everything else: the newest record of a key with a value, a tombstone removed too early,
+           a record for which the offset map has no place, different contents in one place.
 
-A record that a copier lost or doubled moves all that follows it, so that contents differ in place:
-compaction can't hide it, since it leaves holes and moves nothing.
+A record that a copier lost or doubled moves all records after it, so contents differ in place:
+compaction can't hide that, as it leaves holes and moves nothing.
 
-Memory is one small entry for each key of which a record is missing and no newer one was met yet; at
-`KEYS_MAX` of them the logs are read again, a share of the keys each time.
+Memory is one small entry for each key of which a record is missing and no newer one was found yet;
+if there are more than `KEYS_MAX`, the logs are read again, for a share of the keys each time.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from heliostat.verify.places import Places
 from heliostat.verify.stream import ConsumedRecord
 
 KEYS_MAX = 1_000_000
-"""Keys that wait at once: about 250 MB."""
+"""Keys in memory at once: about 250 MB."""
 SHARES_GROWTH = 4
 SHARES_MAX = 256
 KEY_BYTES_MAX = 32
 """Longer keys are kept as a digest."""
 CLOCKS_APART_MS = 3_600_000
-"""A producer's clock may be so far ahead of a broker's: tombstones are that much older at least."""
+"""How far a producer's clock may be ahead of a broker's: a tombstone may be this much older than
+its timestamp says."""
 
 
 CLEANING_KEYS = ("cleanup.policy", "delete.retention.ms")
 DELETE_RETENTION_MS = 86_400_000
-"""Kafka's own `delete.retention.ms`."""
+"""Kafka's default of `delete.retention.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Cleaning:
 
     @classmethod
     def of(cls, configs: Mapping[str, ConfigEntry]) -> Self:
-        """By a topic's settings; brokers tell each of theirs, by default as well."""
+        """Read it from a topic's settings; brokers return defaults as well."""
         policy, kept_ms = (configs.get(key) for key in CLEANING_KEYS)
         return cls(
             policy is not None and "compact" in (policy.value or ""),
@@ -65,7 +66,7 @@ class Cleaning:
 
 @dataclass(frozen=True, slots=True)
 class CleaningRule:
-    """How both sides clean, and what time it was (ms since the epoch)."""
+    """How both sides clean, and the time of the comparison (ms since the epoch)."""
 
     source: Cleaning
     target: Cleaning
@@ -79,19 +80,19 @@ class CleaningRule:
 
 @dataclass(slots=True)
 class Compacted:
-    """Records that are on one side only, and why that may be."""
+    """Numbers of records that are on one side only because of compaction, by reason."""
 
     compacted_source: int = 0
-    """At the target only; a newer one of the key proves it."""
+    """At the target only; a newer record of the key proves it."""
     compacted_target: int = 0
-    """At the source only; a newer one of the key proves it."""
+    """At the source only; a newer record of the key proves it."""
     expired_source: int = 0
-    """At the target only: tombstones, or without a key. Allowed, not proved."""
+    """At the target only: tombstones, or records without a key. Allowed, not proved."""
     expired_target: int = 0
-    """At the source only: tombstones, or without a key. Allowed, not proved."""
+    """At the source only: tombstones, or records without a key. Allowed, not proved."""
 
     def add(self, other: Compacted) -> None:
-        """Sum up."""
+        """Add other numbers to these."""
         self.compacted_source += other.compacted_source
         self.compacted_target += other.compacted_target
         self.expired_source += other.expired_source
@@ -99,19 +100,19 @@ class Compacted:
 
 
 class Logs(Protocol):
-    """Both sides of one partition, to be read as often as needed; rows in offset order."""
+    """Both sides of one partition, which can be read repeatedly; rows in offset order."""
 
     def source(self) -> Iterator[ConsumedRecord]:
-        """The compared range."""
+        """Yield the compared range."""
 
     def target(self) -> Iterator[ConsumedRecord]:
-        """Its counterpart."""
+        """Yield its counterpart at the target."""
 
     def source_later(self) -> Iterator[ConsumedRecord]:
-        """What the source has behind it by now."""
+        """Yield later source records, as of now."""
 
     def target_later(self) -> Iterator[ConsumedRecord]:
-        """What the target has behind it by now."""
+        """Yield later target records, as of now."""
 
     def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown."""
@@ -122,14 +123,14 @@ class Logs(Protocol):
 
 @dataclass(slots=True)
 class Judged:
-    """What a partition's records were found to be."""
+    """Result for one partition: explained by compaction, and findings."""
 
     compacted: Compacted = field(default_factory=Compacted)
     findings: Findings = field(default_factory=Findings)
 
 
 class _Missing(NamedTuple):
-    """Records of one key that the side lacks and no newer one was met: how many, and the newest."""
+    """Records of one key that a side lacks, with no newer one found: number, and the newest."""
 
     records: int
     offset: int
@@ -138,11 +139,11 @@ class _Missing(NamedTuple):
 
 
 class _TooManyKeysError(Exception):
-    """More keys wait than may."""
+    """More keys than fit into memory."""
 
 
 class _Lacks:
-    """What one side lacks."""
+    """Records that one side lacks."""
 
     def __init__(self, cleaning: Cleaning, now_ms: int, share: tuple[int, int]) -> None:
         self._share, self._shares = share
@@ -157,7 +158,7 @@ class _Lacks:
         self.found_count = 0
 
     def lack(self, row: ConsumedRecord) -> None:
-        """The other side has this record, this one does not."""
+        """Note a record that the other side has and this one does not."""
         key = row[2]
         if not self.compacts:
             self.find(row[0])
@@ -172,14 +173,14 @@ class _Lacks:
                 raise _TooManyKeysError
 
     def meet(self, row: ConsumedRecord) -> None:
-        """The side has this record: it supersedes what came before of its key."""
+        """Note a record that this side has: it supersedes earlier ones of its key."""
         if self.waiting and row[2] is not None:
             gone = self.waiting.pop(_short(row[2]), None)
             if gone is not None:
                 self.compacted += gone.records
 
     def find(self, offset: int) -> None:
-        """Nothing explains this one, whatever its key; told by the first share's pass."""
+        """Note a record that nothing explains, whatever its key; only in the first pass."""
         if self.is_first:
             self._find(offset)
 
@@ -190,7 +191,7 @@ class _Lacks:
             self.found = sorted(self.found)[:SHOWN_MAX]
 
     def settle(self) -> None:
-        """No more records: of what still waits, only tombstones may be gone."""
+        """Judge what still waits after the last record: only tombstones may be gone."""
         for one in self.waiting.values():
             self.compacted += one.records - 1
             if one.is_tombstone and one.timestamp_ms <= self._oldest_ms:
@@ -205,18 +206,18 @@ SHOWN_MAX = 20
 
 
 def judge(logs: Logs, places: Places, rule: CleaningRule, target_stop: int) -> Judged:
-    """Say of every record whether it is where it must be, was compacted away, or is a finding.
+    """Judge every record: it is where it must be, was removed by compaction, or is a finding.
 
     Parameters
     ----------
     logs
         Both sides, from the same record on.
     places
-        Where each source offset must stand.
+        The offset map.
     rule
         How both sides clean.
     target_stop
-        Where the target ended: what it lacks from there on was never there.
+        End of the target: what it lacks from there on was never there.
     """
     shares = 1
     while True:
@@ -244,7 +245,7 @@ def _pass(  # noqa: PLR0917  # both sides and what is between them
     at_source: _Lacks,
     at_target: _Lacks,
 ) -> None:
-    """Read both logs once and judge a share of the keys; the first pass also all the rest."""
+    """Read both logs once and judge a share of the keys; the first pass also all else."""
     is_first = at_source.is_first
     findings = judged.findings
     for place, one, two in _in_step(logs.source(), logs.target(), places):
@@ -287,7 +288,7 @@ def _compare(findings: Findings, one: ConsumedRecord, two: ConsumedRecord, place
 def _in_step(
     source: Iterable[ConsumedRecord], target: Iterable[ConsumedRecord], places: Places
 ) -> Iterator[tuple[int | None, ConsumedRecord | None, ConsumedRecord | None]]:
-    """Rows of both sides by place; a source row without one comes alone."""
+    """Yield rows of both sides by place; a source row without a place comes alone."""
     left, right = iter(source), iter(target)
     one, two = next(left, None), next(right, None)
     while one is not None or two is not None:
@@ -309,7 +310,7 @@ def _in_step(
 def _show(
     findings: Findings, logs: Logs, at_source: _Lacks, at_target: _Lacks, places: Places
 ) -> None:
-    """Name the first findings; those beyond are counted."""
+    """List the first findings; further ones are only counted."""
     for lacks, kind, look in (
         (at_target, "lost", logs.source_row),
         (at_source, "foreign", logs.target_row),
@@ -318,7 +319,7 @@ def _show(
         for offset in sorted(lacks.found)[:SHOWN_MAX]:
             row = look(offset)
             if row is None:
-                continue  # compacted while we looked: counted below
+                continue  # compacted in the meantime: counted below
             some = placed(row)
             one, two = (some, None) if kind == "lost" else (None, some)
             findings.add(finding(kind, None, one, two, places))

@@ -1,7 +1,7 @@
 """The fast half: find the first offset at which two sides are not equal.
 
-Batches that crossed whole are equal byte by byte and need no decoding; all others are decoded and
-their rows compared as lists. What a difference *is* says `align`, which reads only what follows.
+Batches that were copied whole are equal byte by byte and need no decoding; all others are decoded
+and their rows compared as lists. `align` explains a difference, and reads only what follows it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from heliostat.verify.stream import Batch, ConsumedRecord
 
-ROWS_MAX = 8_192  # decoded and waiting for the other side; batches of joined records hold thousands
+ROWS_MAX = 8_192  # decoded and waiting for the other side; a joined batch has thousands of records
 WAITING_BYTES_MAX = 16 * 1024 * 1024  # as stored; the EFD's batches go up to 10 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Result for one range: rows found equal, and the first offset where something differs."""
+    """Result for one range: number of equal rows, and the first offset that differs."""
 
     records: int
     differs_at: int | None
@@ -26,7 +26,7 @@ class Compared:
 
 
 class _Side:
-    """Batches of one side, and the rows of those already decoded."""
+    """Batches of one side, and rows of those already decoded."""
 
     def __init__(self, batches: Iterable[Batch], start: int, end: int) -> None:
         self._batches: Iterator[Batch] = iter(batches)
@@ -75,9 +75,9 @@ def compare(
     source, target
         Batches in offset order that cover the range; CRCs already checked.
     start, end
-        Offsets, the same on both sides: an exact mirror's are equal.
+        Offsets, the same on both sides; a mapped source comes with target offsets.
     decode_all
-        Decode also pairs of batches that are equal byte by byte.
+        Whether to decode also pairs of batches that are equal byte by byte.
 
     Raises
     ------
@@ -115,10 +115,10 @@ def compare(
 
 
 def _meet(one: _Side, two: _Side) -> None:
-    """Decode on the side that is behind, until both stand at the same border of batches.
+    """Decode on the side with the lower offset until both are at the same batch boundary.
 
-    Comparing there lets the byte-by-byte way begin again; limits end the waiting earlier. Leaves
-    a side without rows only if it has none left.
+    After comparing up to there, batches can be compared byte by byte again; limits on rows and
+    bytes end this earlier. Leaves a side without rows only if it has none left.
     """
     while not (one.rows and two.rows and one.border == two.border):
         lacking = [side for side in (one, two) if not side.rows and not side.finished]
@@ -134,7 +134,7 @@ def _meet(one: _Side, two: _Side) -> None:
 
 
 def _first_difference(one: list[ConsumedRecord], two: list[ConsumedRecord]) -> tuple[int, int]:
-    """How many rows are equal, and the lower offset of the first two that are not."""
+    """Return the number of equal rows, and the lower offset of the first two that differ."""
     for index, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return index, min(left[0], right[0])

@@ -1,7 +1,7 @@
-"""The source of a mapped mirror, told in target offsets, so that both sides can be compared.
+"""The source of a mapped mirror in target offsets, so that both sides can be compared.
 
-A batch that lies in one stretch of the map keeps its bytes and is moved as a whole; of any other
-each record is moved. A record that the map has no place for ends it: that is a difference.
+A batch within one stretch of the map keeps its bytes and is moved as a whole; of any other batch
+each record is moved. A record for which the map has no place ends it: that is a difference.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
 
 @dataclass(frozen=True, slots=True)
 class MovedBatch(Batch):
-    """A batch of the source with target offsets; `moved` where its records moved differently."""
+    """A source batch with target offsets; `moved` has its records if their shifts differ."""
 
     shift: int = 0
     moved: tuple[ConsumedRecord, ...] | None = None
 
     @override
     def rows(self, start: int, end: int) -> list[ConsumedRecord]:
-        """Decode; only rows with a target offset in `[start, end)`."""
+        """Decode the rows with a target offset in `[start, end)`."""
         if self.moved is not None:
             return [row for row in self.moved if start <= row[0] < end]
         shift = self.shift
@@ -33,19 +33,19 @@ class MovedBatch(Batch):
 
     @override
     def same_as(self, other: Batch) -> bool:
-        """Whether both must decode to the same rows; never where records moved differently."""
+        """Return whether both must decode to the same rows; False if shifts differ."""
         return self.moved is None and Batch.same_as(self, other)
 
 
 class KeptTarget:
-    """The batches of a target without records of a past that the source has lost.
+    """The batches of a target without records that a truncated source has lost.
 
     Parameters
     ----------
     stream
-        The target.
+        Stream of the target.
     places
-        Where source offsets stand; it says which they are.
+        The offset map, which shows which records these are.
     """
 
     def __init__(self, stream: PartitionStream, places: Places) -> None:
@@ -67,7 +67,7 @@ class KeptTarget:
 def without(
     rows: Iterable[ConsumedRecord], ranges: Sequence[tuple[int, int]]
 ) -> Iterator[ConsumedRecord]:
-    """Rows outside of ranges of offsets."""
+    """Return the rows outside of some ranges of offsets."""
     return (row for row in rows if not any(start <= row[0] < end for start, end in ranges))
 
 
@@ -77,11 +77,11 @@ class MovedSource:
     Parameters
     ----------
     stream
-        The source over offsets `[start, end)`.
+        Stream of the source over offsets `[start, end)`.
     start, end
         Source offsets; records outside are left out.
     places
-        Where they must stand.
+        The offset map.
     """
 
     def __init__(self, stream: PartitionStream, start: int, end: int, places: Places) -> None:
@@ -89,7 +89,7 @@ class MovedSource:
         self._start, self._end = start, end
         self._places = places
         self.without_place: int | None = None
-        """The first record that the map has no place for; nothing is given from there on."""
+        """First source offset for which the map has no place; iteration ends there."""
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self._stream:

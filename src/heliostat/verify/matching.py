@@ -6,15 +6,15 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-LCS_CELLS_MAX = 250_000  # 50 ms; only where contents repeat so often that there is no anchor
+LCS_CELLS_MAX = 250_000  # 50 ms; only if contents repeat so often that there is no anchor
 
 
 def match(one: Sequence[Hashable], two: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Pairs of indexes of equal contents, rising on both sides: what kept its order.
+    """Return pairs of indexes of equal contents, rising on both sides: items in the same order.
 
-    Common beginnings and ends first, then anchors (contents that occur once on each side, the
-    longest rising run of them), then what lies between; a longest common subsequence only where
-    there is no anchor.
+    Matches common beginnings and ends first, then anchors (contents that occur once on each side,
+    the longest rising run of them), then what is between them; computes a longest common
+    subsequence only where there is no anchor.
     """
     pairs: list[tuple[int, int]] = []
     stack = [(0, len(one), 0, len(two))]
@@ -52,7 +52,7 @@ def _anchors(
     range1: tuple[int, int],
     range2: tuple[int, int],
 ) -> list[tuple[int, int]]:
-    """Contents that occur once on each side, thinned to the longest run that rises on both."""
+    """Return contents that occur once on each side, reduced to the longest run rising on both."""
     (low1, high1), (low2, high2) = range1, range2
     once1 = Counter(one[low1:high1])
     once2 = Counter(two[low2:high2])
@@ -81,7 +81,7 @@ def _anchors(
 
 
 def _lcs(one: Sequence[Hashable], two: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Longest common subsequence by the textbook table; both sides are short."""
+    """Return the longest common subsequence, by the textbook table; both sides are short."""
     numbers: dict[Hashable, int] = {}
     left = [numbers.setdefault(content, len(numbers)) for content in one]
     right = [numbers.setdefault(content, len(numbers)) for content in two]

@@ -1,7 +1,7 @@
-"""Messages of format v0 and v1, as brokers older than 0.11 wrote them and 3.x may still hold them.
+"""Messages of formats v0 and v1, which brokers before 0.11 wrote and 3.x may still have.
 
-A message stands alone or wraps compressed ones (KIP-31, KIP-32); aiokafka's codec reads both, but
-for LZ4 in v0, whose frames have a wrong checksum in their headers (KIP-57).
+A message is a single one or wraps compressed ones (KIP-31, KIP-32); aiokafka's codec reads both,
+except LZ4 in v0, whose frames have a wrong header checksum (KIP-57).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heliostat.errors import BatchError
 from heliostat.verify.stream_values import Batch, ConsumedRecord
 
 NO_TIMESTAMP_MS = -1
-"""What readers see of v0, which has none (`RecordBatch.NO_TIMESTAMP`)."""
+"""Timestamp that readers see in v0, which has none (`RecordBatch.NO_TIMESTAMP`)."""
 _CRC_AT, _CRC_FROM = 12, 16
 _ATTRIBUTES_AT, _CODEC_BITS, _LZ4 = 17, 7, 3
 _KEY_AT = 18
@@ -33,18 +33,18 @@ _STORED_BIT = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class OldBatch(Batch):
-    """One message, or what it wraps, decoded at once."""
+    """One message, or the messages it wraps, decoded on reading."""
 
     decoded: tuple[ConsumedRecord, ...] = ()
 
     @override
     def rows(self, start: int, end: int) -> list[ConsumedRecord]:
-        """Rows with an offset in `[start, end)`."""
+        """Return the rows with an offset in `[start, end)`."""
         return [row for row in self.decoded if start <= row[0] < end]
 
     @override
     def same_as(self, other: Batch) -> bool:
-        """Never: nobody can append these formats to a target."""
+        """Return False: these formats can't be appended to a target."""
         return False
 
 
@@ -82,7 +82,7 @@ def old_batch(data: bytes, magic: int) -> OldBatch:
 
 
 def _messages(data: bytes, magic: int) -> Iterator[bytes]:
-    """What the codec can read: the message itself, or those that it wraps."""
+    """Yield messages that the codec can read: the message itself, or those that it wraps."""
     if magic or data[_ATTRIBUTES_AT] & _CODEC_BITS != _LZ4:
         yield data
         return
@@ -96,7 +96,7 @@ def _messages(data: bytes, magic: int) -> Iterator[bytes]:
 
 
 def _lz4_blocks(frame: bytes) -> Iterator[bytes]:
-    """The blocks of a frame, each on its own, whatever the header's checksum."""
+    """Yield the decompressed blocks of an LZ4 frame, ignoring the header's checksum."""
     flags, sizes = frame[_FRAME_DESCRIPTOR_AT : _FRAME_DESCRIPTOR_AT + 2]
     block_bytes_max = 1 << 8 + 2 * (sizes >> 4 & 7)
     at = _FRAME_DESCRIPTOR_AT + 3 + (8 if flags & _HAS_CONTENT_SIZE else 0)

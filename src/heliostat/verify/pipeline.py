@@ -1,8 +1,8 @@
-"""Verify a link on Spark: fix the ranges, compare, explain what differs, look again.
+"""Verify a link on Spark: fix the ranges, compare, explain what differs, check for changes.
 
 The only file of `verify` that imports Spark. No shuffle: a task reads the same offsets of both
-sides. The ends are fixed before reading, the target's first: what the target holds by then, the
-source must have held before.
+sides. The ends are fixed before reading, the target's first: what the target has then, the source
+must have had before.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
+from heliostat.ops.pyspark_private import active_context
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
@@ -52,7 +53,7 @@ from heliostat.verify.work import (
     explain_stretches,
 )
 
-TASKS_PER_CORE = 4  # enough to even out what sizes in records hide
+TASKS_PER_CORE = 4  # enough to balance ranges of equal record count but unequal cost
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
 
 
@@ -75,22 +76,22 @@ def verify_pair(
     Parameters
     ----------
     spark
-        A session, or a master such as `local[*]` for a session of our own; where this process
-        has a session already, as a notebook has, that one is used and left running.
+        A session, or a master such as `local[*]` for a session of our own; if this process
+        already has a session, as in a notebook, it is used and left running.
     source, target
-        How the clusters are reached.
+        How to connect to the clusters.
     pairs
         Source topics and their mirrors.
     ranges
-        Offsets to compare; all that both sides hold by default.
+        Offsets to compare; by default all that both sides have.
     tasks
-        Spark tasks at most; a few per core by default.
+        Greatest number of Spark tasks; a few per core by default.
     blocked
-        Source partitions that the link says it does not copy, with its reason.
+        Source partitions that the link reports as not copied, with its reason.
     not_copied
-        Source topics that it does not copy at all: they are named, not compared.
+        Source topics that it does not copy at all: they are listed, not compared.
     decode_all
-        Decode also batches that are equal byte by byte.
+        Whether to decode also batches that are equal byte by byte.
     conf
         Spark settings for a session of our own.
     read_map
@@ -134,7 +135,7 @@ def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
     read_map: Callable[[], MapView] | None,
     not_copied: Mapping[TopicName, NotMirrored] | None,
 ) -> tuple[ComparePlan, SideView, SideView]:
-    """What is compared, and both sides as they were then; the target is looked at first."""
+    """Return what is compared, and both sides as they were then; the target is read first."""
     names = [pair.source for pair in pairs], [pair.target for pair in pairs]
     target = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
     source = _view(sides.source, Isolation.READ_COMMITTED, names[0])
@@ -156,11 +157,11 @@ def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> 
 
 @contextmanager
 def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give the session as it is, or one of our own that ends with the block."""
+    """Yield the given session, or one of our own that ends with the block."""
     if not isinstance(spark, str):
         yield spark
         return
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001  # a process has one at most
+    if active_context(SparkContext) is not None:
         yield SparkSession.active()
         return
     settings = {
@@ -188,7 +189,7 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
 def _compare(
     spark: SparkSession, sides: ComparedClusters, results: list[PartitionResult], tasks: int
 ) -> dict[int, NotCompared]:
-    """Fill in the results; give those that could not be compared, by index."""
+    """Fill in the results; return those that could not be compared, by index."""
     context = spark.sparkContext
     shares = pack([one.stretch for one in results], tasks)
     differing: dict[int, int] = {}  # first offset that differs, by index
@@ -231,7 +232,7 @@ def _compare(
 
 
 def _find_expired(sides: ComparedClusters, planned: ComparePlan) -> None:
-    """A mirror that lacks a beginning because it keeps less than its source is not complete."""
+    """Make it a problem if a mirror lacks its beginning because it has shorter retention."""
     later = [one for one in planned.not_compared if one.reason == STARTS_LATER]
     if not later:
         return
@@ -247,7 +248,7 @@ def _find_expired(sides: ComparedClusters, planned: ComparePlan) -> None:
 def _retention(
     access: ClusterAccess, topics: Iterable[TopicName]
 ) -> dict[str, dict[str, str | None]]:
-    """What topics keep; nothing of those that may not be seen."""
+    """Return topics' retention settings; none for topics that can't be described."""
     with ClusterAdmin(access, "heliostat-verify") as admin:
         answers = admin.describe_configs(topics, RETENTION_KEYS)
     return {
@@ -261,7 +262,7 @@ def _retention(
 def _rules(
     sides: ComparedClusters, results: Iterable[PartitionResult]
 ) -> dict[TopicName, CleaningRule | None]:
-    """How both sides clean topics, by source topic; None where neither compacts."""
+    """Return how both sides clean topics, by source topic; None if neither compacts."""
     topics: dict[TopicName, TopicName] = {}
     asked: dict[TopicName, list[PartitionResult]] = defaultdict(list)
     for one in results:
@@ -349,7 +350,7 @@ def _failed(stretch: Stretch, error: HeliostatError) -> NotCompared:
 def _look_again(
     sides: ComparedClusters, planned: ComparePlan, source_before: SideView, target_before: SideView
 ) -> None:
-    """A topic made anew, or an end that went back, makes what was compared worth nothing."""
+    """Report partitions whose topic was recreated, or whose log end went back, meanwhile."""
     checks = (
         (sides.source, Isolation.READ_COMMITTED, source_before, "source"),
         (sides.target, Isolation.READ_UNCOMMITTED, target_before, "target"),
@@ -377,8 +378,8 @@ def _moved(partition: TopicPartition, before: SideView, now: SideView) -> str | 
     if topic is None:
         return "the topic was deleted while it was read"
     if not is_still(before.topics[partition.topic].topic_id, topic.topic_id):
-        return "the topic was deleted and made anew while it was read"
+        return "the topic was recreated while it was read"
     old, new = before.bounds[partition], now.bounds.get(partition, Bounds(0, 0))
     if new.end < old.end:
-        return f"the log's end went back from {old.end} to {new.end} while it was read"
+        return f"the log end went back from {old.end} to {new.end} while it was read"
     return None

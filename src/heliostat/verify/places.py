@@ -1,7 +1,7 @@
-"""Where each source offset must stand at the target, as the link's offset map says.
+"""Where each source offset must be at the target, according to the link's offset map.
 
-Verification reads the map as a claim: a record that is not where the map puts it is a finding.
-The arithmetic is its own, as the copier's is what is being checked.
+Verification reads the map as a claim: a record that is not where the map says is a finding.
+The arithmetic is separate from the copier's, which is what is being checked.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import numpy as np
 from typing_extensions import override
 
 QUICK = 1
-"""Of zlib: distances between breaks repeat so much that more effort gains nothing."""
+"""Compression level of zlib: differences between breaks repeat so much that more gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """Stretches in which source and target offset differ by the same number.
 
-    From target offset `targets[n]`, which is source offset `sources[n]`, up to the next one.
-    Without any both offsets are equal: an exact mirror. A map may have 100,000 and more: they are
-    kept in arrays, and sent to tasks as their distances, packed; Spark takes no task of 128 MiB.
+    Each extends from target offset `targets[n]`, which is source offset `sources[n]`, to the next
+    one. Without any, offsets are equal: an exact mirror. A map may have 100,000 and more: they are
+    kept in arrays, and sent to tasks as compressed differences; Spark refuses tasks of 128 MiB.
     """
 
     targets: Sequence[int] = ()
     sources: Sequence[int] = ()
     known_from: int = 0
-    """Target offset before which the link has forgotten what stood where."""
+    """Target offset before which the link no longer has the map."""
 
     @classmethod
     def of(cls, breaks: Iterable[tuple[int, int]], known_from: int = 0) -> Places:
-        """From (target offset, source offset) of the first record of each stretch, in order."""
+        """Build it from (target offset, source offset) of the first record of each stretch."""
         flat = array("q", chain.from_iterable(breaks))
         return cls(flat[::2], flat[1::2], known_from) if flat or known_from else EXACT
 
@@ -51,26 +51,26 @@ class Places:
         return not self.targets
 
     def source_at(self, target: int) -> int:
-        """Source offset of the record at a target offset, or of the one that lands there next."""
+        """Return the source offset of the record that is, or will be next, at a target offset."""
         at = bisect_right(self.targets, target)
         return target if at == 0 else target - self.targets[at - 1] + self.sources[at - 1]
 
     def target_at(self, source: int) -> int:
-        """Target offset of the first record at or behind a source offset."""
+        """Return the target offset of the first record at or after a source offset."""
         at = bisect_right(self.sources, source)
         place = source if at == 0 else source - self.sources[at - 1] + self.targets[at - 1]
         return place if at == len(self.targets) else min(place, self.targets[at])
 
     def place_of(self, source: int) -> int | None:
-        """Target offset of the record at a source offset; None where the map has a hole."""
+        """Return the target offset of the record at a source offset; None in a hole."""
         place = self.target_at(source)
         return place if self.source_at(place) == source else None
 
     def lost_source_ranges(self) -> list[tuple[int, int]]:
-        """Target offsets `[start, end)` of records of a past that the source has lost.
+        """Return target offsets `[start, end)` of records that a truncated source has lost.
 
-        Where the source was truncated and the link went on, the map goes back: source offsets from
-        there on are other records now, and stand further on at the target.
+        If the source was truncated and the link continued, the map goes back: source offsets from
+        there on are other records now, and are further on at the target.
         """
         found: list[tuple[int, int]] = []
         target, source = 0, 0
@@ -83,12 +83,15 @@ class Places:
         return found
 
     def is_run(self, start: int, end: int) -> bool:
-        """Whether source offsets `[start, end)`, not empty, stand in a row at the target."""
+        """Return whether source offsets `[start, end)`, not empty, are consecutive at the target.
+
+        Records are then all moved by the same number.
+        """
         first, last = self.place_of(start), self.place_of(end - 1)
         return first is not None and last is not None and last - first == end - 1 - start
 
     def between(self, start: int, end: int) -> Places:
-        """What of the map matters for source offsets `[start, end)`, and a little more."""
+        """Return the part of the map for source offsets `[start, end)`, and a little more."""
         if self.is_exact:
             return self
         low = max(0, bisect_right(self.sources, start) - 1)

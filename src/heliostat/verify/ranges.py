@@ -1,4 +1,4 @@
-"""What is compared with what, fixed before anything is read. Pure: no network, no Spark."""
+"""Plan which ranges are compared, before anything is read. Pure: no network, no Spark."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds, TopicView
 
-LOOKAHEAD_RECORDS = 100_000  # behind a range cut on request: where displaced records may stand
-CHUNK_RECORDS_MIN = 20_000  # smaller pieces cost more in requests than they win in balance
+LOOKAHEAD_RECORDS = 100_000  # after the end of a given range, where displaced records may be
+CHUNK_RECORDS_MIN = 20_000  # smaller pieces cost more in requests than they gain in balance
 NO_TARGET_TOPIC = "the target has no such topic"
 STARTS_LATER = "the target's log starts later"
 CHUNK_COST_RECORDS = 500  # a piece's fixed cost, in records' worth of time (about 1 ms)
@@ -27,21 +27,21 @@ class TopicPair:
     source: TopicName
     target: TopicName
     slot: Slot = WHOLE_TOPIC
-    """Which of the target's partitions are the mirror's; the others are not looked at."""
+    """Partitions of the target topic that belong to the mirror; others are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeSpec:
-    """Which offsets to compare; by default all that both sides hold.
+    """Source offsets to compare; by default all that both sides have.
 
     Parameters
     ----------
     start
         First offset, in every partition.
     until
-        End (not included), in every partition.
+        End offset (exclusive), in every partition.
     is_complete
-        The mirror should have caught up: what the target lacks of the source is lost, not late.
+        Whether the mirror must have caught up: what the target lacks is lost, not late.
     """
 
     start: int | None = None
@@ -67,37 +67,37 @@ class SideView:
 
 @dataclass(frozen=True, slots=True)
 class NotMirrored:
-    """Why a link does not copy a topic; a problem unless that is as it should be."""
+    """Why a link does not copy a topic, and whether that is a problem."""
 
     reason: str
     is_problem: bool
 
 
 class MapClaim(NamedTuple):
-    """What the link says of which offset stands where."""
+    """A partition's offset map as the link has it; verification checks it."""
 
     breaks: Iterable[tuple[int, int]]
-    """Target offset and source offset of each."""
+    """Target offset and source offset of each break."""
     known_from: int = 0
-    """Target offset before which it says nothing."""
+    """Target offset before which the link no longer has the map."""
 
 
 MapView = Callable[[TopicPartition, str], MapClaim]
-"""Of a target partition, and the id of its topic."""
+"""Returns the map of a target partition, given the id of its topic, too."""
 
 
 def no_map(partition: TopicPartition, topic_id: str) -> MapClaim:
-    """Every mirror is exact."""
+    """Return an empty map: every mirror is exact."""
     del partition, topic_id
     return MapClaim(())
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Source offsets `[start, end)` of one partition, to be at the target where `places` says.
+    """Source offsets `[start, end)` of one partition, which must be where `places` says.
 
-    `source_stop` and `target_stop` end what may be read to explain a difference, each in its
-    side's offsets: records that moved may stand behind the range.
+    To explain a difference, each side is read up to `source_stop` or `target_stop`, in its own
+    offsets: records that moved may be after the range.
     """
 
     source: TopicPartition
@@ -111,13 +111,13 @@ class Stretch:
 
     @property
     def target_has_more(self) -> bool:
-        """The target holds more than the source, which no healthy mirror does."""
+        """Whether the target has more than the source, which no healthy mirror has."""
         return not self.is_cut and self.places.source_at(self.target_stop) > self.end
 
 
 @dataclass(frozen=True, slots=True)
 class NotCompared:
-    """Something that was not compared, and why; a problem unless it is normal for a live link."""
+    """A topic or partition not compared, and why; not a problem if normal for a live link."""
 
     source: str
     target: str
@@ -127,19 +127,19 @@ class NotCompared:
     is_problem: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Give the fields as a JSON object."""
+        """Return the fields as a JSON object."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class ComparePlan:
-    """What will be compared, what will not, and how far the target is behind (records)."""
+    """What will be compared, what will not, and the target's lag in records."""
 
     stretches: list[Stretch] = field(default_factory=list)
     not_compared: list[NotCompared] = field(default_factory=list)
     behind_records: int = 0
     tails: list[OffsetRange] = field(default_factory=list)
-    """Source offsets that the target is behind, where there are any."""
+    """Source offsets not copied yet, of partitions that lag."""
 
 
 def plan(
@@ -156,12 +156,18 @@ def plan(
 
     Parameters
     ----------
+    pairs
+        Source topics and their mirrors.
+    source, target
+        Both clusters as they were when verification began.
+    spec
+        Offsets to compare.
     blocked
-        Source partitions that the link says it does not copy, with its reason.
+        Source partitions that the link reports as not copied, with its reason.
     map_view
-        The link's offset map, read after the target's ends were.
+        The link's offset map, read after the target's ends.
     not_copied
-        Source topics that the link does not copy at all: what has the name of their mirror is none.
+        Source topics that the link does not copy: target topics of that name are not its mirrors.
 
     Raises
     ------
@@ -240,7 +246,7 @@ def _plan_partition(
     one, two = pair
     source, target = bounds
     blocked, places = known
-    # A log start that went back, as a leader changed, may lie before what the map still tells.
+    # A log start that went back after a leader change may be before what the map still covers.
     head = places.source_at(max(target.start, places.known_from))
     position = places.source_at(target.end)
     start = max(source.start, head, spec.start or 0)
@@ -257,7 +263,7 @@ def _plan_partition(
         reason = f"the link does not copy it: {blocked}"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
     elif target.end <= target.start and behind and not spec.is_complete:
-        reason = "nothing of it is at the target yet"
+        reason = "the target has no record of it yet"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
     missing_head = min(head, source.end) - max(source.start, spec.start or 0)
     if missing_head > 0:
@@ -278,7 +284,7 @@ def _plan_partition(
 
 
 def _held(side: SideView, topic: TopicName) -> int:
-    """Offsets that a side's log has of a topic; 0 where it has none of that name."""
+    """Return the number of offsets in a topic's logs; 0 if there is no such topic."""
     view = side.topics.get(topic)
     partitions = () if view is None else (_partition(topic, number) for number in view.leaders)
     return sum(side.bounds[one].end - side.bounds[one].start for one in partitions)
@@ -304,8 +310,8 @@ def _one(
 class Chunk:
     """A piece of a stretch, small enough for all cores to have work; `stretch` is its index.
 
-    `target_end` is lower than the place of `end` where a target that should be complete is not.
-    `places` is the part of the map that concerns it.
+    `target_end` is lower than the place of `end` if a target that must be complete is not.
+    `places` is the part of the map for this piece.
     """
 
     stretch: int
@@ -323,14 +329,14 @@ class Chunk:
 
     @property
     def target_stop(self) -> int:
-        """Target offset behind the last record, if it is all there."""
+        """Target offset after the last record, if the target is complete."""
         return self.places.target_at(self.end)
 
 
 def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
-    """Cut large stretches and share the pieces out so that tasks take about as long.
+    """Cut large stretches, and distribute the pieces so that tasks take about equally long.
 
-    Largest first, always to the task with the least to do.
+    Largest first, always to the task with the least work.
     """
     total = sum(one.end - one.start for one in stretches)
     size = max(CHUNK_RECORDS_MIN, -(-total // max(1, tasks)))

@@ -1,6 +1,6 @@
-"""Fetch one side of a link as a consumer of it would, with code the copier does not share.
+"""Fetch one side of a link like a consumer, with code that the copier does not share.
 
-Requests travel through kafka-python: Metadata, ListOffsets and Fetch v4-v12 is all that is spoken.
+Requests go through kafka-python; only Metadata, ListOffsets and Fetch v4-v12 are used.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
 
-FETCH_BYTES_MAX = 32 * 1024 * 1024  # one answer; a task holds one of each side
+FETCH_BYTES_MAX = 32 * 1024 * 1024  # one answer; a task has one of each side in memory
 PARTITION_BYTES = 4 * 1024 * 1024  # one partition's share when it is read alone
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # a first batch may exceed any limit of a fetch (KIP-74)
 REQUEST_TIMEOUT_MS = 30_000
 BOOTSTRAP_TIMEOUT_MS = 15_000
 TRIES_MAX = 40  # 10 s in all: an election takes a second or two
 RETRY_WAIT_S = 0.25
-FETCH_WAIT_MS = 500  # below the end there is something to read at once
+FETCH_WAIT_MS = 500  # rarely waited for: below the end there are records
 
-logging.getLogger("kafka").addHandler(logging.NullHandler())  # its errors reach us as exceptions
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # we get its errors as exceptions
 
 
 class Isolation(IntEnum):
-    """What a fetch shows (KIP-98)."""
+    """Isolation level of a fetch (KIP-98)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -65,7 +65,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one fetch from `position` gave; `aborted` holds (producer id, first offset)."""
+    """Result of one fetch from `position`; `aborted` has (producer id, first offset)."""
 
     position: int
     data: bytes
@@ -144,7 +144,7 @@ class LogReader:
         return found
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """Log start, and end as the isolation shows it (high watermark or last stable offset).
+        """Return log start and end (high watermark or last stable offset, by isolation level).
 
         Starts are read after ends: a start that is too late hides nothing, one too early would.
         """
@@ -187,7 +187,7 @@ class LogReader:
     def fetch(
         self, positions: Mapping[TopicPartition, int], partition_bytes: int = PARTITION_BYTES
     ) -> dict[TopicPartition, Fetched]:
-        """Fetch raw batches from each position, without a session; empty data where none was given.
+        """Fetch raw batches from each position, without a session; `data` may be empty.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class LogReader:
     def _attempts(
         self, wanted: list[TopicPartition], found: Mapping[TopicPartition, Any]
     ) -> Iterator[list[TopicPartition]]:
-        """Give what is still missing until nothing is; leaders are looked up anew in between."""
+        """Yield the partitions still missing in `found`; look leaders up again in between."""
         left = wanted
         for attempt in range(TRIES_MAX):
             if attempt or any(one not in self._leaders for one in left):
@@ -279,7 +279,7 @@ class LogReader:
         return groups
 
     def _usable(self, one: TopicPartition, code: int, position: int | None = None) -> bool:
-        """Whether there was no error; one that a leader change explains is to be tried again."""
+        """Return True without error, False after a leader change; raise any other error."""
         if code == 0:
             return True
         error = BrokerError(

@@ -1,4 +1,4 @@
-"""The answer: counts, the first difference, and everything that was not compared."""
+"""The report: counts, the first difference, and everything that was not compared."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from heliostat.verify.align import Difference, Findings
 from heliostat.verify.compaction import Compacted
 from heliostat.verify.ranges import NO_TARGET_TOPIC, NotCompared, Stretch
 
-SHOWN_PARTITIONS_MAX = 20  # in text; the JSON answer holds all
+SHOWN_PARTITIONS_MAX = 20  # in text; the JSON answer has all
 
 
 @dataclass(slots=True)
 class PartitionResult:
-    """One partition's counts; `findings` is empty where both sides are equal."""
+    """One partition's counts; `findings` is empty if both sides are equal."""
 
     stretch: Stretch
     records: int = 0
@@ -32,14 +32,14 @@ class PartitionResult:
 
     @property
     def is_remarkable(self) -> bool:
-        """Whether there is more to say than a count."""
+        """Whether the report has details on it."""
         return (
             bool(not self.findings.is_clean or self.notes or self.source_holes or self.target_holes)
             or self.compacted != Compacted()
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give everything known of this partition as a JSON object."""
+        """Return everything about this partition as a JSON object."""
         found = self.findings
         return {
             "topic": self.stretch.source.topic,
@@ -74,7 +74,7 @@ class VerifyReport:
     results: list[PartitionResult]
     not_compared: list[NotCompared]
     behind_records: int = 0
-    """Records of the source that the target did not have yet; neither lost nor compared."""
+    """Source records not copied yet; neither lost nor compared."""
     elapsed_s: float = 0.0
 
     def _sum(self, name: str) -> int:
@@ -82,37 +82,37 @@ class VerifyReport:
 
     @property
     def records(self) -> int:
-        """Source records compared."""
+        """Number of source records compared."""
         return sum(one.records for one in self.results)
 
     @property
     def topics(self) -> int:
-        """Topics of which at least one partition was compared."""
+        """Number of topics of which at least one partition was compared."""
         return len({(one.stretch.source.topic, one.stretch.target.topic) for one in self.results})
 
     @property
     def lost(self) -> int:
-        """Source records that the target lacks."""
+        """Number of source records that the target lacks."""
         return self._sum("lost")
 
     @property
     def doubled(self) -> int:
-        """Target records that repeat a source record."""
+        """Number of target records that repeat a source record."""
         return self._sum("doubled")
 
     @property
     def reordered(self) -> int:
-        """Records that stand out of their order at the target."""
+        """Number of records out of order at the target."""
         return self._sum("reordered")
 
     @property
     def different(self) -> int:
-        """Records altered at the target, or that the source never had."""
+        """Number of target records that were altered, or that the source does not have."""
         return self._sum("different")
 
     @property
     def compacted(self) -> Compacted:
-        """Records that are on one side only because of compaction."""
+        """Numbers of records that are on one side only because of compaction."""
         total = Compacted()
         for one in self.results:
             total.add(one.compacted)
@@ -120,24 +120,24 @@ class VerifyReport:
 
     @property
     def mapped(self) -> int:
-        """Partitions whose offsets differ between the sides, as the offset map says."""
+        """Number of partitions with an offset map: their offsets differ between the sides."""
         return sum(not one.stretch.places.is_exact for one in self.results)
 
     @property
     def offsets_equal(self) -> bool:
-        """Whether every record that arrived stands at its source offset, or where the map says."""
+        """Whether every copied record is at its source offset, or where the map says."""
         return all(one.findings.offsets_equal for one in self.results)
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found and nothing was left out that should not be."""
+        """Whether there are no findings, and nothing was left out because of a problem."""
         return all(one.findings.is_clean for one in self.results) and not any(
             one.is_problem for one in self.not_compared
         )
 
     @property
     def first_difference(self) -> dict[str, Any] | None:
-        """The first finding by topic, partition and offset."""
+        """The first finding by topic, partition and offset; None if there is none."""
         found: list[tuple[tuple[str, int, tuple[int, int]], PartitionResult, Difference]] = [
             ((one.stretch.source.topic, one.stretch.source.partition, first.place), one, first)
             for one in self.results
@@ -154,7 +154,7 @@ class VerifyReport:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Give the whole answer as a JSON object; details only of remarkable partitions."""
+        """Return the whole report as a JSON object; details only of remarkable partitions."""
         return {
             "clean": self.is_clean,
             "topics": self.topics,
@@ -183,7 +183,7 @@ class VerifyReport:
         return "offsets as mapped" if self.mapped else "offsets equal"
 
     def summary_line(self) -> str:
-        """One line for people and for the demo's end."""
+        """Return a one-line summary, which also ends the demo."""
         parts = [
             f"verified: {self.topics:,} topics",
             f"{self.records:,} records",
@@ -208,7 +208,7 @@ class VerifyReport:
         return ", ".join(parts)
 
     def lines(self) -> list[str]:
-        """Text: a line per partition with a finding, then what was left out, then the summary."""
+        """Return partitions with findings, then what was not compared, then the summary."""
         bad = [one for one in self.results if not one.findings.is_clean]
         out: list[str] = []
         if bad:
@@ -231,7 +231,7 @@ class VerifyReport:
 
 
 def joined(reports: Sequence[VerifyReport]) -> VerifyReport:
-    """Several links' reports as one."""
+    """Join several links' reports into one."""
     return VerifyReport(
         results=[one for report in reports for one in report.results],
         not_compared=[one for report in reports for one in report.not_compared],

@@ -1,7 +1,7 @@
-"""One partition of one side as a run of record batches, decoded by aiokafka's compiled codec.
+"""One partition of one side as a stream of record batches, decoded by aiokafka's compiled codec.
 
-Every batch's CRC is checked, control batches and aborted transactions are left out and counted,
-and offsets without a record are named: nothing is skipped in silence. Messages of formats v0 and v1
+Every batch's CRC is checked. Control batches and aborted transactions are left out and counted,
+and offsets without a record are listed: nothing is skipped silently. Messages of formats v0 and v1
 are read as well.
 """
 
@@ -22,7 +22,7 @@ from heliostat.verify.stream_values import Batch, ConsumedRecord
 __all__ = ["Batch", "ConsumedRecord", "PartitionStream"]
 
 EMPTY_ANSWERS_MAX = 3  # in a row below the end: the log has no record from here to there
-HOLES_KEPT_MAX = 20  # intervals named per partition; all are counted
+HOLES_KEPT_MAX = 20  # intervals listed per partition; all are counted
 
 # KIP-98, magic 2: base offset, length, leader epoch, magic, CRC, attributes, last offset delta,
 # base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
@@ -35,10 +35,10 @@ _CONTROL_TYPE_ABORT = 0
 
 
 class PartitionStream:
-    """The batches of one partition that hold offsets of `[start, end)`, in order.
+    """The batches of one partition with offsets in `[start, end)`, in order.
 
-    Control batches, and with READ_COMMITTED those of aborted transactions, are not given but
-    counted; offsets without a record are counted and named as holes.
+    Control batches, and with READ_COMMITTED those of aborted transactions, are only counted;
+    offsets without a record are counted and listed as holes.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PartitionStream:
             if empty_answers >= EMPTY_ANSWERS_MAX:
                 if fetched.high_watermark < self.end:
                     raise BrokerError(
-                        "the log ends below the end it had when reading began",
+                        "the log now ends before the end it had when reading began",
                         kafka_code=OFFSET_OUT_OF_RANGE,
                         partition=str(self.partition),
                         position=self.position,
@@ -118,7 +118,7 @@ class PartitionStream:
                 yield from self._taken(batch)
 
     def _taken(self, batch: Batch) -> Iterator[Batch]:
-        """A batch of records, and what lies before it and between them."""
+        """Yield a batch, and count holes before it and in it."""
         if batch.next_offset <= self.position:
             return
         if batch.base_offset > self.position:
@@ -131,14 +131,14 @@ class PartitionStream:
         yield batch
 
     def _frames(self, data: bytes) -> Iterator[tuple[tuple[int, ...], bytes | OldBatch]]:
-        """Headers and bytes of batches whose CRC holds; of older formats what they hold."""
+        """Yield header fields and bytes of batches with valid CRC; old formats come decoded."""
         at = 0
         while at + _LENGTH_FRAME <= len(data):
             (length,) = struct.unpack_from(">i", data, at + 8)
             stop = at + _LENGTH_FRAME + length
             if stop > len(data):
                 return  # the last batch of an answer may be cut
-            magic = data[at + 16] if length > 4 else -1  # where all magics have it
+            magic = data[at + 16] if length > 4 else -1  # at the same place in all formats
             if 0 <= magic < 2 and length >= _OLD_BYTES_MIN:
                 yield (), old_batch(data[at:stop], magic)
                 at = stop
@@ -157,7 +157,7 @@ class PartitionStream:
             at = stop
 
     def _leave_hole(self, until: int) -> None:
-        """Go on at `until`; nothing between is a record for readers."""
+        """Continue at `until`; there is no record for readers before it."""
         until = max(until, self.position)
         if until > self.position:
             self.holes += until - self.position

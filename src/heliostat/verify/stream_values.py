@@ -1,4 +1,4 @@
-"""Batches and rows, as one side of a partition has them."""
+"""Batches and rows of one side of a partition."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ HEADER_BYTES = 61  # of a v2 batch (KIP-98)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One whole record batch whose CRC holds, not decoded yet."""
+    """One whole record batch with a valid CRC, not decoded yet."""
 
     base_offset: int
     next_offset: int
     records: int
     meaning: tuple[int, int, int]
-    """Codec and timestamp type, first and last timestamp: with the body, all a reader sees."""
+    """Codec and timestamp type, base and max timestamp: with the body, all that a reader sees."""
     data: bytes
 
     def rows(self, start: int, end: int) -> list[ConsumedRecord]:
-        """Decode; only rows with an offset in `[start, end)`.
+        """Decode the rows with an offset in `[start, end)`.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class Batch:
         return rows
 
     def same_as(self, other: Batch) -> bool:
-        """Whether both must decode to the same rows: same frame, same bytes of records."""
+        """Return whether both must decode to the same rows: same header fields, same body."""
         return (
             self.base_offset == other.base_offset
             and self.next_offset == other.next_offset

@@ -1,4 +1,4 @@
-"""How many records the target is behind, where that is little: offsets may hold no record."""
+"""Count offsets without a record in short lags, so that the lag in records is right."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from heliostat.verify.reader import LogReader
 from heliostat.verify.stream import PartitionStream
 
 COUNTED_MAX = 100
-"""Offsets: a mirror that is further behind lags, whatever they hold."""
+"""Offsets: a mirror with a greater lag does lag, whatever these offsets are."""
 TOGETHER = 100
-"""Tails a request."""
+"""Tails per fetch request."""
 TAIL_BYTES = 64 * 1024
-"""A tail's share of such an answer; the rest is fetched after."""
+"""Bytes per tail in such an answer; the rest is fetched afterwards."""
 
 
 def offsets_without_record(source: LogReader, tails: Iterable[OffsetRange]) -> int:
-    """How many offsets of short tails are markers, aborted or compacted: nothing to be copied.
+    """Count offsets in short tails that are markers, aborted or compacted: nothing to copy.
 
     Parameters
     ----------
     source
-        Reads committed records only.
+        Reader of the source's committed records.
     tails
-        What the target is behind; long ones are left out.
+        Source offsets not copied yet, by partition; long ones are left out.
     """
     short = iter([one for one in tails if len(one) <= COUNTED_MAX])
     found = 0
@@ -38,5 +38,5 @@ def offsets_without_record(source: LogReader, tails: Iterable[OffsetRange]) -> i
                 stream = PartitionStream(source, one.partition, start, end, first[one.partition])
                 found += len(one) - sum(len(batch.rows(start, end)) for batch in stream)
         except BrokerError:
-            continue  # a log that moves on while it is read: the offsets stand for records
+            continue  # the log start moved while it was read: count each offset as a record
     return found

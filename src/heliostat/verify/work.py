@@ -1,4 +1,4 @@
-"""What a Spark task does: read the same offsets of both sides and compare them.
+"""The work of a Spark task: read the same offsets of both sides and compare them.
 
 Plain functions over picklable values, so that tests call them without Spark.
 """
@@ -25,8 +25,8 @@ from heliostat.verify.reader import Fetched, Isolation, LogReader
 from heliostat.verify.stream import PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
-SMALL_TOGETHER = 100  # pieces a request: 7,000 partitions take 70 round trips a side, not 7,000
-SMALL_BYTES = 256 * 1024  # a small piece's share of such an answer; the rest is fetched after
+SMALL_TOGETHER = 100  # pieces per request: 7,000 partitions take 70 round trips a side, not 7,000
+SMALL_BYTES = 256 * 1024  # of each small piece in such an answer; the rest is fetched afterwards
 RESTARTS_MAX = 5  # a log start that overtakes the reader this often will do so again
 
 
@@ -41,7 +41,7 @@ class ComparedClusters:
 
 @dataclass(slots=True)
 class ChunkResult:
-    """What comparing one chunk gave; `error` where it could not be read."""
+    """Result of comparing one chunk; `error` if it could not be read."""
 
     stretch: int
     start: int
@@ -59,7 +59,7 @@ class ChunkResult:
 
 @dataclass(slots=True)
 class ExplainedStretch:
-    """Findings of one stretch from its first difference on; and what compaction explains of it."""
+    """Findings of one stretch from its first difference on, and what compaction explains."""
 
     stretch: int
     findings: Findings
@@ -69,9 +69,9 @@ class ExplainedStretch:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Pause the cycle collector: it looks at each of 100,000 waiting rows again and again.
+    """Pause the cycle collector, which would scan up to 100,000 waiting rows repeatedly.
 
-    Rows hold no cycles; without it comparing takes 40 % less CPU (measured 2026-11-21).
+    Rows have no cycles; without it comparing takes 40 % less CPU (measured 2026-11-21).
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -83,9 +83,9 @@ def _no_collector() -> Iterator[None]:
 
 
 def compare_chunks(sides: ComparedClusters, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
-    """Compare chunk by chunk; small ones are fetched many at a time.
+    """Compare chunk by chunk; many small ones are fetched together.
 
-    An error that concerns one chunk is in its result; ConnectionLost ends the rest as well.
+    An error is in the chunk's result; if a connection can't be opened, it is in all results.
     """
     pending = iter(chunks)
     with ExitStack() as stack:
@@ -109,7 +109,7 @@ def compare_chunks(sides: ComparedClusters, chunks: Iterable[Chunk]) -> Iterator
 def _prefetch(
     reader: LogReader, positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Fetched]:
-    """Fetch many partitions at once; what fails here fails, or not, when it is read alone."""
+    """Fetch many partitions at once; after an error each is read alone."""
     if len(positions) < 2:  # one is read alone anyway
         return {}
     try:
@@ -166,7 +166,7 @@ def _compare_chunk(
 def _compared(
     chunk: Chunk, one: PartitionStream, two: PartitionStream, *, decode_all: bool
 ) -> Compared:
-    """Compare in target offsets; the first difference is told in source offsets."""
+    """Compare in target offsets; return the first difference in source offsets."""
     if chunk.places.is_exact:
         return compare(one, two, chunk.start, chunk.end, decode_all=decode_all)
     moved = MovedSource(one, chunk.start, chunk.end, chunk.places)
@@ -189,19 +189,19 @@ def _start_now(source: LogReader, target: LogReader, chunk: Chunk) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A stretch, by its index, whose sides differ from a source offset on."""
+    """A stretch, with its index, whose sides differ from a source offset on."""
 
     index: int
     stretch: Stretch
     start: int
     rule: CleaningRule | None = None
-    """How both sides clean the topic, where one of them compacts."""
+    """How both sides clean the topic; None if neither compacts."""
 
 
 def explain_stretches(
     sides: ComparedClusters, stretches: Iterable[Differing]
 ) -> Iterator[ExplainedStretch]:
-    """Say of each stretch what happened to its records."""
+    """Explain for each stretch what happened to its records."""
     pending = iter(stretches)
     with ExitStack() as stack:
         try:
@@ -218,7 +218,7 @@ def explain_stretches(
 
 
 def _explained(source: LogReader, target: LogReader, one: Differing) -> ExplainedStretch:
-    """Where a side compacts, that may be all; what it does not explain is then named."""
+    """Explain a stretch: first by compaction, if a side compacts, then by alignment."""
     stretch, rule = one.stretch, one.rule
     if rule is None:
         return ExplainedStretch(one.index, _explain(source, target, one))

@@ -86,9 +86,9 @@ def test_a_token_is_requested_once_while_it_is_fresh(endpoint: Endpoint) -> None
 
 REFUSALS: dict[str, tuple[int, object, str]] = {
     "wrong secret": (401, {"error": "invalid_client"}, "status 401"),
-    "no token in it": (200, {"token": "t"}, "answers no token"),
-    "no object": (200, ["t"], "answers no token"),
-    "life that is no number": (200, {"access_token": "t", "expires_in": "x"}, "answers no token"),
+    "no token in it": (200, {"token": "t"}, "returns no token"),
+    "no object": (200, ["t"], "returns no token"),
+    "life that is no number": (200, {"access_token": "t", "expires_in": "x"}, "returns no token"),
 }
 
 

@@ -220,12 +220,12 @@ CASES = {
     ),
     "prefix of the brokers": (
         LINK.replace("[a]", "[a], naming: {prefix: __x}"),
-        ('links[0].topics.naming.prefix: names that begin so are never mirrored (got "__x")'),
+        ('links[0].topics.naming.prefix: names with this prefix are never mirrored (got "__x")'),
     ),
     "format of state topics": (
         LINK.replace("[a]", "[a], naming: {format: 'heliostat.${source}${topic}'}"),
         (
-            "links[0].topics.naming.format: names that begin so are never mirrored "
+            "links[0].topics.naming.format: names with this prefix are never mirrored "
             '(got "heliostat.${source}${topic}")'
         ),
     ),
@@ -234,8 +234,8 @@ CASES = {
         .replace("[a]", "[a], naming: {format: '${source}.${topic}'}")
         .replace("links", "  heliostat: {bootstrap: ['127.0.0.1:1']}\nlinks"),
         (
-            "links[0].topics.naming: mirrors would be called heliostat.${topic}, and names that "
-            "begin so are never mirrored (got '${source}.${topic}')"
+            "links[0].topics.naming: mirrors would be called heliostat.${topic}, and names with "
+            "this prefix are never mirrored (got '${source}.${topic}')"
         ),
     ),
     "two namings": (
@@ -268,7 +268,7 @@ CASES = {
     "links left out": ("spark: {}\n", "links: must be given"),
     "alias in upper case": (
         LINK.replace("links", "  Usdf: {bootstrap: ['127.0.0.1:1']}\nlinks"),
-        "clusters.Usdf: equal to alias usdf but for case (got 'Usdf')",
+        "clusters.Usdf: equal to alias usdf except for case (got 'Usdf')",
     ),
     "key given twice": (
         LINK.replace("links", "  usdf: {bootstrap: ['127.0.0.1:1']}\nlinks"),

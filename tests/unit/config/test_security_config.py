@@ -100,7 +100,7 @@ REFUSED = {
         "token_endpoint.url: must be an https address"
     ),
     f"{OAUTH}, token_endpoint: {{url: 'https://a:{CANARY}@id/t', client_id: m,"
-    " client_secret: {env: S}}": "must hold no user and password",
+    " client_secret: {env: S}}": "must have no user and password",
     f"{SCRAM}, password: {CANARY}": "security.password: a secret is never written here",
     f"{SCRAM}, password: 19": "security.password: a secret is never written here",
     f"{SCRAM}, password: '${{env:SECRET}}'": "security.password: a secret is never written here",

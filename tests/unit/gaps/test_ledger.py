@@ -127,5 +127,5 @@ def test_a_record_that_is_no_row_is_reported_with_its_key(
         ledger.read()
     memory.kept.clear()
     memory.news.append(Change(key, value, Offset(1), 0))
-    with pytest.raises(ProtocolError, match="no row of ours"):
+    with pytest.raises(ProtocolError, match="not a row of ours"):
         ledger.consume()

@@ -118,7 +118,7 @@ def test_a_deleted_topic_is_reported_as_gone(side: str) -> None:
 def test_a_recreated_topic_is_reported_as_recreated(side: str) -> None:
     world = World()
     getattr(world, side).topic_id = OTHER_ID
-    assert "made anew" in world.observe()
+    assert "recreated" in world.observe()
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -126,4 +126,4 @@ def test_offsets_wait_while_a_topic_id_is_missing(side: str) -> None:
     """It may be another topic: a group would skip its records."""
     world = World()
     getattr(world, side).topic_id = None
-    assert "not told" in world.observe()
+    assert "not reported" in world.observe()

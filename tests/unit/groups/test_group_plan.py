@@ -214,8 +214,8 @@ def test_unknown_facts_are_reported_as_reasons() -> None:
         Reason.NOT_MIRRORED,
         Reason.NOT_TOLD,
     ]
-    assert "the source does not tell" in plan.groups[GroupId("x")].problem
-    assert "the target does not tell" in plan.groups[GroupId("y")].problem
+    assert "the source does not answer" in plan.groups[GroupId("x")].problem
+    assert "the target does not answer" in plan.groups[GroupId("y")].problem
     assert plan.commits == {}
 
 

@@ -225,7 +225,7 @@ def test_groups_of_a_silent_broker_are_not_gone() -> None:
     world.source.heal()
     world.target.fail("list_groups", LOADING)
     assert world.turn() == 10, "its state is not known"
-    assert "does not tell its groups" in str(world.sync.report()["left_alone"])
+    assert "does not list its groups" in str(world.sync.report()["left_alone"])
     world.target.heal()
     assert world.turn() == 20
 

@@ -104,7 +104,7 @@ def test_a_partition_without_a_resume_point_keeps_its_topic_from_adoption() -> N
     assert plan.adopted == (good,)
     assert plan.has_refusals
     exact = (
-        "0: exact: committed 7, source end 20, target end 12; goes on with source offset 12 "
+        "0: exact: committed 7, source end 20, target end 12; continues with source offset 12 "
         "(10 compared)"
     )
     new = (
@@ -114,7 +114,7 @@ def test_a_partition_without_a_resume_point_keeps_its_topic_from_adoption() -> N
     assert list(plan.describe()) == [
         "adopt: orders → A.orders",
         f"  {exact}",
-        "refuse (no seam in partition 1): orders → A.orders",
+        "refuse (no resume point in partition 1): orders → A.orders",
         f"  {exact}",
         "  1: refused: committed 7, source end 20, target end 12; records are alike",
         f"  {new}",
@@ -134,7 +134,7 @@ def test_mapped_partitions_show_their_duplicates() -> None:
 def test_moving_ends_are_reported() -> None:
     place = TopicPartition(MIRROR, PartitionId(0))
     assert _moving([place], {place: Offset(5)}, {place: Offset(5)}) == ""
-    assert "went from 5 to 6" in _moving([place], {place: Offset(5)}, {place: Offset(6)})
+    assert "moved from 5 to 6" in _moving([place], {place: Offset(5)}, {place: Offset(6)})
     assert "can't be read" in _moving([place], {}, {place: Offset(6)})
 
 
@@ -163,8 +163,8 @@ def test_a_mirror_that_another_link_took_over_meanwhile_is_left_to_it() -> None:
 @pytest.mark.parametrize(
     ("topic_id", "end", "words"),
     [
-        (UUID(int=8), 12, "A.orders was deleted and made anew"),
-        (TARGET_ID, 13, "A.orders-0: its end went from 12 to 13"),
+        (UUID(int=8), 12, "A.orders was recreated"),
+        (TARGET_ID, 13, "A.orders-0: its log end moved from 12 to 13"),
     ],
 )
 def test_a_mirror_that_changed_since_the_plan_is_not_adopted(

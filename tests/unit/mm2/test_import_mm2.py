@@ -373,7 +373,7 @@ def test_without_acls_and_such_nothing_differs() -> None:
         ("clusters = A, B\n", "no flow copies anything"),
         ("a = b\n", "no MirrorMaker 2 configuration"),
         ('{"config": {"connector.class": "x.JdbcConnector"}}', "none of MirrorMaker 2's three"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ('{"a": 1}', "no connector's configuration"),
         (TWO + "replication.factor = two\n", "not a number"),
     ],

@@ -33,7 +33,7 @@ from heliostat.topics.values import MirrorRecord
 
 ID = TopicId(int=7)
 WAS, NOW = MapTopic("old", 0, 5), MapTopic("new", 0, 0)
-WHY = "topic maps has lost rows: it was deleted and made anew"
+WHY = "topic maps has lost rows: it was deleted and recreated"
 
 
 @pytest.mark.parametrize(

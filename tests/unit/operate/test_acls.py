@@ -134,7 +134,7 @@ def test_rights_wider_than_the_link_needs_are_reported() -> None:
     source, target = link_grants(config, config.links[0])
     for side in (source, target):
         assert any("begin with a are allowed" in note for note in side.notes)
-        assert any("User:heliostat stands for" in note for note in side.notes)
+        assert any("replace User:heliostat by" in note for note in side.notes)
     exact = Config.model_validate(written({"include": [r"a\..*"], "exclude": ["a.c"]}))
     assert any("excluded topics" in note for note in link_grants(exact, exact.links[0])[0].notes)
 
@@ -180,7 +180,7 @@ def test_a_takeover_has_rights_of_its_own_at_the_target(tmp_path: Path) -> None:
         plain = link_grants(parsed, link)
         sides = link_grants(parsed, link, peer=peer_of(link, **names))
         assert sides[0] == plain[0]
-        assert any("adopt --back` alone" in note for note in sides[1].notes)
+        assert any("adopt --back` only" in note for note in sides[1].notes)
         return {
             (rule.kind.name, rule.name, rule.operation.name)
             for rule in set(sides[1].rules) - set(plain[1].rules)

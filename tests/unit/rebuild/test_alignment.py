@@ -124,7 +124,7 @@ def test_of_a_compacted_source_the_mirrors_last_record_must_be_known() -> None:
     with pytest.raises(NotAligned, match="so few"):
         align(contents({0: "a"}), contents(letters("ab")), is_compacted=True, goes_on_at=1)
     swapped = why_not({0: "b", 2: "a", 4: "c"}, letters("abc"), is_compacted=True)
-    assert "target offset 1 stands behind" in swapped
+    assert "target offset 1 comes after" in swapped
 
 
 @pytest.mark.parametrize("seed", range(20))

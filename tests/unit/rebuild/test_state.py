@@ -233,21 +233,21 @@ def test_an_unproved_partition_keeps_its_topic_refused() -> None:
     assert list(plan.describe()) == [
         "rebuild: orders → A.orders",
         (
-            "  0: mapped: source end 20, target end 12; goes on with source offset 14 (5 records "
-            "compared, its offset map made anew)"
+            "  0: mapped: source end 20, target end 12; continues at source offset 14 (5 records "
+            "compared, its offset map rebuilt)"
         ),
         (
-            "  1: filled: source end 20, target end 12; goes on with source offset 12 (5 records "
+            "  1: filled: source end 20, target end 12; continues at source offset 12 (5 records "
             "compared)"
         ),
         "  2: new: source end 20, target end 0; copied from its beginning",
         "refuse (partition 1 is not shown to be a copy of the source's): exact → A.exact",
         (
-            "  0: exact: source end 20, target end 12; goes on with source offset 12 (5 records "
+            "  0: exact: source end 20, target end 12; continues at source offset 12 (5 records "
             "compared)"
         ),
         "  1: refused: source end 20, target end 12; it differs",
-        "note: orders is not copied all the same: it is too large",
+        "note: orders is still not copied: it is too large",
         "note: a note",
     ]
     told = plan.to_json()["topics"][1]["partitions"]
@@ -256,5 +256,5 @@ def test_an_unproved_partition_keeps_its_topic_refused() -> None:
         ("refused", 4),
     ]
     assert list(RebuildPlan(LinkName("l"), ()).describe()) == [
-        "no mirror is without its row in the link's state"
+        "no mirror lacks its row in the link's state"
     ]

@@ -159,7 +159,7 @@ def driver(**loop: Any) -> dict[str, Any]:
     [
         ({}, []),
         ({"failures_in_a_row": 1, "last_error": "gone"}, ["l refresh: gone"]),
-        ({"is_stale": True}, ["l refresh: no turn came to its end for 41 s"]),
+        ({"is_stale": True}, ["l refresh: no turn was completed for 41 s"]),
         (
             {"failures_in_a_row": 2, "last_error": "gone", "is_stale": True},
             ["l refresh: gone"],

@@ -85,7 +85,7 @@ def test_an_unknown_lag_is_not_zero() -> None:
     """Given a start: nothing, then no position, then no age / when asked / then not in sync."""
     link = Link()
     link.driver(partitions=1)
-    assert link.why() == ["of 1 partitions it is not known how far they are"]
+    assert link.why() == ["the lag of 1 partitions is unknown"]
     for item in (row(-1, -1, state=STARTING), row(5, -1), row(5, 9)):
         link.lane(item)
         assert link.status().unknown == 1
@@ -106,7 +106,7 @@ def test_a_silent_lane_is_reported_though_its_driver_reports() -> None:
     status = link.status(late_ms)
     assert (status.state, status.states, status.unknown) == ("running", {"silent": 1}, 1)
     [trouble] = status.troubles
-    assert trouble.startswith("lane 0 has not been heard of for 12 s")
+    assert trouble.startswith("lane 0 has not reported for 12 s")
     assert trouble in status.why_not_in_sync()
     assert link.board.alarms(late_ms) == {"lane 0": trouble}
     link.lane(row(9, 9), at_ms=late_ms)

@@ -337,7 +337,7 @@ def test_a_deleted_mirror_is_copied_again(there):
     plan = plan_topics(link(), source(topic(number=2)), target(*there), record())
     assert not plan.refuse
     assert plan.remember[0].source_id == UUID(int=2)
-    assert plan.notes == ("t: its mirror is gone, it is copied anew",)
+    assert plan.notes == ("t: its mirror is gone, it is copied again",)
 
 
 def test_a_mirror_of_an_unreadable_topic_is_unchanged():

@@ -166,7 +166,7 @@ def test_offsets_without_a_record_are_named() -> None:
 def test_a_log_that_shrank_is_reported() -> None:
     log_reader = OneLog(log(records(10), []))
     log_reader.high_watermark = 10
-    with pytest.raises(BrokerError, match="ends below"):
+    with pytest.raises(BrokerError, match="now ends before"):
         list(PartitionStream(log_reader, PARTITION, 0, 20))  # type: ignore[arg-type]  # a stand-in
 
 

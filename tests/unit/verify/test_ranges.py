@@ -85,7 +85,7 @@ def test_a_target_that_is_ahead_is_marked(end: int) -> None:
 def test_partitions_left_out_have_a_reason() -> None:
     nothing = planned((0, 10), (0, 0)).not_compared
     assert [(one.reason, one.records, one.is_problem) for one in nothing] == [
-        ("nothing of it is at the target yet", 10, False)
+        ("the target has no record of it yet", 10, False)
     ]
     [head] = planned((0, 10), (3, 7)).not_compared
     assert (head.reason, head.records) == ("the target's log starts later", 3)

@@ -1,7 +1,7 @@
-"""Everything asked of a cluster that is not the hot path: topics, settings, offsets, ids.
+"""Requests to a cluster outside the hot path: topics, settings, offsets, groups, ids.
 
-`ClusterAdmin` is the door and the one adapter over kafka-python; answers are frozen values of ours
-and an item that failed is a `BrokerError` in its place, never the failure of its neighbours.
+`ClusterAdmin` sends them through kafka-python. Answers are frozen values of ours; an item that
+failed has a `BrokerError` in its place, and the other items have their answers.
 """
 
 from heliostat.clusters.admin.cluster_admin import ClusterAdmin

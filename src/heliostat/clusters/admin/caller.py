@@ -1,4 +1,4 @@
-"""The only place that touches kafka-python's admin client.
+"""The only place that uses kafka-python's admin client.
 
 Requests are built from its protocol classes and sent through its connection manager: its public
 methods raise for the first item that failed, and the others' answers would be lost.
@@ -26,7 +26,7 @@ from heliostat.names import BrokerId
 REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
 NOT_CONTROLLER = 41
 AT_ONCE = 4
-"""Requests under way to one broker; kafka-python refuses more than five."""
+"""Requests in flight to one broker; kafka-python refuses more than five."""
 ANY_BROKER_TRIES = 5
 """With one of three brokers down, one of the first tries reaches another."""
 ANY_BROKER_PAUSE_S = 0.1
@@ -34,7 +34,7 @@ REFUSED = "ECONNREFUSED"
 
 
 class Caller:
-    """Sends one request and answers its response, or raises our errors.
+    """Sends one request and returns its response, or raises an error of ours.
 
     Raises
     ------
@@ -71,12 +71,12 @@ class Caller:
         self._client.close()
 
     def send(self, request: Any, broker: BrokerId | int | None = None) -> Any:
-        """Send to a broker, or to whichever has least to do.
+        """Send to a broker, by default to the least loaded one.
 
         Raises
         ------
         BrokerError
-            The broker does not know this request.
+            The broker does not support this request.
         """
         tries = ANY_BROKER_TRIES if broker is None else 1
         looked_up = False
@@ -85,8 +85,8 @@ class Caller:
             try:
                 return self._manager.run(self._manager.send, request, broker)
             except UnknownBrokerIdError as error:
-                # A broker that joined or came back since the client last looked, which it does by
-                # itself only every five minutes.
+                # The broker joined or came back since the client's last metadata, which it renews
+                # by itself only every five minutes.
                 if looked_up:
                     raise self._lost(error) from error
                 looked_up = True
@@ -99,7 +99,7 @@ class Caller:
     def send_each(
         self, requests: Sequence[Any], broker: BrokerId
     ) -> list[Any | BrokerError | ConnectionLost]:
-        """Send requests to one broker, `AT_ONCE` under way; for each its answer or its error."""
+        """Send requests to one broker, `AT_ONCE` in flight; return the answer or error of each."""
 
         async def answered(future: Any) -> Any:
             try:
@@ -124,12 +124,12 @@ class Caller:
         return answers
 
     def version_of(self, request: Any) -> int:
-        """The highest version of a request that both sides know.
+        """Highest version of a request that both sides support.
 
         Raises
         ------
         BrokerError
-            The cluster does not know it.
+            The cluster does not support it.
         """
         try:
             return int(self._manager.broker_version_data.api_version(request))
@@ -154,13 +154,13 @@ class Caller:
         return response
 
     def metadata(self, topics: Sequence[str] | None) -> Any:
-        """Metadata of topics, of all (None) or of none (empty), creating none of them."""
+        """Metadata of topics, of all (None) or of none (empty); missing ones aren't created."""
         kind = MetadataRequest.MetadataRequestTopic
         rows = None if topics is None else [kind(name=name) for name in topics]
         return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
 
     def metadata_undecoded(self, topics: Sequence[str] | None) -> LargeAnswer:
-        """As `metadata`, for answers that mostly stay the same."""
+        """As `metadata`, not decoded: answers that mostly stay the same."""
         kind = MetadataRequest.MetadataRequestTopic
         rows = None if topics is None else [kind(name=name) for name in topics]
         answer: LargeAnswer = self.send(Metadata(topics=rows, allow_auto_topic_creation=False))
@@ -172,20 +172,20 @@ class Caller:
 
 
 def _was_never_sent(error: Exception) -> bool:
-    """Whether the broker that was chosen is down; the next one chosen is another."""
+    """Whether the chosen broker is down; the next attempt chooses another."""
     refused = isinstance(error, KafkaConnectionError) and REFUSED in str(error)
     return refused or isinstance(error, NodeNotReadyError)
 
 
 def error_of(code: int, what: str, message: str | None = None) -> BrokerError | None:
-    """A row's error code as a value; None for success.
+    """Return the error of a row's code; None for success.
 
     Parameters
     ----------
     what
         What failed, such as `create topic ESS`.
     message
-        The broker's own words, if it sent any.
+        The broker's message, if it sent one.
     """
     if code == 0:
         return None

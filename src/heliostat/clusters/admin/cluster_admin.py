@@ -1,4 +1,4 @@
-"""One cluster's door for everything but the hot path."""
+"""All requests to one cluster outside the hot path."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from heliostat.names import (
 )
 
 CONNECT_TIMEOUT_S = 5.0
-"""With a last try to enter, an operator is told within 15 s; what runs looks again by itself."""
+"""With a last attempt, an operator gets the error within 15 s; running links retry anyway."""
 
 
 class ClusterAdmin:
-    """Ask and change a cluster; safe to share between threads; close it when done.
+    """Queries and changes a cluster; safe to share between threads; close it when done.
 
-    Every method raises `ConnectionLost` when no broker answers. What concerns many items answers
-    for each of them: a value, or the `BrokerError` in its place.
+    Every method raises `ConnectionLost` if no broker answers. Methods for many items return for
+    each of them a value, or the `BrokerError` in its place.
 
     Parameters
     ----------
     cluster
-        How it is reached.
+        Access to the cluster, or its addresses.
     client_id
         Seen in the brokers' logs and quotas.
     connect_timeout_s
-        How long to look for a first broker.
+        How long to look for a broker that answers.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class ClusterAdmin:
         self._caller.close()
 
     def cluster_id(self) -> ClusterId:
-        """The id the cluster got when it was formatted."""
+        """The cluster's id, generated when it was formatted."""
         cluster_id = self._caller.metadata([]).cluster_id
         if not cluster_id:
             raise ProtocolError("the cluster has no id", at=self._caller.access.described)
@@ -110,16 +110,16 @@ class ClusterAdmin:
     def describe_topics(
         self, names: Iterable[TopicName] | None = None
     ) -> Mapping[TopicName, TopicInfo]:
-        """Topics by name; all that we may see without `names`.
+        """Topics by name; without `names` all that we may see.
 
-        A named topic that is missing or forbidden is there with its `error`.
+        A named topic that is missing or forbidden is included, with its `error`.
         """
         return topic_calls.describe(self._caller, names)
 
     def describe_configs(
         self, topics: Iterable[TopicName], keys: Sequence[str] | None = None
     ) -> Mapping[TopicName, Mapping[str, ConfigEntry] | BrokerError]:
-        """Settings in effect of topics with where each comes from; only `keys` if given."""
+        """Settings in effect of topics, each with its source; only `keys` if given."""
         return config_calls.describe_topics(self._caller, topics, keys)
 
     def describe_broker_configs(self, broker: BrokerId | None = None) -> Mapping[str, ConfigEntry]:
@@ -128,7 +128,7 @@ class ClusterAdmin:
         Raises
         ------
         BrokerError
-            No right to see them.
+            We may not see them.
         """
         chosen = self.brokers()[0].broker_id if broker is None else broker
         return config_calls.describe_broker(self._caller, chosen)
@@ -149,11 +149,11 @@ class ClusterAdmin:
     def grow_partitions(
         self, partitions: Mapping[TopicName, int]
     ) -> Mapping[TopicName, BrokerError | None]:
-        """Raise topics to that many partitions; None where it was done."""
+        """Increase topics to that many partitions; None for each success."""
         return topic_calls.grow(self._caller, partitions)
 
     def delete_topics(self, topics: Iterable[TopicName]) -> Mapping[TopicName, BrokerError | None]:
-        """Delete topics with all that is in them; None where it was done."""
+        """Delete topics with all their records; None for each success."""
         return topic_calls.delete(self._caller, topics)
 
     def alter_configs(
@@ -170,16 +170,16 @@ class ClusterAdmin:
     ) -> Mapping[TopicPartition, ListedOffset | BrokerError]:
         """Offsets by `EARLIEST`, `LATEST` (the high watermark) or a time in ms since the epoch.
 
-        By time it is the first record at or after it; `NO_OFFSET` where there is none.
+        For a time it is that of the first record at or after it; `NO_OFFSET` if there is none.
         """
         return offset_calls.list_offsets(self._caller, self._leaders, specs)
 
     def list_log_ends(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, Offset | BrokerError]:
-        """Log ends including what is not replicated yet: where the next append would go (I4).
+        """Log end offsets, including records not replicated yet: the next append goes there (I4).
 
-        A leader tells the end beyond the high watermark only to replica id -2 (`ReplicaManager`).
+        Beyond the high watermark leaders return it only to replica id -2 (`ReplicaManager`).
         """
         answers = offset_calls.list_offsets(
             self._caller,
@@ -192,15 +192,15 @@ class ClusterAdmin:
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, EpochEnd | BrokerError]:
-        """Where each log ends up to a leader epoch: below what was read of it, it was truncated."""
+        """End offsets of leader epochs; if more was read of an epoch, the log was truncated."""
         return offset_calls.epoch_ends(self._caller, self._leaders, epochs)
 
     def delete_records(
         self, before: Mapping[TopicPartition, Offset]
     ) -> Mapping[TopicPartition, Offset | BrokerError]:
-        """Delete records before an offset (-1: all up to the high watermark); the new log starts.
+        """Delete records before an offset (-1: high watermark); return the new log starts.
 
-        Answers `POLICY_VIOLATION` for a topic whose `cleanup.policy` has no `delete`.
+        `POLICY_VIOLATION` is the error for a topic whose `cleanup.policy` has no `delete`.
         """
         return offset_calls.delete_records(self._caller, self._leaders, before)
 
@@ -211,26 +211,26 @@ class ClusterAdmin:
     def open_transactions(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, transaction_calls.Open | BrokerError]:
-        """Transactions without an end yet, oldest first; told by brokers from 2.8 on."""
+        """Transactions that have not ended yet, oldest first; brokers from 2.8 on report them."""
         return transaction_calls.open_transactions(self._caller, self._leaders, partitions)
 
     def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
-        """Names of these producers; missing where we may not see one, or brokers can't tell."""
+        """Transactional ids of these producers, without those that brokers don't show us."""
         brokers = [broker.broker_id for broker in self.brokers()]
         return transaction_calls.transactional_ids(self._caller, brokers, producers)
 
     def init_producer_id(self) -> ProducerId:
-        """A fresh producer id, at epoch 0 (InitProducerId without a transactional id).
+        """A new producer id, at epoch 0 (InitProducerId without a transactional id).
 
         Raises
         ------
         BrokerError
-            The broker gave none.
+            The broker returned none.
         """
         return offset_calls.init_producer_id(self._caller)
 
     def list_groups(self, *, states: Sequence[str] = (), kinds: Sequence[str] = ()) -> GroupListing:
-        """Groups that we may see; of some states (from 2.6) or kinds (from 3.8) only, if given."""
+        """Groups that we may see; only of some states (from 2.6) or kinds (from 3.8), if given."""
         found = group_calls.list_groups(self._caller, states=states, kinds=kinds)
         self._coordinators.learn(found.groups.values())
         return found
@@ -238,29 +238,29 @@ class ClusterAdmin:
     def describe_members(
         self, groups: Iterable[GroupId]
     ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        """Who is in classic groups; those of KIP-848 answer `GROUP_ID_NOT_FOUND`."""
+        """Members of classic groups; for those of KIP-848 the answer is `GROUP_ID_NOT_FOUND`."""
         return group_calls.describe_members(self._caller, self._coordinators, groups)
 
     def describe_consumer_members(
         self, groups: Iterable[GroupId]
     ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        """Who is in groups of KIP-848; classic ones answer `GROUP_ID_NOT_FOUND`."""
+        """Members of KIP-848's groups; for classic ones the answer is `GROUP_ID_NOT_FOUND`."""
         return group_calls.describe_consumer_members(self._caller, self._coordinators, groups)
 
     def committed_offsets(
         self, groups: Iterable[GroupId]
     ) -> Mapping[GroupId, group_calls.FetchedOffsets | BrokerError]:
-        """All that groups have committed, for topics that we may see; nothing for an unknown group.
+        """All committed offsets of groups, for topics that we may see; none for an unknown group.
 
-        One request carries hundreds of groups, since Kafka 3.0.
+        One request contains hundreds of groups, since Kafka 3.0.
         """
         return group_calls.fetch_offsets(self._caller, self._coordinators, groups)
 
     def commit_offsets(
         self, commits: Mapping[GroupId, Mapping[TopicPartition, CommittedOffset]]
     ) -> Mapping[GroupId, group_calls.CommitAnswers | BrokerError]:
-        """Commit for groups without members; None where it was done.
+        """Commit offsets of groups without members; None for each success.
 
-        A group that somebody is in is refused by its broker: `UNKNOWN_MEMBER_ID`.
+        Brokers refuse a group that has members: `UNKNOWN_MEMBER_ID`.
         """
         return group_calls.commit_offsets(self._caller, self._coordinators, commits)

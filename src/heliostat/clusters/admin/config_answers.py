@@ -1,7 +1,7 @@
 """DescribeConfigs answers, v4 (`DescribeConfigsResponse.json`), decoded with equal parts shared.
 
-Most topics have the same settings: where the bytes of one topic's settings are those of a topic
-before, they are compared and not decoded, and both share one mapping.
+Most topics have the same settings: if the bytes of a topic's settings equal those of an earlier
+topic, they are not decoded, and both topics share one mapping.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from heliostat.clusters.wire.primitives import read_compact_string, read_uvarint
 
 VERSION = 4
 BLOCKS_MAX = 64
-"""Different settings remembered within one answer; each costs a comparison a topic at most."""
-_RESULTS_AT = 4  # behind `throttle_time_ms`
+"""Different settings remembered within one answer; each costs a topic at most one comparison."""
+_RESULTS_AT = 4  # after `throttle_time_ms`
 _SOURCES = {source.value: source for source in ConfigSource}
 
 Configs = Mapping[str, ConfigEntry]
@@ -33,7 +33,7 @@ class ConfigAnswer:
 
 
 def decode_configs(body: bytes) -> list[ConfigAnswer]:
-    """The rows of an answer; equal settings are one and the same mapping.
+    """The rows of an answer; equal settings share one mapping.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def decode_configs(body: bytes) -> list[ConfigAnswer]:
         message, at = read_compact_string(body, at + 2)
         name, at = read_compact_string(body, at + 1)
         for number, (block, known) in enumerate(blocks):
-            # It says how many settings it holds, so equal bytes are all of them.
+            # A block begins with its number of settings, so equal bytes are all of them.
             if body.startswith(block, at):
                 configs = known
                 at += len(block)
@@ -89,7 +89,7 @@ def _configs(
             )
         configs[name or ""] = entry
         at = _after_synonyms(body, at + 3)
-        _, at = read_compact_string(body, at + 1)  # behind the type: the documentation
+        _, at = read_compact_string(body, at + 1)  # after the type: the documentation
         at = skip_tagged_fields(body, at)
     return configs, at
 

@@ -25,7 +25,7 @@ _BROKER = ConfigResourceType.BROKER.value
 def describe_topics(
     caller: Caller, topics: Iterable[TopicName], keys: Sequence[str] | None
 ) -> dict[TopicName, Mapping[str, ConfigEntry] | BrokerError]:
-    """Settings in effect of topics, all or the named ones, in as few requests as fit."""
+    """Settings in effect of topics, all or those in `keys`, in as few requests as possible."""
     pending = iter(sorted(set(topics)))
     wanted = None if keys is None else tuple(keys)
     answers: dict[TopicName, Mapping[str, ConfigEntry] | BrokerError] = {}
@@ -71,7 +71,7 @@ def describe_broker(caller: Caller, broker: BrokerId) -> Mapping[str, ConfigEntr
     Raises
     ------
     BrokerError
-        The broker refused, most likely for want of the right to describe the cluster's settings.
+        The broker refused, most likely because we may not describe the cluster's settings.
     """
     rows = _asked(caller, _BROKER, (str(broker),), None, broker)
     if len(rows) != 1:

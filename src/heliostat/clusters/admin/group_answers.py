@@ -32,7 +32,7 @@ class ListedRow(NamedTuple):
 
 
 class FetchedRow(NamedTuple):
-    """One group of an OffsetFetch answer; an error code in place of what it has committed."""
+    """One group of an OffsetFetch answer; a failed partition has its error code for an offset."""
 
     group: str
     error_code: int
@@ -95,7 +95,7 @@ def _topic(
     partitions: dict[tuple[str, int], TopicPartition],
     offsets: dict[TopicPartition, CommittedOffset | int],
 ) -> int:
-    """One topic of one group; partitions are made once an answer."""
+    """Read one topic of one group; `partitions` are shared by the whole answer."""
     found, at = read_compact_string(body, at)
     name = found or ""
     count, at = read_uvarint(body, at)

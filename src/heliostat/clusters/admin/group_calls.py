@@ -1,7 +1,7 @@
-"""Consumer groups: list, who is in them, what they have committed; commit for one without members.
+"""Consumer groups: list them, their members and offsets; commit for those without members.
 
-Requests carry many groups where the brokers take that (FindCoordinator v4 of KIP-699, OffsetFetch
-v8 of KIP-709, both since 3.0); commits name one group each and are sent several at once.
+Requests contain many groups if the brokers support that (FindCoordinator v4 of KIP-699, OffsetFetch
+v8 of KIP-709, both since 3.0); a commit names one group, and several are in flight at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ConsumerGroupDescribeRequest(  # type: ignore[call-arg]  # untyped
     ApiMessage,  # type: ignore[misc]  # as above
     load_json=schemas,
 ):
-    """Who is in groups of KIP-848."""
+    """Request for the members of KIP-848's groups."""
 
 
 class ConsumerGroupDescribeResponse(  # type: ignore[call-arg]  # untyped
@@ -79,7 +79,7 @@ class Coordinators:
         self._known: dict[GroupId, BrokerId] = {}
 
     def learn(self, groups: Iterable[ListedGroup]) -> None:
-        """A broker lists the groups that it coordinates."""
+        """Note coordinators: each broker has listed the groups that it coordinates."""
         self._known.update({each.group: each.coordinator for each in groups})
 
     def ask_each(
@@ -87,9 +87,9 @@ class Coordinators:
         groups: Iterable[GroupId],
         ask: Callable[[BrokerId, Sequence[GroupId]], _Answers[_Answer]],
     ) -> _Answers[_Answer]:
-        """Ask each group's coordinator, and once more where it had moved meanwhile.
+        """Ask each group's coordinator, and once more if it had moved meanwhile.
 
-        A group whose coordinator is not there, or cannot be reached, has an error as its answer.
+        The answer is an error if a group has no coordinator, or it cannot be reached.
         """
         pending = sorted(set(groups))
         answers: _Answers[_Answer] = {}
@@ -110,7 +110,7 @@ class Coordinators:
         return answers
 
     def _look_up(self, groups: Sequence[GroupId]) -> dict[GroupId, BrokerError]:
-        """Find coordinators; answers the groups that have none now."""
+        """Find coordinators; return errors of the groups that have none now."""
         failed: dict[GroupId, BrokerError] = {}
         for some in chunks(groups, GROUPS_AT_ONCE):
             for group, row in self._rows(some):
@@ -198,7 +198,7 @@ def _listed(broker: BrokerId, answer: LargeAnswer) -> tuple[int, dict[GroupId, L
 def describe_members(
     caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
 ) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Who is in classic groups; groups of KIP-848 answer `GROUP_ID_NOT_FOUND` here."""
+    """Members of classic groups; for those of KIP-848 the answer is `GROUP_ID_NOT_FOUND`."""
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
         request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
@@ -214,7 +214,7 @@ def describe_members(
 def describe_consumer_members(
     caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
 ) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Who is in groups of KIP-848; classic groups answer `GROUP_ID_NOT_FOUND` here."""
+    """Members of KIP-848's groups; for classic ones the answer is `GROUP_ID_NOT_FOUND`."""
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
         request = ConsumerGroupDescribeRequest(
@@ -232,7 +232,7 @@ def describe_consumer_members(
 def fetch_offsets(
     caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
 ) -> dict[GroupId, FetchedOffsets | BrokerError]:
-    """All that groups have committed for topics that we may see."""
+    """All committed offsets of groups, for topics that we may see."""
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[FetchedOffsets]:
         if caller.version_of(OffsetFetchRequest) < FETCHED_FROM:
@@ -240,7 +240,7 @@ def fetch_offsets(
         kind = OffsetFetchRequest.OffsetFetchRequestGroup
         request = OffsetFetch(
             groups=[kind(group_id=group, topics=None) for group in some],
-            require_stable=False,  # what transactions have pending counts once they commit
+            require_stable=False,  # offsets in transactions count once those commit
             min_version=FETCHED_FROM,
             max_version=FETCHED_UP_TO,
         )
@@ -293,9 +293,9 @@ def _refused(partition: TopicPartition, code: int) -> BrokerError:
 def commit_offsets(
     caller: Caller, coordinators: Coordinators, commits: Mapping[GroupId, Commits]
 ) -> dict[GroupId, CommitAnswers | BrokerError]:
-    """Commit as nobody's member, which brokers take for groups without members only.
+    """Commit without being a member, which brokers accept only for groups without members.
 
-    For a group that somebody is in they answer `UNKNOWN_MEMBER_ID`
+    For other groups they answer `UNKNOWN_MEMBER_ID`
     (`ClassicGroup.validateOffsetCommit`, `ConsumerGroup.validateOffsetCommit`).
     """
 

@@ -1,4 +1,4 @@
-"""What clusters answer about consumer groups, as values."""
+"""Answers of clusters about consumer groups, as values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from heliostat.names import BrokerId, GroupId, LeaderEpoch, Offset
 NO_COMMIT = Offset(-1)
 """OffsetFetch: the group has committed nothing for the partition."""
 NO_EPOCH = LeaderEpoch(-1)
-"""Epochs of one cluster mean nothing in another: a wrong one sends consumers round in circles."""
+"""Epochs of one cluster mean nothing in another: with a wrong one consumers retry in a loop."""
 WITHOUT_MEMBERS = frozenset({"empty", "dead"})
-"""States of a group that nobody is in (`ClassicGroupState`, `ConsumerGroupState`)."""
+"""States of a group without members (`ClassicGroupState`, `ConsumerGroupState`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ListedGroup:
     Parameters
     ----------
     state
-        Such as `Stable` or `Empty`; empty where the broker tells none (before 2.6, KIP-518).
+        Such as `Stable` or `Empty`; empty if the broker returns none (before 2.6, KIP-518).
     kind
         `classic`, `consumer` (KIP-848), `share`, `streams`; empty before 3.8.
     protocol
@@ -38,13 +38,13 @@ class ListedGroup:
 
     @property
     def has_members(self) -> bool:
-        """Whether somebody is, or may be, in it."""
+        """Whether the group has, or may have, members."""
         return self.state.lower() not in WITHOUT_MEMBERS
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """All groups that we may see; brokers in `failed` could not tell theirs."""
+    """All groups that we may see, without those of the brokers in `failed`."""
 
     groups: Mapping[GroupId, ListedGroup]
     failed: Mapping[BrokerId, BrokerError] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed for a partition: the next offset to read, and its own words."""
+    """What a group has committed for a partition: the next offset to read, and its own text."""
 
     offset: Offset
     metadata: str = ""
@@ -60,7 +60,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """Somebody who is in a group."""
+    """A member of a group."""
 
     client_id: str
     host: str

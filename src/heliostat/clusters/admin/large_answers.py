@@ -1,8 +1,9 @@
-"""Answers about thousands of topics: decoded once, and not at all while they stay the same.
+"""Answers about thousands of topics: decoded once, and again only if they have changed.
 
 kafka-python makes an object of every field: the settings of 3,000 topics, 100,000 of them, took
-seconds of CPU a look. Two looks mostly give the same bytes, and most topics have the same settings:
-bytes that were decoded before are recognised, whole answers here, one topic's in `config_answers`.
+seconds of CPU each time. Two answers mostly are the same bytes, and most topics have the same
+settings, so bytes that were decoded before are recognised: whole answers here, one topic's in
+`config_answers`.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ from heliostat.errors import ProtocolError
 _Decoded = TypeVar("_Decoded")
 _INT32 = struct.Struct(">i")
 QUESTIONS_MAX = 16
-"""A turn asks some: all topics, their settings by the thousand. An answer is a few MB at most."""
+"""A reconciliation asks a few: all topics, settings of 1,000 topics. An answer is a few MB."""
 _BEHIND_THROTTLE = 4
-"""`throttle_time_ms` stands first in both answers (from v1 and v3 on) and differs from time to
-time."""
+"""`throttle_time_ms` comes first in these answers, in the versions used here, and varies."""
 
 
 class LargeAnswer:
-    """The body of an answer as it came."""
+    """The body of an answer, not decoded."""
 
     __slots__ = ("body", "throttle_time_ms", "version")
 
@@ -43,11 +43,11 @@ class LargeAnswer:
         self.body = body
         self.version = version
         self.throttle_time_ms: int = _INT32.unpack_from(body)[0]
-        """Obeyed by kafka-python's connection, which looks for it."""
+        """kafka-python's connection reads and obeys it."""
 
 
 class _Undecoded:
-    """Stands for a response class of kafka-python, and leaves the body alone."""
+    """Stands in for a response class of kafka-python, and does not decode the body."""
 
     def __init__(self, response: Any, version: int) -> None:
         self._response = response[version]
@@ -61,7 +61,7 @@ class _Undecoded:
 
 
 class _Header:
-    """A request's header that asks for the answer's bytes; else kafka-python's own."""
+    """kafka-python's header of a request, except that the answer is not decoded."""
 
     def __init__(self, header: Any, response: Any) -> None:
         self._header = header
@@ -75,43 +75,43 @@ class _Header:
 
 
 class DescribeConfigs(DescribeConfigsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
-    """Answers `LargeAnswer`."""
+    """Request whose answer is a `LargeAnswer`."""
 
     @property
     def header(self) -> _Header:
-        """As kafka-python's, for the answer's bytes."""
+        """kafka-python's, with the answer not decoded."""
         return _Header(super().header, DescribeConfigsResponse)
 
 
 class Metadata(MetadataRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
-    """Answers `LargeAnswer`."""
+    """Request whose answer is a `LargeAnswer`."""
 
     @property
     def header(self) -> _Header:
-        """As kafka-python's, for the answer's bytes."""
+        """kafka-python's, with the answer not decoded."""
         return _Header(super().header, MetadataResponse)
 
 
 class ListGroups(ListGroupsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
-    """Answers `LargeAnswer`; from version 1 on."""
+    """Request whose answer is a `LargeAnswer`; from version 1 on."""
 
     @property
     def header(self) -> _Header:
-        """As kafka-python's, for the answer's bytes."""
+        """kafka-python's, with the answer not decoded."""
         return _Header(super().header, ListGroupsResponse)
 
 
 class OffsetFetch(OffsetFetchRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
-    """Answers `LargeAnswer`; from version 3 on."""
+    """Request whose answer is a `LargeAnswer`; from version 3 on."""
 
     @property
     def header(self) -> _Header:
-        """As kafka-python's, for the answer's bytes."""
+        """kafka-python's, with the answer not decoded."""
         return _Header(super().header, OffsetFetchResponse)
 
 
 class Remembered:
-    """The last answer to each question, and what it was decoded to. Thread-safe."""
+    """The last answer to each question, as bytes and decoded. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -120,12 +120,12 @@ class Remembered:
     def decoded(
         self, question: Hashable, answer: LargeAnswer, decode: Callable[[LargeAnswer], _Decoded]
     ) -> _Decoded:
-        """What `decode` makes of the answer; of the same bytes as last time, the same object.
+        """Decode an answer; for the same bytes as last time return the same object.
 
         Parameters
         ----------
         question
-            Told apart by this; of the newest `QUESTIONS_MAX` the last answer is kept.
+            Identifies the question; the newest `QUESTIONS_MAX` keep their last answer.
 
         Raises
         ------

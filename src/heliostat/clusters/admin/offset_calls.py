@@ -1,4 +1,4 @@
-"""Questions that only a partition's leader answers: offsets, deletion of records; producer ids."""
+"""Requests that only a partition's leader answers, about offsets; producer ids; markers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _Answers = dict[TopicPartition, _Answer | BrokerError]
 
 
 class Leaders:
-    """Who leads which partition, as last seen."""
+    """Leaders of partitions, as last seen."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -52,9 +52,9 @@ class Leaders:
         partitions: Iterable[TopicPartition],
         ask: Callable[[BrokerId, list[TopicPartition]], _Answers[_Answer]],
     ) -> _Answers[_Answer]:
-        """Ask every leader once, and once more where leadership had moved meanwhile.
+        """Ask every leader once, and once more if leadership had moved meanwhile.
 
-        A partition without a leader, or whose leader cannot be reached, has an error as its answer.
+        The answer is an error if a partition has no leader, or its leader cannot be reached.
         """
         pending = sorted(set(partitions))
         answers: _Answers[_Answer] = {}
@@ -155,7 +155,7 @@ def _listed(topic: str, row: Any) -> ListedOffset | BrokerError:
 def delete_records(
     caller: Caller, leaders: Leaders, before: Mapping[TopicPartition, Offset]
 ) -> dict[TopicPartition, Offset | BrokerError]:
-    """Delete what lies before an offset; answers the new start of each log."""
+    """Delete records before an offset; return the new start of each log."""
 
     def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[Offset]:
         kind = DeleteRecordsRequest.DeleteRecordsTopic
@@ -185,7 +185,7 @@ def delete_records(
 def epoch_ends(
     caller: Caller, leaders: Leaders, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, EpochEnd | BrokerError]:
-    """OffsetForLeaderEpoch (KIP-101): where the log ends up to a leader epoch."""
+    """OffsetForLeaderEpoch (KIP-101): end offsets of leader epochs."""
 
     def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[EpochEnd]:
         kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
@@ -221,7 +221,7 @@ def init_producer_id(caller: Caller) -> ProducerId:
     Raises
     ------
     BrokerError
-        The broker gave none.
+        The broker returned none.
     """
     request = InitProducerIdRequest(
         transactional_id=None,
@@ -242,9 +242,9 @@ def init_producer_id(caller: Caller) -> ProducerId:
 
 
 def check_markers(caller: Caller) -> BrokerError | None:
-    """Whether we may write transaction markers (WriteTxnMarkers); why not, if not.
+    """None if we may write transaction markers (WriteTxnMarkers), else why not.
 
-    It is tried at a topic that is never created: who may is told that it is not there.
+    It names a topic that never exists: who has the permission gets UNKNOWN_TOPIC_OR_PARTITION.
     """
     kind = WriteTxnMarkersRequest.WritableTxnMarker
     marker = kind(

@@ -95,7 +95,7 @@ def _created(row: Any) -> TopicId | BrokerError | None:
 def grow(
     caller: Caller, partitions: Mapping[TopicName, int]
 ) -> dict[TopicName, BrokerError | None]:
-    """Raise topics to a number of partitions."""
+    """Increase topics to a number of partitions."""
     kind = CreatePartitionsRequest.CreatePartitionsTopic
     if not partitions:
         return {}
@@ -112,7 +112,7 @@ def grow(
 
 
 def delete(caller: Caller, topics: Iterable[TopicName]) -> dict[TopicName, BrokerError | None]:
-    """Delete topics with all that is in them."""
+    """Delete topics with all their records."""
     kind = DeleteTopicsRequest.DeleteTopicState
     rows = [kind(name=name) for name in sorted(set(topics))]
     if not rows:
@@ -129,9 +129,9 @@ def delete(caller: Caller, topics: Iterable[TopicName]) -> dict[TopicName, Broke
 
 
 def inherited_configs(caller: Caller) -> dict[str, str | None] | BrokerError:
-    """Settings that a new topic would have from the brokers; nothing is created.
+    """Settings that a new topic would inherit from the brokers; nothing is created.
 
-    CreateTopics answers them since Kafka 2.4 (KIP-525), also when it only validates.
+    CreateTopics returns them since Kafka 2.4 (KIP-525), also when it only validates.
     """
     kind = CreateTopicsRequest.CreatableTopic
     row = kind(name=PROBE_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])

@@ -1,4 +1,4 @@
-"""Which transactions are open in partitions, and whose (KIP-664)."""
+"""Open transactions of partitions, and their transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Open = tuple[OpenTransaction, ...]
 def open_transactions(
     caller: Caller, leaders: Leaders, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Open | BrokerError]:
-    """Open ones by partition, the oldest first; brokers know of them from Kafka 2.8 on."""
+    """Open transactions by partition, oldest first; brokers from 2.8 on report them."""
 
     def ask(
         leader: BrokerId, some: list[TopicPartition]
@@ -62,10 +62,10 @@ def _open_of(row: Any) -> Open:
 def transactional_ids(
     caller: Caller, brokers: Iterable[BrokerId], producers: Iterable[ProducerId]
 ) -> dict[ProducerId, str]:
-    """Names of these producers; missing where we may not see one, or brokers can't tell.
+    """Transactional ids of these producers, without those that brokers don't show us.
 
-    Each broker knows those that it coordinates (ListTransactions, Kafka 3.0); one that is away, or
-    older, tells nothing, and the number must do.
+    Each broker lists those that it coordinates (ListTransactions, Kafka 3.0). A broker that is down
+    or older lists none, and callers have only the producer id.
     """
     wanted = sorted(set(producers))
     found: dict[ProducerId, str] = {}

@@ -1,4 +1,4 @@
-"""What clusters answer, as values."""
+"""Answers of clusters, as values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from heliostat.names import (
 )
 
 NO_OFFSET = Offset(-1)
-"""ListOffsets by time: no record is that young."""
+"""ListOffsets by time: there is no record at or after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker that is alive, and where clients reach it."""
+    """A broker that is alive, and its address for clients."""
 
     broker_id: BrokerId
     host: str
@@ -33,9 +33,9 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition as its cluster's metadata has it.
+    """One partition in the cluster's metadata.
 
-    `leader` is None and `error` says why while there is no leader.
+    While there is no leader, `leader` is None and `error` says why.
     """
 
     partition: PartitionId
@@ -48,7 +48,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """One topic; with an `error` (no right, no such topic) nothing else is known of it.
+    """One topic; with an `error` (forbidden, no such topic) nothing else is known.
 
     `topic_id` is None on brokers older than 2.8, which have none (KIP-516).
     """
@@ -61,7 +61,7 @@ class TopicInfo:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the partition that has most; 0 without partitions."""
+        """Replicas of the partition that has the most; 0 without partitions."""
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 
@@ -79,7 +79,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting in effect; `value` is None where it is secret."""
+    """One setting in effect; `value` is None if it is secret."""
 
     value: str | None
     source: ConfigSource
@@ -105,7 +105,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """Answer of ListOffsets; `offset` is `NO_OFFSET` where no record is young enough."""
+    """Answer of ListOffsets; `offset` is `NO_OFFSET` if no record is young enough."""
 
     offset: Offset
     timestamp_ms: int
@@ -114,20 +114,20 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A producer's transaction that a partition's leader has not seen the end of (KIP-664)."""
+    """A producer's transaction that has not ended yet at a partition's leader (KIP-664)."""
 
     producer_id: ProducerId
     first: Offset
-    """Of its first record in the partition."""
+    """Offset of its first record in the partition."""
     last_timestamp_ms: int
-    """Of the producer's last batch there."""
+    """Timestamp of the producer's last batch there."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Answer of OffsetForLeaderEpoch: the newest epoch up to the asked one, and where it ends.
+    """Answer of OffsetForLeaderEpoch: the newest epoch up to the requested one, and its end.
 
-    Both are -1 where the broker knows no epoch so old.
+    Both are -1 if the broker knows no epoch that old.
     """
 
     epoch: LeaderEpoch

@@ -1,6 +1,6 @@
-"""The brokers of one cluster that are known, and which of them is asked what nobody leads.
+"""The known brokers of one cluster, and which of them gets requests that any broker can answer.
 
-Each is reached by a control connection. None is put a question that is known not to answer (I7).
+Each has a control connection. A broker that is known not to answer gets no request (I7).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from heliostat.errors import AccessRefused, ConnectionLost
 from heliostat.names import BrokerId, Endpoint
 
 SEED_AFTER_S = 0.3
-"""A seed that has not answered within this time is not waited for alone: the next one is tried."""
+"""If a seed has not answered within this time, the next one is tried at the same time."""
 
 
 class Brokers:
-    """Those of the bootstrap, and those that an answer has named since. Not thread-safe.
+    """Brokers of the bootstrap, and those that answers have named since. Not thread-safe.
 
     Parameters
     ----------
     access
-        How the cluster is reached.
+        Access to the cluster.
     settings
-        How connections are opened.
+        How to open connections.
     """
 
     def __init__(self, access: ClusterAccess, settings: DialSettings) -> None:
@@ -46,12 +46,12 @@ class Brokers:
         return ControlConnection(endpoint, self._settings, self._access.alias)
 
     def known(self, broker: BrokerId) -> ControlConnection:
-        """One that an answer has named.
+        """Connection to a broker that an answer has named.
 
         Raises
         ------
         ConnectionLost
-            None has.
+            No answer has named it.
         """
         try:
             return self._brokers[broker]
@@ -59,7 +59,7 @@ class Brokers:
             raise ConnectionLost("no such broker in the metadata", broker=broker) from None
 
     def learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
-        """Take note of where a broker listens now."""
+        """Note where a broker listens now."""
         known = self._brokers.get(broker)
         if known is None or known.endpoint != endpoint:
             if known is not None:
@@ -69,28 +69,28 @@ class Brokers:
     # -- who answers ---------------------------------------------------------------------------
 
     def reach(self, brokers: Iterable[BrokerId]) -> None:
-        """Connect to these side by side, and doubt those that are much slower than the others."""
+        """Connect to these in parallel, and doubt those that are much slower than the others."""
         conns = [self._brokers[each] for each in sorted(set(brokers)) if each in self._brokers]
         probe_side_by_side(conns, self._settings.connect_timeout_s)
 
     def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
-        """Addresses of the bootstrap behind which somebody answers; one that refuses does, too."""
+        """Bootstrap addresses at which a broker answers; one that refuses does, too."""
         return [conn.endpoint for conn in probe_side_by_side(self._seeds, within_s)]
 
     def doubt(self, broker: BrokerId) -> None:
-        """It is silent on another connection: ask it nothing before it has answered a probe."""
+        """Send a broker nothing until it answers a probe: it is silent on another connection."""
         if broker in self._brokers:
             self._brokers[broker].doubt()
 
     def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
-        """What to tell of a broker that has not answered a probe for `from_s`."""
+        """Error to raise if a broker has not answered a probe for `from_s` seconds, or None."""
         conn = self._brokers.get(broker)
         return conn.silence(from_s) if conn is not None else None
 
     def silent(self, within_s: float) -> list[Endpoint]:
-        """Brokers, those of the bootstrap among them, that do not say a word: asked side by side.
+        """Brokers, with those of the bootstrap, that do not answer; all are probed in parallel.
 
-        One that refuses connections is not among them: that is an answer, and told by who asks it.
+        One that refuses connections is not among them: that is an answer, and requests report it.
         """
         conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
         for conn in conns.values():
@@ -102,7 +102,7 @@ class Brokers:
             if not conn.is_answering(max(0.0, until_s - time.monotonic()))
         ]
 
-    # -- questions to any of them --------------------------------------------------------------
+    # -- requests to any of them ---------------------------------------------------------------
 
     def ask_any(self, request: Any, response: Any, version_max: int) -> Any:
         """Ask any broker that answers, see `ControlConnection.exchange`.
@@ -110,10 +110,10 @@ class Brokers:
         Raises
         ------
         ConnectionLost
-            None did.
+            No broker answered.
         """
         reasons: list[ConnectionLost] = []
-        # Those last that do not answer: asking them costs nothing, and tells why.
+        # Those that do not answer come last: they fail at once, with the reason.
         known = sorted(self._brokers.values(), key=lambda each: not each.is_answering())
         for conn in itertools.chain(known, self._answering_seeds()):
             try:
@@ -122,7 +122,7 @@ class Brokers:
                 reasons.append(error)
         for reason in reversed(reasons):
             if isinstance(reason, AccessRefused):
-                raise reason  # that a broker does not let us in says more than that others are gone
+                raise reason  # a refusal says more than that others are gone
         raise ConnectionLost(
             f"no broker of {self._access.described} answers",
             hint=next((each.hint for each in reasons if each.hint != ConnectionLost.hint), None)
@@ -131,7 +131,7 @@ class Brokers:
         )
 
     def _answering_seeds(self) -> Iterator[ControlConnection]:
-        """Seeds in the order in which they are to be asked; the next while one is slow."""
+        """Seeds in the order in which to ask them; a slow one does not hold up the next."""
         left = list(self._seeds)
         until_s = time.monotonic() + 2 * self._settings.connect_timeout_s
         for seed in self._seeds:
@@ -139,16 +139,16 @@ class Brokers:
             if seed.is_answering(SEED_AFTER_S):
                 left.remove(seed)
                 yield seed
-        while left:  # ends: each turn one is given, or time passes
+        while left:  # ends: each turn yields one, or time passes
             found = next((each for each in left if each.is_answering(POLL_S)), None)
             if found is None and time.monotonic() >= until_s:
-                found = left[0]  # it tells why
+                found = left[0]  # its error has the reason
             if found is not None:
                 left.remove(found)
                 yield found
 
 
 def _tried(lost: ConnectionLost) -> str:
-    """One try in some words."""
+    """A failed attempt in a few words."""
     why = lost.context.get("why")
     return f"{lost.context.get('broker')}: {lost.text}" + (f" ({why})" if why else "")

@@ -1,7 +1,6 @@
-"""Large buffers used again: memory that is given back and asked for costs more than what is in it.
+"""Reuses large buffers: allocating one costs as much as receiving into it.
 
-A buffer of megabytes comes from the kernel page by page, each cleared first: 0.2 ms a MB measured,
-as much as receiving into it.
+A buffer of megabytes comes from the kernel page by page, each cleared first: 0.2 ms a MB measured.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 import numpy as np
 
 LARGE_BYTES = 64 * 1024
-"""Smaller ones come from the allocator's own lists."""
+"""Smaller buffers come from the allocator's free lists."""
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Of unused buffers and used ones together, a thread."""
+"""Limit for each thread, of unused and used buffers together."""
 _STEPS_BITS = 3
-"""Sizes come in eight steps to the double: an answer of 8 MiB and a head takes 9, not 16."""
+"""Sizes have eight steps to the double: an answer of 8 MiB and its header takes 9, not 16."""
 
 
 def _references(kept: list[bytearray], at: int) -> int:
@@ -26,12 +25,13 @@ def _references(kept: list[bytearray], at: int) -> int:
 
 
 _OWN_REFERENCES = _references([bytearray()], 0)
-"""Of one that nobody else has, as this very interpreter counts: from Python 3.14 on a call may
-borrow what earlier ones count (its What's New), and a fixed number would hand out one in use."""
+"""References to a buffer that nobody else has, as this interpreter counts them: from Python 3.14
+on (see its What's New) calls may borrow references that earlier versions count. With a fixed number
+a buffer in use would be handed out."""
 
 
 def size_of_buffer(size_bytes: int) -> int:
-    """Of the buffer that is made for so many bytes: one for others of about that size, too."""
+    """Size of the buffer for so many bytes; rounded up, so that other sizes can reuse it."""
     if size_bytes < LARGE_BYTES:
         return size_bytes
     step = 1 << ((size_bytes - 1).bit_length() - 1 - _STEPS_BITS)
@@ -39,9 +39,9 @@ def size_of_buffer(size_bytes: int) -> int:
 
 
 class ReusedBuffers(threading.local):
-    """Hands out buffers, and those again that nobody refers to any more; each thread has its own.
+    """Hands out buffers, and reuses those without references; each thread has its own.
 
-    Nobody has to give a buffer back: a memoryview or an array into it counts as a reference.
+    Nobody has to return a buffer: a memoryview or an array into it counts as a reference.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ReusedBuffers(threading.local):
         self._kept_bytes = 0
 
     def take(self, size_bytes: int) -> bytearray:
-        """Buffer of at least `size_bytes`, with anything in it."""
+        """Return a buffer of at least `size_bytes`, with undefined contents."""
         if size_bytes < LARGE_BYTES:
             return bytearray(size_bytes)
         wanted = size_of_buffer(size_bytes)
@@ -69,14 +69,14 @@ class ReusedBuffers(threading.local):
 
 
 BUFFERS = ReusedBuffers()
-"""Those of all connections of a thread, and of what is made of their answers."""
+"""Buffers of a thread's connections, and for data made from their answers."""
 
 
 class HeldBytes:
-    """Counts the bytes of buffers for as long as anybody refers to them, or to a part of them.
+    """Counts the bytes of buffers as long as anything refers to them, or to a part of them.
 
-    Who lets go of a buffer need not say so: a batch that is the last one of a large answer is found
-    to keep all of it, whatever it says of its own size.
+    Buffers need not be released explicitly. The last batch that is left of a large answer counts
+    with the whole answer, whatever its own size is.
     """
 
     def __init__(self) -> None:

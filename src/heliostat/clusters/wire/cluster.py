@@ -1,7 +1,7 @@
 """One cluster as a copying task sees it: who leads what, where logs end, connections to brokers.
 
 Rare requests are encoded by kafka-python's message classes and sent over our own connections, so
-that a Spark task needs no second client with threads of its own. None is put to a broker that is
+that a Spark task needs no second client with threads of its own. None is sent to a broker that is
 known not to answer (I7), see `control_connection`.
 """
 
@@ -48,7 +48,7 @@ Ranges = tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | B
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition; `error` is Kafka's code, 0 where there is a leader."""
+    """Leader of a partition; `error` is Kafka's code, 0 if there is a leader."""
 
     broker: BrokerId
     epoch: int
@@ -70,9 +70,9 @@ class WireCluster:
     Parameters
     ----------
     cluster
-        How it is reached.
+        Access to the cluster, or its addresses.
     settings
-        How connections are opened; their security is the cluster's.
+        How to open connections; the cluster's security replaces theirs.
     """
 
     def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
@@ -81,35 +81,35 @@ class WireCluster:
         self._brokers = Brokers(access, self.settings)
 
     def close(self) -> None:
-        """Close the control connections (data connections belong to whoever opened them)."""
+        """Close the control connections (callers of `open_data` close data connections)."""
         self._brokers.close()
 
     # -- who answers, see `Brokers` ------------------------------------------------------------
 
     def reach(self, brokers: Iterable[BrokerId]) -> None:
-        """Connect to these side by side, and doubt those that are much slower than the others."""
+        """Connect to these in parallel, and doubt those that are much slower than the others."""
         self._brokers.reach(brokers)
 
     def doubt(self, broker: BrokerId) -> None:
-        """It is silent on another connection: ask it nothing before it has answered a probe."""
+        """Send a broker nothing until it answers a probe: it is silent on another connection."""
         self._brokers.doubt(broker)
 
     def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
-        """What to tell of a broker that has not answered a probe for `from_s`."""
+        """Error to raise if a broker has not answered a probe for `from_s` seconds, or None."""
         return self._brokers.silence_of(broker, from_s)
 
     def silent(self, within_s: float) -> list[Endpoint]:
-        """Brokers that do not say a word within that time."""
+        """Brokers that do not answer within that time."""
         return self._brokers.silent(within_s)
 
     def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
-        """Addresses of the bootstrap behind which somebody answers within that time."""
+        """Bootstrap addresses at which a broker answers within that time."""
         return self._brokers.seeds_that_answer(within_s)
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[TopicName]) -> dict[TopicName, TopicLeaders]:
-        """Leaders of all partitions of `topics`, asked from any broker that answers.
+        """Leaders of all partitions of `topics`, from any broker that answers.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class WireCluster:
         }
 
     def transaction_coordinator(self, transactional_id: str) -> tuple[int, BrokerId]:
-        """Kafka's code (0: it is known), and the broker; asked from any that answers.
+        """Kafka's code (0: found), and the coordinator, from any broker that answers.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class WireCluster:
     ) -> dict[Partition, Offset | BrokerError]:
         """Offsets by `timestamp` (`LATEST`, `EARLIEST`, ms) of partitions that `broker` leads.
 
-        With `replica_id=DEBUGGING_CONSUMER` and `LATEST` the answer is the log's real end.
+        With `replica_id=DEBUGGING_CONSUMER` and `LATEST` the answer is the log end offset.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class WireCluster:
     def list_ranges(
         self, broker: BrokerId, partitions: Sequence[Partition], *, replica_id: int = CONSUMER
     ) -> Ranges:
-        """Log starts, and ends as `list_offsets` answers them; both are asked for at once.
+        """Log starts and ends as `list_offsets` returns them, both requested at once.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class WireCluster:
     def ranges_of(
         self, partitions: Mapping[BrokerId, Sequence[Partition]], *, replica_id: int = CONSUMER
     ) -> dict[BrokerId, Ranges | ConnectionLost]:
-        """Of all leaders side by side what `list_ranges` asks of one."""
+        """As `list_ranges`, of all leaders in parallel."""
         found: dict[BrokerId, Ranges | ConnectionLost] = {}
         questions = {}
         for broker, asked in partitions.items():
@@ -212,9 +212,9 @@ class WireCluster:
     def last_sequences(
         self, broker: BrokerId, partitions: Sequence[Partition]
     ) -> dict[Partition, dict[int, int]]:
-        """By producer id the last sequence that `broker` remembers of partitions that it leads.
+        """Last sequence by producer id, as `broker` remembers it for partitions that it leads.
 
-        Nothing is known where a broker has no such request: those before KIP-664.
+        Empty if the broker has no such request (before KIP-664).
 
         Raises
         ------
@@ -232,12 +232,12 @@ class WireCluster:
         return found
 
     def delete_records(self, broker: BrokerId, partition: Partition, before: Offset) -> None:
-        """Lift the log start of a partition that `broker` leads to `before` (KIP-107).
+        """Advance a partition's log start to `before` (KIP-107); `broker` leads it.
 
         Raises
         ------
         BrokerError, ConnectionLost
-            It was refused, or the broker did not answer.
+            The broker refused or did not answer.
         """
         kind = DeleteRecordsRequest.DeleteRecordsTopic
         request = DeleteRecordsRequest(
@@ -261,7 +261,7 @@ class WireCluster:
             )
 
     def open_data(self, broker: BrokerId) -> Connection:
-        """Open a connection of its own for fetches or produces; the caller closes it.
+        """Open a separate connection for fetches or produces; the caller closes it.
 
         Raises
         ------
@@ -274,11 +274,11 @@ class WireCluster:
             return Connection(conn.endpoint, self.settings)
 
     def fetch_version(self, broker: BrokerId) -> int:
-        """Highest fetch version that both sides speak."""
+        """Highest fetch version that both sides support."""
         return self._pick(broker, fetch.API_KEY, fetch.VERSIONS)
 
     def produce_version(self, broker: BrokerId) -> int:
-        """Highest produce version that both sides speak."""
+        """Highest produce version that both sides support."""
         return self._pick(broker, produce.API_KEY, produce.VERSIONS)
 
     def _pick(self, broker: BrokerId, api_key: int, ours: Sequence[int]) -> int:
@@ -299,7 +299,7 @@ class WireCluster:
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
-        """Let errors say which cluster it is: addresses alone tell an operator little."""
+        """Add the cluster's alias to errors: addresses alone tell an operator little."""
         try:
             yield
         except HeliostatError as error:

@@ -1,7 +1,7 @@
 """One connection to one broker: frames out, frames in, over a blocking socket.
 
-Why our own: it moves ten times as much as kafka-python's transport, see `frames`. Opening one, and
-with it TLS and SASL, has one place: `dial` and what `Connection` does first.
+It moves ten times as much as kafka-python's transport, see `frames`. All connections, with their
+TLS and SASL, are opened here: by `dial` and the constructor of `Connection`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ SEND_PARTS_MAX = 512
 """`sendmsg` takes at most IOV_MAX (1024 on Linux) buffers a call."""
 
 SESSION_USED_PART = 0.85
-"""A session of SASL is renewed after this part of its life (KIP-368), as Java's clients do."""
+"""A SASL session is renewed after this part of its lifetime (KIP-368), as by Java's clients."""
 SESSION_S_MIN = 1.0
-"""Brokers take no second authentication within a second (`KafkaChannel`)."""
+"""Brokers accept no second authentication within a second (`KafkaChannel`)."""
 
 FIRST_REQUESTS = 2
-"""A listener that wants SASL answers ApiVersions to anybody, and closes at the next request."""
+"""A SASL listener answers ApiVersions without authentication, and closes at the next request."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialSettings:
     """How connections to one cluster are opened.
 
-    Secrets are named, never carried in it.
+    It names secrets, and never contains them.
     """
 
     client_id: str = "heliostat"
@@ -60,14 +60,14 @@ LINGER = struct.Struct("ii")  # struct linger: whether, and for how many seconds
 
 
 def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStream:
-    """Open a socket to `endpoint`, encrypted where its listener is, ready for Kafka frames.
+    """Open a socket to `endpoint`, encrypted if its listener is, ready for Kafka frames.
 
     Raises
     ------
     ConnectionLost
         The broker can't be reached within `settings.connect_timeout_s`.
     TlsFailed, CredentialsUnreadable
-        No TLS with it.
+        TLS can't be set up.
     """
     try:
         sock = socket.create_connection(
@@ -96,16 +96,16 @@ def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStrea
 
 
 def _enlarge_buffers(sock: socket.socket) -> None:
-    """Ask for large buffers where the kernel grants them.
+    """Request large buffers if the kernel grants them.
 
-    Where its limit is lower, a fixed size would be smaller than what its own tuning reaches on a
-    long line (tcp(7): tcp_rmem, tcp_wmem), and a size once set ends that tuning.
+    If its limit is lower, a fixed size would be smaller than what its own tuning reaches over a
+    long distance (tcp(7): tcp_rmem, tcp_wmem), and setting a size ends that tuning.
     """
     for option, limit in ((socket.SO_RCVBUF, "rmem_max"), (socket.SO_SNDBUF, "wmem_max")):
         try:
             granted = int(Path("/proc/sys/net/core", limit).read_text())
         except (OSError, ValueError):
-            continue  # no Linux: its tuning is left alone
+            continue  # not Linux: the system's own tuning stays
         if granted >= RECEIVE_BUFFER_BYTES:
             sock.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
 
@@ -125,7 +125,7 @@ class Connection:
     ConnectionLost
         The broker can't be reached.
     TlsFailed, AuthenticationRefused, CredentialsUnreadable, TokenRefused
-        It can, but TLS or SASL fail.
+        It can be reached, but TLS or SASL fails.
     """
 
     def __init__(self, endpoint: Endpoint, settings: DialSettings) -> None:
@@ -134,7 +134,7 @@ class Connection:
         self._socket = dial(endpoint, settings)
         self._frames = FrameReader(self._socket, endpoint)
         self.buffer_for: Callable[[int], memoryview | None] = _any_buffer
-        """Where an answer of so many bytes goes; None: nowhere now, it is left where it is."""
+        """Returns a buffer for an answer of that size; None: no room now, it stays unread."""
         self._unsent: list[bytes | bytearray | memoryview] = []
         self._is_copied = False
         self._correlation_id = 0
@@ -148,7 +148,7 @@ class Connection:
                 raise
 
     def has_held(self) -> bool:
-        """Whether something can be read that a selector does not see, of a secured connection."""
+        """Whether a secured connection has something to read that a selector does not see."""
         stream = self._socket
         return bool(self._held) or (isinstance(stream, TlsStream) and stream.pending() > 0)
 
@@ -162,12 +162,12 @@ class Connection:
         return self._correlation_id
 
     def send(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send one frame made of `parts`; the size field is put in front.
+        """Send one frame made of `parts`, after its size field.
 
         Raises
         ------
         ConnectionLost
-            The broker closed the connection or takes nothing for `request_timeout_s`.
+            The broker closed the connection or accepts nothing for `request_timeout_s`.
         AuthenticationRefused, CredentialsUnreadable, TokenRefused
             The session had to be renewed, and could not be.
         """
@@ -181,9 +181,9 @@ class Connection:
             raise self._lost("sending failed", error) from error
 
     def begin_send(self, *frames: list[bytes | bytearray | memoryview]) -> None:
-        """Send of these frames what the broker takes now; `send_on` goes on with the rest.
+        """Send as much of these frames as the broker accepts now; `send_on` sends the rest.
 
-        Nothing else may be sent before that.
+        Nothing else may be sent before all of it is sent.
 
         Raises
         ------
@@ -198,11 +198,11 @@ class Connection:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the broker has not taken all of what was begun."""
+        """Whether a part of what `begin_send` got is still unsent."""
         return bool(self._unsent)
 
     def send_on(self) -> None:
-        """Send what the broker takes now; a selector tells when it takes more.
+        """Send what the broker accepts now; a selector reports when it accepts more.
 
         Raises
         ------
@@ -219,9 +219,9 @@ class Connection:
             raise self._lost("sending failed", error) from error
 
     def copy_unsent(self, hold: Callable[[bytearray], memoryview]) -> None:
-        """Let go of the buffers in which what the broker has not taken stands; once a request.
+        """Copy the unsent bytes, so that their buffers are released; at most once a request.
 
-        Its bytes are held by what `hold` makes of them.
+        `hold` returns the view of the copy that is sent.
         """
         if self._unsent and not self._is_copied:
             self._unsent = [hold(bytearray().join(self._unsent))]
@@ -229,23 +229,23 @@ class Connection:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether an answer is there that `buffer_for` had no room for."""
+        """Whether an answer waits that `buffer_for` had no room for."""
         return self._frames.waits_for_room
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of an answer has come."""
+        """Whether a part of an answer has been received."""
         return self._frames.is_receiving
 
     def pump(self) -> Frame | None:
-        """Read what a readable socket has; the frame, when it is whole.
+        """Read what a readable socket has; return the frame once it is complete.
 
         Raises
         ------
         ConnectionLost
             The broker closed the connection.
         ProtocolError
-            The size field is no size of an answer.
+            The size field is impossible.
         """
         if self._held:
             return self._held.popleft()
@@ -257,12 +257,12 @@ class Connection:
             raise self._lost("receiving failed", error) from error
 
     def receive(self, timeout_s: float, silent_s: float = math.inf) -> Frame:
-        """Wait for one whole frame.
+        """Wait for one complete frame.
 
         Raises
         ------
         ConnectionLost
-            It did not come within `timeout_s`, nothing of it did for `silent_s`, or the broker
+            It did not come within `timeout_s`, no byte of it came for `silent_s`, or the broker
             closed the connection.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -279,9 +279,9 @@ class Connection:
                 return frame
 
     def discard_at_close(self, *, is_wanted: bool) -> None:
-        """Whether what the broker has not taken by then is thrown away with the socket.
+        """Set whether closing the socket discards what the broker has not accepted by then.
 
-        Also where the process's end closes it; else the kernel goes on to send it (socket(7),
+        Also if the process's end closes it; otherwise the kernel continues to send it (socket(7),
         SO_LINGER).
         """
         with contextlib.suppress(OSError):  # the broker has closed it: nothing is sent
@@ -295,10 +295,10 @@ class Connection:
             self._socket.close()
 
     def _authenticate(self) -> None:
-        """Say who we are, at first and when the session is about to end.
+        """Authenticate, at first and when the session is about to end.
 
-        What is in flight is answered before the broker looks at us again: its requests are served
-        in order. Those answers are held for `pump`.
+        The broker serves requests in order, so those in flight are answered first. Their answers
+        are held for `pump`.
         """
         sasl = self.settings.security.sasl
         assert sasl is not None
@@ -330,7 +330,7 @@ class Connection:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return explained(error, self.endpoint)
         if self._correlation_id <= FIRST_REQUESTS:
-            # What brokers do, without a word, to clients that come in by the wrong door.
+            # So brokers treat clients that speak another protocol than the listener's.
             hint = "if it repeats, check security.protocol, the port and certificate_file"
             why = str(error) if error else ""
             return ConnectionLost(text, hint=hint, broker=str(self.endpoint), why=why)
@@ -350,7 +350,7 @@ def _framed(
 def _behind(
     parts: list[bytes | bytearray | memoryview], sent: int
 ) -> list[bytes | bytearray | memoryview]:
-    """What is left of `parts` once `sent` bytes went out."""
+    """Return what is left of `parts` once `sent` bytes were sent."""
     for index, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[index + 1 :]]

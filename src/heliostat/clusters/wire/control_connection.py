@@ -1,9 +1,9 @@
-"""Questions to one broker, which must not hold up whoever has others to serve (I7).
+"""Requests to one broker, which must not delay work with other brokers (I7).
 
-A broker that hangs takes connections and requests as if it were well, and answers nothing. Once
-that is suspected it is asked nothing more by whoever copies: a thread beside dials it anew until it
-answers, and each question meanwhile fails at once. With one of three brokers stopped the partitions
-of the other two stood still for 61 s, behind questions and sends to it (2026-11-21).
+A broker that hangs accepts connections and requests as if it were healthy, and answers nothing. As
+soon as that is suspected, the copying thread sends it nothing more: another thread dials it until
+it answers, and each request meanwhile fails at once. Before that, with one of three brokers stopped
+the partitions of the other two stood still for 61 s, due to requests and sends to it (2026-11-21).
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from heliostat.names import BrokerId, Endpoint
 
 SOFTWARE_NAME = "heliostat"
 QUESTION_S = 2.0
-"""Longest wait for an answer at first; it doubles with each question that is not answered."""
+"""Longest wait for an answer at first; it doubles with each request that is not answered."""
 QUICK_S = 0.5
-"""What fails within this time may be tried again at once: a broker that is down refuses so."""
+"""What fails within this time may be retried at once: brokers that are down refuse so fast."""
 PROBE_EVERY_S = 1.0
 OTHERS_S_MIN, OTHERS_FACTOR = 0.4, 2.0
-"""How long those are waited for that have not answered when some have: by how long these took."""
+"""How long to wait for the others once some have answered: a multiple of the time these took."""
 POLL_S = 0.01
 
 
 class ControlConnection:
-    """A connection for questions. Used by one thread; only its probe runs beside.
+    """A connection for rare requests. Used by one thread; only its probe has its own.
 
     Parameters
     ----------
     endpoint
-        The broker's.
+        The broker's listener.
     settings
-        How to open a connection, and how long to wait for an answer at most.
+        How to open a connection, and the longest wait for an answer.
     alias
-        The cluster's, for errors; may be empty.
+        Alias of the cluster, for errors; may be empty.
     """
 
     def __init__(self, endpoint: Endpoint, settings: DialSettings, alias: str = "") -> None:
@@ -57,7 +57,7 @@ class ControlConnection:
         self._probe: _Probe | None = None
 
     def close(self) -> None:
-        """Close the connection; what comes later is tried anew."""
+        """Close the connection; a later request opens another."""
         self._disconnect()
         probe, self._probe = self._probe, None
         if probe is not None:
@@ -66,24 +66,24 @@ class ControlConnection:
     # -- whether it answers --------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """It is silent: ask nothing more before it has answered the probe that begins now."""
+        """Send nothing more before the broker, which is silent, has answered a probe; start it."""
         if self._probe is None:
             self._disconnect()
             self._probe = _Probe(self.endpoint, self._settings, self._alias)
 
     def begin_probe(self) -> None:
-        """Connect beside; `is_answering` tells when that is done."""
+        """Start to connect in another thread; `is_answering` reports when that is done."""
         if self._connection is None:
             self.doubt()
 
     def is_answering(self, within_s: float = 0.0) -> bool:
-        """Whether it may be asked, now or within that time."""
+        """Whether requests may be sent, now or within that time."""
         if self._probe is not None and self._probe.over.wait(within_s):
             self._end_probe()
         return self._probe is None
 
     def silence(self, from_s: float = 0.0) -> ConnectionLost | None:
-        """What to tell of a broker that has not answered a probe for `from_s` or longer."""
+        """Error to raise if the broker has not answered a probe for `from_s` seconds, or None."""
         if self.is_answering() or self._probe is None or self._probe.age_s < from_s:
             return None
         for_s = round(self._probe.age_s, 1)
@@ -93,12 +93,12 @@ class ControlConnection:
         return lost
 
     def look(self) -> None:
-        """Tell whether it may be asked now.
+        """Check that requests may be sent now.
 
         Raises
         ------
         ConnectionLost
-            It is silent.
+            The broker is silent.
         """
         if (silence := self.silence()) is not None:
             raise silence
@@ -107,13 +107,13 @@ class ControlConnection:
         probe = self._probe
         assert probe is not None
         self._probe = None
-        if probe.connection is not None:  # else it refuses: a question will say how
+        if probe.connection is not None:  # otherwise it refuses: a request will report how
             self._connection, self._versions = probe.connection, probe.versions
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """Lowest and highest version of each request that it knows, by API key.
+        """Lowest and highest version of each request that the broker supports, by API key.
 
         Raises
         ------
@@ -126,14 +126,14 @@ class ControlConnection:
         return self._versions
 
     def exchange(self, requests: Sequence[Any], response: Any, version_max: int) -> list[Any]:
-        """Requests of one kind and their answers.
+        """Send requests of one kind and return their answers.
 
         Raises
         ------
         ConnectionLost
-            It does not answer.
+            The broker does not answer.
         ProtocolError
-            It knows no such request, or answers another one.
+            It does not support the request, or answers another one.
         """
         version = self._version_of(requests[0], version_max)
         began_s = time.monotonic()
@@ -144,12 +144,12 @@ class ControlConnection:
         except ConnectionLost:
             if time.monotonic() > began_s + QUICK_S:
                 raise
-            # A connection that idled may have been closed by the broker: once more, afresh.
+            # The broker may have closed a connection that was idle: try again with a new one.
             # Safe: every request sent here may be repeated.
             return self._round_trip(requests, response, version)
 
     def begin(self, requests: Sequence[Any], version_max: int) -> Asked:
-        """Send requests whose answers are taken later, before anything else is asked.
+        """Send requests; `end` must take their answers before anything else is sent.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class ControlConnection:
             return begin_ask(self._open(), requests, version)
 
     def end(self, asked: Asked, response: Any) -> list[Any]:
-        """Take the answers to what was begun; as `exchange`."""
+        """Return the answers to the requests of `begin`; raises as `exchange`."""
         try:
             with self._timed():
                 return take_answers(asked, response, self._patience_s)
@@ -185,7 +185,7 @@ class ControlConnection:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """Close the connection where that fails; doubt a broker where it took long."""
+        """Close the connection if the request fails; doubt the broker if that took long."""
         self.look()
         began_s = time.monotonic()
         try:
@@ -216,7 +216,7 @@ class ControlConnection:
 def probe_side_by_side(
     conns: Iterable[ControlConnection], within_s: float
 ) -> list[ControlConnection]:
-    """Probe all at once; those that answer, without those that are much slower than the others."""
+    """Probe all in parallel; return those that answer, without those that are much slower."""
     waiting, found = list(conns), []
     for conn in waiting:
         conn.begin_probe()
@@ -238,12 +238,12 @@ def ask_side_by_side(
     response: Any,
     version_max: int,
 ) -> dict[BrokerId, list[Any] | ConnectionLost]:
-    """Ask several brokers at once, and doubt those that are much slower than the others.
+    """Ask several brokers in parallel, and doubt those that are much slower than the others.
 
     Raises
     ------
     ProtocolError
-        One knows no such request, or answers another one.
+        One does not support the request, or answers another one.
     """
     found: dict[BrokerId, list[Any] | ConnectionLost] = {}
     waiting: dict[BrokerId, Asked] = {}
@@ -265,7 +265,7 @@ def ask_side_by_side(
             except ConnectionLost as error:
                 found[broker] = error
             except ProtocolError as error:
-                wrong = error  # the others' answers are taken all the same
+                wrong = error  # take the others' answers first
         left_s = max(OTHERS_S_MIN, OTHERS_FACTOR * (time.monotonic() - began_s))
     if wrong is not None:
         raise wrong
@@ -273,7 +273,7 @@ def ask_side_by_side(
 
 
 def _answered(waiting: Mapping[BrokerId, Asked], within_s: float) -> list[BrokerId]:
-    """Whose answer begins to come within that time, of the first ones."""
+    """Brokers whose answers are the first to arrive within that time."""
     held = [broker for broker, asked in waiting.items() if asked.connection.has_held()]
     if held:
         return held
@@ -285,13 +285,13 @@ def _answered(waiting: Mapping[BrokerId, Asked], within_s: float) -> list[Broker
 
 
 class _Probe:
-    """Dials a broker and asks for its versions until it answers, in a thread."""
+    """Dials a broker and asks for its versions until it answers, in a thread of its own."""
 
     def __init__(self, endpoint: Endpoint, settings: DialSettings, alias: str) -> None:
         self.connection: Connection | None = None
         self.versions: dict[int, tuple[int, int]] = {}
         self.over = threading.Event()
-        """It has answered, or refuses to, which is an answer, too."""
+        """Set once it has answered, or refused, which is an answer, too."""
         self._endpoint = endpoint
         self._settings = settings
         self._began_s = time.monotonic()
@@ -302,18 +302,18 @@ class _Probe:
 
     @property
     def age_s(self) -> float:
-        """For how long it goes on."""
+        """Seconds since the probe began."""
         return time.monotonic() - self._began_s
 
     def abandon(self) -> None:
-        """Nobody wants to know any more."""
+        """Stop: nobody needs the answer any more."""
         with self._handing_over:
             self._is_abandoned = True
             if self.connection is not None:
                 self.connection.close()
 
     def _run(self) -> None:
-        while not self._is_abandoned:  # ends: it answers, refuses, or nobody wants to know
+        while not self._is_abandoned:  # ends: it answers, refuses, or is abandoned
             tried_s = time.monotonic()
             try:
                 self._try()
@@ -339,7 +339,7 @@ class _Probe:
 
 
 def ask_versions(connection: Connection, within_s: float) -> dict[int, tuple[int, int]]:
-    """Lowest and highest version of each request that a broker knows, by API key."""
+    """Lowest and highest version of each request that a broker supports, by API key."""
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="0")
     (answer,) = ask(connection, [request], ApiVersionsResponse, 3, within_s)
     return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
@@ -347,7 +347,7 @@ def ask_versions(connection: Connection, within_s: float) -> dict[int, tuple[int
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Requests of one kind that are under way."""
+    """Requests of one kind that are in flight."""
 
     connection: Connection
     requests: Sequence[Any]
@@ -359,7 +359,7 @@ class Asked:
 def ask(
     connection: Connection, requests: Sequence[Any], response: Any, version: int, within_s: float
 ) -> list[Any]:
-    """Send all, then take all answers; raises as `take_answers`."""
+    """Send all requests, then take all answers; raises as `take_answers`."""
     return take_answers(begin_ask(connection, requests, version), response, within_s)
 
 

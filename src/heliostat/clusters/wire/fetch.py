@@ -1,8 +1,8 @@
 """Fetch requests and answers, packed by hand (FetchRequest.json / FetchResponse.json, v12 and v13).
 
-v12 names topics, v13 addresses them by id (KIP-516): a topic that was deleted and made anew gives
-UNKNOWN_TOPIC_ID instead of another topic's records. Both are flexible versions (KIP-482).
-Sessionless (session id 0, epoch -1, KIP-227) and from the leader, without a rack.
+v12 names topics, v13 addresses them by id (KIP-516): a recreated topic gives UNKNOWN_TOPIC_ID
+instead of another topic's records. Both are flexible versions (KIP-482). Requests have no session
+(session id 0, epoch -1, KIP-227) and no rack, and go to the leader.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class FetchPartition:
     offset: int
     bytes_max: int
     last_epoch: int = -1
-    """Leader epoch of the batch before `offset`, so that a truncation is found; -1: not known."""
+    """Leader epoch of the batch before `offset`, so that a truncation is found; -1: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
     """One partition of an answer; its batches are `buffer[start:end]` of the frame.
 
-    `high_watermark` and `log_start` are -1 where the broker gave an error.
+    `high_watermark` and `log_start` are -1 if the broker returned an error.
     """
 
     topic: str | TopicId
@@ -68,7 +68,7 @@ class FetchedPartition:
     aborted: tuple[tuple[int, int], ...] = ()
     """Aborted transactions: producer id, first offset."""
     diverging_epoch: tuple[int, int] | None = None
-    """Epoch and end of the log up to it, where what was read before is not (all) in it."""
+    """An epoch and its end offset, if the log lacks some of what was read before."""
 
 
 def encode_fetch(
@@ -81,9 +81,9 @@ def encode_fetch(
     read_committed: bool,
     offsets_at: list[int] | None = None,
 ) -> bytearray:
-    """Body of a fetch request; partitions of one topic must stand together.
+    """Body of a fetch request; partitions of one topic must be adjacent.
 
-    Into `offsets_at` goes where each partition's offset is, for `aim`.
+    The position of each partition's offset field is appended to `offsets_at`, for `aim`.
     """
     out = bytearray(_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1))
     groups = _by_topic(partitions)
@@ -111,7 +111,7 @@ def encode_fetch(
 
 
 def aim(body: bytearray, offset_at: int, offset: int, bytes_max: int, last_epoch: int) -> None:
-    """Change what a request that is sent again and again wants of one partition."""
+    """Change offset, limit and epoch of one partition in a request that is sent repeatedly."""
     _OFFSET.pack_into(body, offset_at, offset)
     _INT32.pack_into(body, offset_at + _EPOCH_BEHIND_OFFSET, last_epoch)
     _INT32.pack_into(body, offset_at + _BYTES_BEHIND_OFFSET, bytes_max)
@@ -137,12 +137,12 @@ class FetchAnswer:
 
 
 def decode_fetch(version: int, buffer: Buffer, at: int) -> FetchAnswer:
-    """Read the answer in `buffer` from `at`, the position behind the correlation id.
+    """Read the answer in `buffer` from `at`, the position after the correlation id.
 
     Raises
     ------
     ProtocolError
-        While iterating, where the bytes do not follow the format.
+        While iterating, if the bytes do not follow the format.
     """
     at = skip_tagged_fields(buffer, at)
     throttle_ms, error, _session = struct.unpack_from(">ihi", buffer, at)
@@ -184,9 +184,9 @@ def _partition(topic: str | TopicId, buffer: Buffer, at: int) -> tuple[FetchedPa
 
 
 def read_diverging_epoch(buffer: Buffer, at: int) -> tuple[int, int] | None:
-    """`DivergingEpoch` among the tagged fields at `at`: an epoch, and where the log ends up to it.
+    """`DivergingEpoch` among the tagged fields at `at`: an epoch and its end offset.
 
-    A leader answers it, and no records, where the epoch before the asked offset is not the one
+    A leader returns it, and no records, if the epoch before the requested offset is not the one
     that was named: its log was truncated, or the epoch ended earlier (KIP-595).
     """
     count, at = read_uvarint(buffer, at)
@@ -201,7 +201,7 @@ def read_diverging_epoch(buffer: Buffer, at: int) -> tuple[int, int] | None:
 
 
 def read_aborted(buffer: Buffer, at: int) -> tuple[tuple[tuple[int, int], ...], int]:
-    """Producer id and first offset of each aborted transaction at `at`; what follows them."""
+    """Producer id and first offset of each aborted transaction at `at`; the position after them."""
     count, at = read_uvarint(buffer, at)
     found: list[tuple[int, int]] = []
     for _ in range(count - 1):

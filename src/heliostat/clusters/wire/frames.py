@@ -1,7 +1,6 @@
-"""Frames out of one socket, each into a buffer of its own, as far as they have come.
+"""Reads frames from one socket, each into a buffer of its own, as they arrive.
 
-`recv_into` a frame's buffer moves 2.9 GB a second and core where kafka-python's transport moves
-0.26.
+`recv_into` a frame's buffer moves 2.9 GB a second and core, kafka-python's transport 0.26 GB.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from heliostat.errors import ProtocolError, TlsFailed
 from heliostat.names import Endpoint
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
-"""A frame above this is no answer to what we ask: the largest fetch is far below it."""
+"""A larger frame is no answer to a request of ours: the largest fetch is far below it."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """One answer: `buffer` holds all behind the size field, the correlation id first."""
+    """One answer: `buffer` holds all after the size field, the correlation id first."""
 
     correlation_id: int
     buffer: memoryview
 
 
 class FrameReader:
-    """Reads what has come, and keeps a part of a frame until the rest has.
+    """Reads what has arrived, and keeps a part of a frame until the rest arrives.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ class FrameReader:
     ) -> None:
         self._socket = stream
         self._endpoint = endpoint
-        # Over TLS nothing blocks: "nothing there" is an answer for the size field too.
+        # A TLS socket never blocks: a read of the size field, too, may return nothing.
         self._never_blocks = isinstance(stream, TlsStream)
         self._size = bytearray(4)
         self._size_filled = 0
@@ -55,26 +54,26 @@ class FrameReader:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether an answer is there that `buffer_for` had no room for."""
+        """Whether an answer waits that `buffer_for` had no room for."""
         return self._size_filled == len(self._size)
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a part of an answer has come."""
+        """Whether a part of an answer has been received."""
         return self._size_filled > 0 or self._frame is not None
 
     def pump(self, buffer_for: Callable[[int], memoryview | None]) -> Frame | None:
-        """Read what a readable socket has; the frame, when it is whole.
+        """Read what a readable socket has; return the frame once it is complete.
 
-        Where an answer of so many bytes goes, `buffer_for` says; None: nowhere now, it is left
-        where it is.
+        `buffer_for` returns a buffer for an answer of that size; None: no room now, the answer
+        stays in the socket.
 
         Raises
         ------
         EOFError, OSError
             The broker closed the connection, or receiving failed.
         ProtocolError
-            The size field is no size of an answer.
+            The size field is impossible.
         TlsFailed
             The broker speaks TLS, and we don't.
         """
@@ -88,7 +87,7 @@ class FrameReader:
             size = INT32.unpack(self._size)[0]
             if is_alert(self._size):
                 raise TlsFailed(
-                    "the listener speaks TLS and was asked without",
+                    "the listener speaks TLS, and our request was plaintext",
                     hint="set security.protocol to SSL or SASL_SSL, or use another port",
                     broker=str(self._endpoint),
                 )
@@ -102,8 +101,8 @@ class FrameReader:
             self._view = self._frame
             self._filled = 0
             self._size_filled = 0
-        # A socket's buffer holds a fraction of a large answer: go on while more is there, since
-        # a turn of the copier between two reads costs as much as the read.
+        # A socket's buffer holds a fraction of a large answer: read on while more is there, since
+        # a pass of the copier between two reads costs as much as the read.
         while self._filled < len(self._frame):
             got = self._receive_now(self._view[self._filled :])
             if got == 0:
@@ -113,7 +112,7 @@ class FrameReader:
         return Frame(INT32.unpack_from(frame, 0)[0], frame)
 
     def _receive_now(self, view: memoryview) -> int:
-        """Bytes that are there already; 0 where there are none."""
+        """Receive bytes that are there already; return 0 if there are none."""
         try:
             got = self._socket.recv_into(view, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:

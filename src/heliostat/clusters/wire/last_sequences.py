@@ -1,8 +1,8 @@
 """DescribeProducers packed by hand (KIP-664, DescribeProducersRequest.json, v0).
 
-It says which place in its sequence a producer has reached in each partition, as far as the leader
-remembers it: who wrote a log's last record can be told by it without reading that record. Asked of
-all partitions of a lane when a round begins, as `log_ends` is, and packed for the same reason.
+It returns the last sequence of each producer in each partition, as far as the leader remembers it:
+this shows who wrote a log's last record without reading that record. A round sends it at its start
+for all partitions of its lane, as `log_ends`, and it is packed by hand for the same reason.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _INDEX = struct.Struct(">i")
 
 
 class LastSequencesRequest:
-    """Producers that the leader of partitions remembers.
+    """Request for the producers that the leader of partitions remembers.
 
     Parameters
     ----------
     partitions
-        All of one leader.
+        Partitions, all of one leader.
     """
 
     API_KEY = API_KEY
@@ -51,12 +51,12 @@ class LastSequencesRequest:
 
     def encode(self, version: int) -> bytes:
         """Body of the request."""
-        del version  # there is one
+        del version  # there is only one
         return compact_topics(self._partitions, _INDEX.pack) + NO_TAGS
 
 
 class LastSequencesAnswer:
-    """By partition and producer id the last sequence; partitions that were refused are missing."""
+    """Last sequences by partition and producer id; refused partitions are missing."""
 
     @staticmethod
     def decode(buffer: Buffer, version: int) -> dict[Partition, dict[int, int]]:
@@ -67,7 +67,7 @@ class LastSequencesAnswer:
         ProtocolError
             The bytes do not follow the format.
         """
-        del version  # there is one
+        del version  # there is only one
         try:
             return _read(buffer)
         except (IndexError, struct.error, ValueError) as error:
@@ -90,5 +90,5 @@ def _read(buffer: Buffer) -> dict[Partition, dict[int, int]]:
             found[Partition(topic, PartitionId(number))] = last
         return skip_tagged_fields(buffer, at)
 
-    read_topics(buffer, 4, read_partition)  # behind the throttle time
+    read_topics(buffer, 4, read_partition)  # after the throttle time
     return found

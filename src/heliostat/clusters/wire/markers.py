@@ -1,10 +1,10 @@
 """WriteTxnMarkers requests and answers (WriteTxnMarkersRequest.json), packed by hand.
 
-A marker takes one offset and no reader sees it. It may name a producer id that nobody knows, and
-ends no transaction then. The request needs ALTER (from 3.7 on) or CLUSTER_ACTION on the cluster.
-Markers are appended one by one, in the order of the request; nothing tells a repeated one. What
-fences a late one is its coordinator epoch: one below the last that a partition has seen for the
-producer id is refused (`ProducerAppendInfo.checkCoordinatorEpoch`).
+A marker takes one offset, and no reader sees it. It may name an unknown producer id, and then ends
+no transaction. The request needs ALTER (from 3.7 on) or CLUSTER_ACTION on the cluster. Markers are
+appended one by one, in the order of the request; brokers don't recognise repeated ones. A late one
+is fenced by its coordinator epoch: one below the last that a partition has seen for the producer id
+is refused (`ProducerAppendInfo.checkCoordinatorEpoch`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from heliostat.errors import ProtocolError
 
 API_KEY = 27
 VERSIONS = (1,)
-"""From 2 on a marker says which kind of transaction it ends; these end none."""
+"""From v2 on a marker has the version of the transaction that it ends; ours end none."""
 PRODUCER_EPOCH = 0
 _COMMIT = b"\x01"
 _PRODUCER = struct.Struct(">qh")
@@ -35,7 +35,7 @@ _ANSWER = struct.Struct(">ih")  # partition, error
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """So many for one partition."""
+    """`count` markers for one partition."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class Markers:
 
 
 def encode_markers(producer_id: int, wanted: Sequence[Markers]) -> bytes:
-    """Body of a request; each partition gets its markers one behind the other."""
+    """Body of a request; each partition gets its markers one after the other."""
     entries: list[bytes] = []
     for number in range(max((each.count for each in wanted), default=0)):
         left = [each for each in wanted if each.count > number]
@@ -69,10 +69,10 @@ def _entry(producer_id: int, epoch: int, markers: Sequence[Markers]) -> bytes:
 
 
 def decode_markers(buffer: Buffer, at: int) -> Mapping[tuple[str, int], int]:
-    """Errors by topic and partition; `at` is behind the correlation id.
+    """Errors by topic and partition; `at` is the position after the correlation id.
 
-    Of several markers of one producer and partition the broker tells only the last one's error
-    (`KafkaApis.handleWriteTxnMarkersRequest`): how many landed is to be seen at the log's end.
+    Of several markers of one producer and partition the broker returns only the last one's error
+    (`KafkaApis.handleWriteTxnMarkersRequest`): only the log end shows how many landed.
 
     Raises
     ------

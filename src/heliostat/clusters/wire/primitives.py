@@ -1,4 +1,4 @@
-"""The few primitive encodings the hot path packs by hand (Kafka protocol guide).
+"""The few primitive encodings that the hot path packs by hand (Kafka protocol guide).
 
 Everything here is `(buffer, position) -> (value, position)` or `value -> bytes`.
 """
@@ -31,7 +31,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
-    """UNSIGNED_VARINT at `at`, with the position behind it."""
+    """UNSIGNED_VARINT at `at`, and the position after it."""
     byte = buffer[at]
     at += 1
     if byte < 0x80:
@@ -56,7 +56,7 @@ def compact_string(text: str) -> bytes:
 def compact_topics(
     partitions: Iterable[TopicPartition], packed: Callable[[PartitionId], bytes]
 ) -> bytes:
-    """COMPACT_ARRAY of topics by name, each with its partitions as `packed` gives them."""
+    """COMPACT_ARRAY of topics by name, each with its partitions as `packed` returns them."""
     topics: dict[TopicName, list[PartitionId]] = {}
     for item in partitions:
         topics.setdefault(item.topic, []).append(item.partition)
@@ -71,10 +71,10 @@ def compact_topics(
 
 
 def read_topics(buffer: Buffer, at: int, read_partition: Callable[[TopicName, int], int]) -> None:
-    """An answer's COMPACT_ARRAY of topics by name at `at`, as `compact_topics` packs a request's.
+    """Read an answer's COMPACT_ARRAY of topics by name at `at`, as `compact_topics` packs them.
 
-    `read_partition` is told the topic and where a partition's answer begins, and answers where it
-    ends.
+    `read_partition` gets the topic and the position of a partition's answer, and returns the
+    position after it.
     """
     topics, at = read_uvarint(buffer, at)
     for _ in range(topics - 1):
@@ -105,12 +105,12 @@ def read_topic(buffer: Buffer, at: int, *, by_id: bool) -> tuple[str | TopicId, 
 
 @functools.lru_cache(maxsize=TOPIC_IDS_MAX)
 def _topic_id(raw: bytes) -> TopicId:
-    """Made once for each: answers name the same ones again and again."""
+    """Cached, because answers repeat the same ids."""
     return TopicId(bytes=raw)
 
 
 def skip_tagged_fields(buffer: Buffer, at: int) -> int:
-    """Position behind a section of tagged fields (KIP-482); none of them is needed here."""
+    """Position after a section of tagged fields (KIP-482), none of which is needed here."""
     if buffer[at] == 0:
         return at + 1
     count, at = read_uvarint(buffer, at)

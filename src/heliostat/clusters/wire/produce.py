@@ -1,8 +1,8 @@
 """Produce requests and answers, packed by hand (ProduceRequest.json / ProduceResponse.json).
 
-v9 names topics, v13 addresses them by id, so that a target topic made anew is never written to by
-mistake. One batch a partition and request, each partition once: a second entry of a partition
-would be lost in silence (KafkaApis keeps them in a map).
+v9 names topics, v13 addresses them by id, so that a recreated target topic is never written to by
+mistake. A request has one batch for each partition: of two entries of a partition the broker would
+silently drop one (KafkaApis keeps them in a map).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSIONS = (9, 13)
 BY_ID_FROM = 13
 ACKS_ALL = -1
 COPIED_BYTES_MAX = 4096
-"""To copy so little costs less than to hand it to the kernel as a piece of its own."""
+"""Copying up to this costs less than passing it to the kernel as a separate buffer."""
 
 _PARTITION_ANSWER = struct.Struct(">ihqqq")  # partition, error, base, append time, log start
 
@@ -55,7 +55,7 @@ class ProducedPartition(NamedTuple):
     log_append_time_ms: int
     message: str
     refused: int = -1
-    """Number in the batch of the first record that the broker names as refused (KIP-467)."""
+    """Index in the batch of the first record that the broker names as refused (KIP-467), or -1."""
 
 
 def encode_produce(
@@ -94,7 +94,7 @@ def encode_produce(
 
 
 def decode_produce(version: int, buffer: Buffer, at: int) -> tuple[list[ProducedPartition], int]:
-    """Answers of all partitions, and the throttle time in ms; `at` is behind the correlation id.
+    """Answers of all partitions, and the throttle time in ms; `at` is after the correlation id.
 
     Raises
     ------

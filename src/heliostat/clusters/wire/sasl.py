@@ -1,6 +1,6 @@
 """SASL over a connection of the hot path: SaslHandshake v1, SaslAuthenticate v2 (KIP-152, KIP-368).
 
-The mechanisms are kafka-python's; here are the frames that carry them, and what refusals mean.
+The mechanisms are kafka-python's; here are the frames that carry them, and the meaning of refusals.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from heliostat.names import Endpoint
 
 HANDSHAKE_VERSION = 1
 AUTHENTICATE_VERSION = 2
-"""Brokers from 2.5 on speak it; with it comes the session's lifetime."""
+"""Brokers from 2.5 on support it; the answer has the session's lifetime."""
 UNSUPPORTED_MECHANISM = 33
 ILLEGAL_STATE = 34
 TURNS_MAX = 5
-"""SCRAM takes two turns, OAUTHBEARER one, or two where the token is refused."""
+"""SCRAM takes two turns, OAUTHBEARER one, or two if the token is refused."""
 
 
 class Exchange(Protocol):
-    """Sends one request and gives its answer, from behind the correlation id on."""
+    """Sends one request and returns its answer, without the correlation id."""
 
     def __call__(self, api_key: int, version: int, body: bytes, *, flexible: bool) -> memoryview:
-        """The request's answer."""
+        """Return the request's answer."""
         ...
 
 
 def authenticate(exchange: Exchange, endpoint: Endpoint, sasl: Sasl) -> float:
-    """Say who we are; seconds until it must be said again, 0 for never.
+    """Authenticate; return the session's lifetime in seconds, 0 if it is unlimited.
 
     Raises
     ------
     AuthenticationRefused
         The broker refuses mechanism or credentials.
     CredentialsUnreadable, TokenRefused
-        There are no credentials to show.
+        The credentials can't be read or obtained.
     ConnectionLost
         The broker went away.
     """
@@ -61,13 +61,13 @@ def authenticate(exchange: Exchange, endpoint: Endpoint, sasl: Sasl) -> float:
         try:
             mechanism.receive(received)
         except (ValueError, LookupError) as error:
-            # SCRAM is mutual: the broker's proof did not fit, or was none.
+            # SCRAM is mutual: the broker's proof is wrong, or missing.
             raise _refused(endpoint, sasl, f"the broker's answer: {error}", b"") from None
         if mechanism.is_done():
             if not mechanism.is_authenticated():
                 raise _refused(endpoint, sasl, "", received)
             return max(0, int(answer.session_lifetime_ms)) / 1000
-    raise _refused(endpoint, sasl, "the broker comes to no end", b"")
+    raise _refused(endpoint, sasl, "the broker does not end the exchange", b"")
 
 
 def _shake_hands(exchange: Exchange, endpoint: Endpoint, sasl: Sasl) -> None:

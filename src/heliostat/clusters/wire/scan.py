@@ -1,4 +1,4 @@
-"""A fetch's answer looked through for news, compiled: most of a group's partitions have none.
+"""A compiled scan of a fetch answer for news: most of a group's partitions have none.
 
 Reading each partition of an answer into objects takes 3 us, here 20 ns.
 """
@@ -17,7 +17,7 @@ are none."""
 ROW_FIELDS = 8
 ID_BYTES = 16
 _FIXED_BYTES = 30
-"""Of a partition before the list of aborted transactions: 4 + 2 + 3 * 8."""
+"""Size of a partition's fields before its aborted transactions: 4 + 2 + 3 * 8."""
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT = types.int64
 _ROWS = types.int64[:, ::1]
@@ -25,7 +25,7 @@ _ROWS = types.int64[:, ::1]
 
 @njit(types.UniTuple(_INT, 2)(_BYTES, _INT), cache=True, nogil=True)
 def _uvarint(data: Any, at: int) -> Any:
-    """UNSIGNED_VARINT and the position behind it; -1 for that where it is cut or too long."""
+    """UNSIGNED_VARINT and the position after it, which is -1 if it is cut or too long."""
     value = np.int64(0)
     for place in range(5):
         if at + place >= len(data):
@@ -62,7 +62,7 @@ def _number(data: Any, at: int, size: int) -> Any:
 
 @njit(types.boolean(_BYTES, _INT, _INT, _INT, types.Array(_INT, 1, "C")), cache=True, nogil=True)
 def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
-    """One partition at `at` into `row`; its END is where the next field begins, -1 if it is cut."""
+    """Read one partition at `at` into `row`; False if it is cut. The next field begins at END."""
     if at + _FIXED_BYTES > end:
         return False
     row[TOPIC_AT] = topic_at
@@ -80,7 +80,7 @@ def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
         at = _after_tags(data, at + 16)
     if at < 0 or at + 4 > end:
         return False
-    size, at = _uvarint(data, at + 4)  # behind the preferred replica: we name no rack
+    size, at = _uvarint(data, at + 4)  # after the preferred replica: we name no rack
     if at < 0:
         return False
     row[START] = at
@@ -99,12 +99,12 @@ def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
     by_id
         Whether topics are named by id (v13) or by name (v12).
     rows
-        Room for as many partitions as were asked for, int64.
+        One row for each partition that was asked for, int64.
 
     Returns
     -------
     int
-        How many there are; -1 if the bytes do not follow the format or are too many.
+        Number of rows filled; -1 if the bytes do not follow the format, or rows are too few.
     """
     found = 0
     topics, at = _uvarint(data, at)

@@ -1,7 +1,7 @@
-"""TLS under a connection: what `socket.socket` offers the hot path, over an `SSLSocket`.
+"""TLS for a connection: the calls of `socket.socket` that the hot path makes, on an `SSLSocket`.
 
-The socket never blocks: OpenSSL answers "want read" where the kernel would wait, and what it has
-decrypted already is seen by no selector (`TlsStream.pending`).
+The socket never blocks: OpenSSL reports "want read" where the kernel would wait. Selectors don't
+see bytes that OpenSSL has already decrypted (`TlsStream.pending`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class TlsStream:
     Parameters
     ----------
     sock
-        After the handshake.
+        Socket after the handshake.
     timeout_s
-        How long the broker may take nothing.
+        How long the broker may accept no data.
     """
 
     def __init__(self, sock: ssl.SSLSocket, timeout_s: float) -> None:
@@ -54,7 +54,7 @@ class TlsStream:
         return self._socket.fileno()
 
     def pending(self) -> int:
-        """Decrypted bytes that wait to be received; no selector tells of them."""
+        """Number of decrypted bytes that wait to be received; no selector reports them."""
         return self._socket.pending()
 
     def setsockopt(self, level: int, option: int, value: bytes) -> None:
@@ -62,17 +62,17 @@ class TlsStream:
         self._socket.setsockopt(level, option, value)
 
     def close(self) -> None:
-        """Close it without the farewell that TLS knows: Kafka's frames tell where they end."""
+        """Close it without TLS's close_notify: Kafka's frames contain their sizes."""
         self._socket.close()
 
     def recv_into(self, view: memoryview, _size: int = 0, _flags: int = 0) -> int:
-        """Receive what is there; `BlockingIOError` where there is nothing."""
+        """Receive what is there; raise `BlockingIOError` if there is nothing."""
         try:
             return self._socket.recv_into(view)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
         except ssl.SSLEOFError:
-            return 0  # closed without a farewell, as brokers do
+            return 0  # closed without close_notify, as brokers do
 
     def sendmsg(
         self,
@@ -80,10 +80,10 @@ class TlsStream:
         _ancillary: Sequence[object] = (),
         flags: int = 0,
     ) -> int:
-        """Send at least the first of `parts`; `TimeoutError` where the broker takes nothing.
+        """Send at least the first of `parts`; `TimeoutError` if the broker accepts nothing.
 
-        With MSG_DONTWAIT a part of it, and `BlockingIOError` where it takes nothing now. The same
-        bytes have to be given again then (SSL_write(3)).
+        With MSG_DONTWAIT a part of it, or `BlockingIOError` if the broker accepts nothing now. Then
+        the next call must pass the same bytes (SSL_write(3)).
         """
         first: bytes | bytearray | memoryview = parts[0]
         if len(first) < JOINED_BYTES and len(parts) > 1:
@@ -117,7 +117,7 @@ class TlsStream:
         poller = select.poll()
         poller.register(self._socket, event)
         if not poller.poll(self._timeout_s * 1000):
-            raise TimeoutError("the broker takes nothing")
+            raise TimeoutError("the broker accepts no data")
 
 
 def wrap(
@@ -128,7 +128,7 @@ def wrap(
     connect_timeout_s: float,
     request_timeout_s: float,
 ) -> TlsStream:
-    """Shake hands over a connected socket; it is closed where that fails.
+    """Do the TLS handshake over a connected socket; close it if that fails.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def wrap(
 
 
 def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
-    """What a failure of TLS means to an operator."""
+    """Explain a failure of TLS to an operator."""
     at, reason = str(endpoint), getattr(error, "reason", None) or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OTHER_NAME:
@@ -171,5 +171,5 @@ def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
 
 
 def is_alert(head: bytes | bytearray) -> bool:
-    """Whether an answer begins as TLS's alerts do: a listener for TLS was asked in plain."""
+    """Whether an answer begins like a TLS alert: a TLS listener got a plaintext request."""
     return head[0] == 0x15 and head[1] == 3  # RFC 8446 section 5.1

@@ -1,8 +1,8 @@
-"""Which records of a fetch's answer belong to transactions that were aborted.
+"""Which records of a fetch answer belong to aborted transactions.
 
-A broker names them with the answer (KIP-98, `FetchResponse.AbortedTransaction`): a producer id and
-the first offset of its transaction, which goes up to the abort marker of that producer. As a batch
-has one producer, nothing has to be decompressed to leave them out (`CompletedFetch`).
+The answer lists them (KIP-98, `FetchResponse.AbortedTransaction`): a producer id and the first
+offset of its transaction, which ends at that producer's abort marker. As a batch has one producer,
+nothing has to be decompressed to leave them out (`CompletedFetch`).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _MARKER_KEY_BYTES = 4
 
 
 class Aborted(NamedTuple):
-    """A transaction that was aborted."""
+    """An aborted transaction."""
 
     producer_id: int
     first_offset: int
 
 
 class AbortedTransactions:
-    """The aborted transactions of one answer; batches are asked about in order, also twice.
+    """The aborted transactions of one answer; ask about batches in order, repeats are allowed.
 
     An answer of a megabyte may hold thousands of batches of one producer, and hundreds of its
-    transactions that were aborted. So nothing here looks through all of them: a lane that did took
-    longer for an answer than its round lasts, and never got beyond it.
+    aborted transactions. So nothing here scans all of them: a lane that did needed longer for an
+    answer than its round lasts, and never got past it.
 
     Parameters
     ----------
     aborted
-        As the broker named them.
+        As the broker listed them.
     """
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
@@ -56,23 +56,23 @@ class AbortedTransactions:
         return not self._first_offsets
 
     def has_aborted(self, header: BatchHeader) -> bool:
-        """Whether the batch's records are of an aborted transaction."""
+        """Return whether the batch belongs to an aborted transaction."""
         if not header.is_transactional or header.producer_id not in self._first_offsets:
             return False
         markers = self._abort_markers.get(header.producer_id, [])
         before = bisect_left(markers, header.base_offset)
-        ended = markers[before - 1] if before else -1  # all that began up to there are over
+        ended = markers[before - 1] if before else -1  # what began before it is over
         firsts = self._first_offsets[header.producer_id]
         at = bisect_right(firsts, ended)
         return at < len(firsts) and firsts[at] <= header.last_offset
 
     def take_marker(self, view: Buffer, at: int, header: BatchHeader) -> None:
-        """Take note of the marker in the control batch at `at`.
+        """Note the marker in the control batch at `at`.
 
         Raises
         ------
         BatchError
-            It is none.
+            It holds no marker.
         """
         if marker_type(view, at + HEADER_BYTES, at + header.size) == ABORT:
             markers = self._abort_markers.setdefault(header.producer_id, [])
@@ -81,16 +81,16 @@ class AbortedTransactions:
 
 
 def marker_type(view: Buffer, at: int, end: int) -> int:
-    """Type of the marker whose control record stands from `at` to `end`.
+    """Return the type of the marker whose control record is `view[at:end]`.
 
     Raises
     ------
     BatchError
-        There is none.
+        There is no marker.
     """
     try:
         _, at = read_varint(view, at)  # length
-        _, at = read_varint(view, at + 1)  # timestamp, behind the attributes
+        _, at = read_varint(view, at + 1)  # timestamp, after the attributes
         _, at = read_varint(view, at)  # offset
         size, at = read_varint(view, at)
     except IndexError:

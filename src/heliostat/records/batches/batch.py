@@ -1,4 +1,4 @@
-"""The 61 bytes in front of every v2 record batch: read, checked, rewritten in place.
+"""The 61-byte header of v2 record batches: read, checked, rewritten in place.
 
 Layout: KIP-98, `org.apache.kafka.common.record.DefaultRecordBatch`. The CRC covers bytes 21 to
 the end; base offset, length, leader epoch, magic and the CRC itself may change without it.
@@ -14,14 +14,14 @@ from heliostat.errors import BatchError
 from heliostat.records.batches.crc import Buffer, crc32c, shifted
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""All of it, in the order of `BatchHeader`'s fields."""
+"""The whole header, in the order of `BatchHeader`'s fields."""
 HEADER_BYTES = 61
 LENGTH_ENDS_AT = 12
 """`length` counts the bytes after itself."""
 LENGTH_MIN = HEADER_BYTES - LENGTH_ENDS_AT
-"""A batch without records."""
+"""`length` of a batch without records."""
 RECORD_BYTES_MIN = 7
-"""Seven fields of one byte."""
+"""The smallest record: seven fields of one byte each."""
 MAGIC_AT = 16
 CRC_FROM = 21
 MAGIC = 2
@@ -53,13 +53,13 @@ class Codec(Enum):
 
 
 CODECS = tuple(Codec)
-"""By number."""
+"""The codecs by their number in the attributes."""
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header as stored; offsets and timestamps (ms) as Kafka counts them.
+    """A batch's header as stored; timestamps in ms.
 
-    A named tuple, because one is made for every batch: 1 us less than a frozen dataclass.
+    A named tuple, because one is created for each batch: 1 us less than a frozen dataclass.
     """
 
     base_offset: int
@@ -71,9 +71,9 @@ class BatchHeader(NamedTuple):
     attributes: int
     last_offset_delta: int
     base_timestamp: int
-    """What the records' timestamps count from; with the delete-horizon bit no record's own."""
+    """What timestamp deltas count from; with the delete-horizon bit, not a record's timestamp."""
     max_timestamp: int
-    """Largest timestamp; with LogAppendTime that of every record."""
+    """Largest timestamp; with LogAppendTime, that of every record."""
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -86,42 +86,42 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of its last record, which compaction may have removed."""
+        """Offset of its last record, even if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """First offset behind it."""
+        """First offset after it."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def codec(self) -> Codec:
-        """How its records are compressed."""
+        """The codec that its records are compressed with."""
         return CODECS[self.attributes & CODEC_BITS]
 
     @property
     def is_log_append_time(self) -> bool:
-        """Readers see `max_timestamp` for each record."""
+        """Whether readers see `max_timestamp` for each record."""
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
     def is_transactional(self) -> bool:
-        """Its records are part of a transaction."""
+        """Whether its records are part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        """It holds a marker and no records for readers."""
+        """Whether it holds a transaction marker and no records for readers."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def is_dense(self) -> bool:
-        """Every offset from first to last has its record."""
+        """Whether every offset from the first to the last has a record."""
         return self.records_count == self.last_offset_delta + 1
 
 
 def claimed_size(buffer: Buffer, at: int, end: int) -> int | None:
-    """Size that the bytes at `at` claim for their batch; None if not even that is there."""
+    """Return the size that the batch at `at` claims; None if its length field is cut off."""
     if end - at < LENGTH_ENDS_AT:
         return None
     length: int = _LENGTH.unpack_from(buffer, at)[0]
@@ -139,12 +139,12 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
     Returns
     -------
     BatchHeader | None
-        None if the batch is cut off by `end`, which is usual at the end of a fetch's answer.
+        None if `end` cuts the batch off, which is usual at the end of a fetch answer.
 
     Raises
     ------
     BatchError
-        The bytes are no v2 batch, or its header contradicts itself. The CRC is not looked at.
+        The bytes are not a v2 batch, or its header contradicts itself. The CRC is not checked.
     """
     if end - at <= MAGIC_AT:
         return None
@@ -155,7 +155,7 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
             magic=magic,
         )
     if magic != MAGIC:
-        raise BatchError("the bytes are no record batch of a known format", magic=magic)
+        raise BatchError("the bytes are not a record batch of a known format", magic=magic)
     length = _LENGTH.unpack_from(buffer, at)[0]
     if length < LENGTH_MIN:
         raise BatchError("a batch claims to be shorter than its header", length=length)
@@ -181,12 +181,12 @@ def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
     Raises
     ------
     BatchError
-        They do not fit.
+        The CRC does not match the bytes.
     """
     found = crc32c(memoryview(buffer)[at + CRC_FROM : at + header.size])
     if found != header.crc:
         raise BatchError(
-            "a batch's checksum does not fit its bytes",
+            "a batch's checksum does not match its bytes",
             base_offset=header.base_offset,
             stored=header.crc,
             computed=found,
@@ -201,21 +201,20 @@ def patch_header(
     producer_id: int,
     base_sequence: int,
 ) -> None:
-    """Make a stored batch one that a producer may send, in place, its payload unseen.
+    """Make a stored batch one that a producer may send, in place, without reading its payload.
 
-    Base offset 0 (a broker wants that of clients), no leader epoch, our producer, epoch 0, and of
+    Base offset 0 (brokers require it of clients), no leader epoch, our producer, epoch 0, and of
     the attributes only the codec: no transaction, no delete horizon (the target's cleaner sets
-    its own; deltas still count from the base timestamp), no bits without a meaning. The CRC is
-    changed by what these changes make of it, so a payload that no longer fits keeps one that
-    does not fit either.
+    its own; deltas still count from the base timestamp), no undefined bits. The CRC is corrected
+    by the difference between the two headers, so for a damaged payload it stays wrong.
 
     Parameters
     ----------
     buffer, at, header
-        The batch, and what `read_header` said of it. It must not be LogAppendTime: clearing that
-        bit would change its records' timestamps.
+        The batch, and its header as `read_header` returned it. It must not be LogAppendTime:
+        clearing that bit would change its records' timestamps.
     producer_id, base_sequence
-        Whose batch it is to be and in which place.
+        The producer to send it as, and the sequence of its first record.
     """
     changing = memoryview(buffer)[at + CRC_FROM : at + HEADER_BYTES]
     difference = crc32c(changing)
@@ -237,7 +236,7 @@ def pack_header(
     producer_id: int,
     base_sequence: int,
 ) -> bytes:
-    """Header of a new dense CreateTime batch with `body` (compressed already) behind it."""
+    """Return the header of a new dense CreateTime batch with this `body`, already compressed."""
     header = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         header,

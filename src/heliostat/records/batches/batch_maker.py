@@ -1,7 +1,7 @@
-"""Makes the batches that a mirror appends, and says in each where source offsets move away (I3).
+"""Builds the batches that a mirror appends, each with the breaks of the offset map in it (I3).
 
-Three ways: a header patched where it stands, records that were joined, and records encoded anew
-from one batch, split where they don't fit. Which one is taken, `convert` decides.
+There are three ways: patch a header in place, add records that were joined, or re-encode the
+records of one batch, split if they are too large for one. `convert` chooses.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from heliostat.records.batches.crc import Buffer
 from heliostat.records.batches.joining import FarApart, NewRecords, SourceRecords, encode_new
 
 PLACE_BYTES = 144
-"""In memory, of one of thousands of places where source offsets don't follow each other."""
+"""Memory for each place in a batch where source offsets don't follow one another."""
 
 
 class BatchMaker:
-    """Adds batches to `outcome`, each behind the one before.
+    """Adds batches to `outcome`, each after the one before.
 
     Parameters
     ----------
     place
-        Where the first one belongs.
+        Source and target offset of the first batch.
     settings
-        Producer, limits, and what is compressed.
+        Producer id, size limits and compression.
     """
 
     def __init__(self, place: Place, settings: ConvertSettings) -> None:
@@ -51,12 +51,12 @@ class BatchMaker:
         self._settings = settings
 
     def stop(self, reason: StopReason, why: str) -> None:
-        """Go no further than the next offset."""
+        """Note that conversion stops at the next source offset, and why."""
         offset = self.outcome.next_offset
         self.outcome.stop = Stop(reason, offset, f"source offset {offset} can't be copied: {why}")
 
     def patch(self, view: memoryview, at: int, header: BatchHeader) -> None:
-        """Add the batch at `at` as it stands there, with a header of ours."""
+        """Add the batch at `at`, its header patched in place."""
         target = self.outcome.next_target_offset
         patch_header(
             view,
@@ -81,7 +81,7 @@ class BatchMaker:
         places: Sequence[tuple[int, int]],
         next_offset: int,
     ) -> None:
-        """Add a batch of records encoded by us; compressed only if that makes it smaller."""
+        """Add a batch of newly encoded records; it is compressed only if that makes it smaller."""
         base_offset = self.outcome.next_target_offset
         body: Buffer = new.body
         if codec is not Codec.NONE:
@@ -92,7 +92,7 @@ class BatchMaker:
                 codec = Codec.NONE
         own_bytes = len(body)
         if body is new.body and 2 * own_bytes < new.room_bytes:
-            body = bytes(body)  # each part of a split batch would keep room for the whole of it
+            body = bytes(body)  # else each part of a split batch would keep a buffer for the whole
         elif body is new.body:
             own_bytes = new.room_bytes
         header = pack_header(
@@ -112,9 +112,9 @@ class BatchMaker:
     def _add(
         self, batch: ConvertedBatch, places: Sequence[tuple[int, int]], next_offset: int
     ) -> None:
-        """Add a batch; where source offsets move away from the target's, say so in it (I3).
+        """Add a batch with its breaks: where source offset less target offset changes (I3).
 
-        `places` are (number of a record in the batch, its source offset).
+        `places` are pairs (number of a record in the batch, its source offset).
         """
         breaks: list[Break] = []
         for number, source in places:
@@ -134,9 +134,9 @@ class BatchMaker:
     def rewrite(
         self, view: memoryview, at: int, header: BatchHeader, end: int | None = None
     ) -> None:
-        """Encode the records from the next offset on anew, as few batches as fit.
+        """Re-encode the batch's records from the next offset on, in as few batches as possible.
 
-        Those with an offset delta from `end` on are left out.
+        Records whose offset delta is `end` or more are left out.
         """
         check_crc(view, at, header)
         packed = view[at + HEADER_BYTES : at + header.size]
@@ -157,7 +157,7 @@ class BatchMaker:
     def split(
         self, records: SourceRecords, codec: Codec, base_offset: int, first: int, end: int
     ) -> None:
-        """Add the records with offset deltas `[first, end)` in as few batches as fit."""
+        """Add the records with offset deltas `[first, end)` in as few batches as possible."""
         ranges = [(first, end)]
         while ranges and self.outcome.stop is None:
             start, stop = ranges.pop()
@@ -166,7 +166,10 @@ class BatchMaker:
     def _rewrite_range(
         self, records: SourceRecords, codec: Codec, base_offset: int, start: int, stop: int
     ) -> Sequence[tuple[int, int]]:
-        """Add one batch of the records `[start, stop)`, or say how to split them, last first."""
+        """Add the records `[start, stop)` as one batch, or return the ranges to split it into.
+
+        The last range comes first.
+        """
         next_offset = base_offset + stop
         halves = ((start + stop) // 2, stop), (start, (start + stop) // 2)
         try:
@@ -197,6 +200,6 @@ class BatchMaker:
         largest = self._settings.batch_bytes_max
         self.stop(
             StopReason.TOO_LARGE,
-            f"it takes a batch of {size} bytes, the target topic takes {largest} "
+            f"it needs a batch of {size} bytes, the target topic accepts {largest} "
             "(max.message.bytes)",
         )

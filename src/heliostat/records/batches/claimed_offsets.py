@@ -1,13 +1,14 @@
-"""Which of an answer's offsets may be believed: no checksum covers them.
+"""Which of an answer's offsets can be believed: no checksum covers them.
 
 I6  A base offset is outside its batch's CRC (KIP-98), as is the offset of a message of magic 0
     or 1: brokers set both. A damaged one that is too large looks like a hole that compaction left,
-    and all records in it would be passed over unseen.
+    and all records in it would be skipped silently.
 
-What stands behind a batch in the same answer contradicts such a claim (`carry`). The last batch has
-nothing behind it: it counts where it continues what stands before it, or where two answers claim it
-alike, within the log's end as they tell it. So does a first batch that claims to begin before what
-was asked for. What is held back begins the next answer, where more follows.
+The batch that follows in the same answer contradicts such a claim (`convert`). The last batch has
+no successor: it is accepted if it continues the one before it, or if two answers claim the same
+offset for it, within the log end that they report. The same holds for a first batch that claims to
+begin before the requested offset. A batch that is held back begins the next answer, where more
+may follow it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _LAST_DELTA = struct.Struct(">23xi")
 
 
 class Believed(NamedTuple):
-    """What may be taken of an answer ends at `end`; `stop` is why what stands there can't be right.
+    """The valid part of an answer ends at `end`; `stop` says why the batch there can't be right.
 
-    `epoch` is that of the last whole batch (`last_epoch`).
+    `epoch` is the leader epoch of the last whole batch (`last_epoch`).
     """
 
     end: int
@@ -63,8 +64,8 @@ def _last_batches(data: Any, start: int, end: int) -> Any:
 
 
 def last_batches(buffer: bytearray | memoryview, start: int, end: int) -> tuple[int, int]:
-    """Where an answer's last whole batch or message begins, and the one before; -1 for none."""
-    if claimed_size(buffer, start, end) == end - start:  # mostly, and ten times as fast
+    """Return where the last whole batch or message begins, and the one before; -1 for none."""
+    if claimed_size(buffer, start, end) == end - start:  # the usual case, ten times as fast
         return start, -1
     last, before = _last_batches(np.frombuffer(buffer, np.uint8), start, end)
     return int(last), int(before)
@@ -75,20 +76,20 @@ class ClaimedOffsets:
 
     def __init__(self) -> None:
         self._seen = -1
-        """What the answer before claimed of a batch that was held back for it."""
+        """The offset that the previous answer claimed for a batch that was held back."""
 
     def believed(self, answer: memoryview, position: int, log_end: int) -> Believed:
-        """How much of an answer may be taken; ask before headers are patched (`carry`).
+        """Return how much of an answer is valid; call it before `convert` patches the headers.
 
         Parameters
         ----------
         answer
             Batches as fetched; the last may be cut.
         position
-            Source offset that was asked for.
+            Source offset that was requested.
         log_end
-            Source offset at which the log ended for us, as the same answer says. Brokers note it
-            before they read, so that one answer may rightly reach beyond it.
+            Source offset at which the log ends for us, as reported in the same answer. Brokers note
+            it before they read, so a valid answer may reach beyond it.
         """
         seen, self._seen = self._seen, -1
         last, before = last_batches(answer, 0, len(answer))
@@ -109,11 +110,11 @@ class ClaimedOffsets:
     def _believed_up_to(
         self, answer: memoryview, last: int, expected: int, log_end: int, seen: int
     ) -> tuple[int, str]:
-        """Where what may be taken ends, by its last whole batch, and what is wrong with that."""
+        """Return where the valid part ends, and what the last whole batch claims wrongly."""
         end = len(answer)
         claim, behind, is_old = _offset(answer, last), _behind(answer, last), _is_old(answer, last)
         if claim <= expected and not is_old:
-            return end, ""  # it continues; `carry` tells one that goes back
+            return end, ""  # no hole before it; `convert` stops at one that goes back
         next_at = last + (claimed_size(answer, last, end) or 0)
         if end - next_at >= _OFFSET.size and not is_old:
             following = _offset(answer, next_at)
@@ -128,7 +129,7 @@ class ClaimedOffsets:
 
 
 def _is_old(buffer: memoryview, at: int) -> bool:
-    """Whether it is a message of a format before v2: its offset is that of the last in it."""
+    """Return whether it is a message of a format before v2, whose offset is the last one in it."""
     return buffer[at + MAGIC_AT] < MAGIC
 
 
@@ -138,7 +139,7 @@ def _offset(buffer: memoryview, at: int) -> int:
 
 
 def _behind(buffer: memoryview, at: int) -> int:
-    """Source offset behind a whole batch, or message, as it claims."""
+    """Return the source offset after a whole batch or message, as it claims."""
     if _is_old(buffer, at) or len(buffer) - at < HEADER_BYTES:
         return _offset(buffer, at) + 1
     delta: int = _LAST_DELTA.unpack_from(buffer, at)[0]

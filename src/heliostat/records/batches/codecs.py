@@ -1,4 +1,4 @@
-"""Compress and decompress the records of a batch as Kafka's clients do, within a bound.
+"""Compress and decompress the records of a batch as Kafka's clients do, up to a size limit.
 
 gzip is the standard library's; snappy in xerial framing (what Java writes) or raw (librdkafka);
 lz4 in frames with independent blocks (KIP-57); zstd in frames (KIP-110).
@@ -16,14 +16,14 @@ from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.crc import Buffer
 
 DECOMPRESSED_BYTES_MAX = 512 * 1024 * 1024
-"""A 10 MiB batch at a ratio of 50; more is a bomb, which would take a worker's memory."""
+"""A 10 MiB batch at a ratio of 50; more would be a bomb that exhausts a worker's memory."""
 _ROOM_BYTES_MIN = 64 * 1024
 _ROOM_RATIO = 8
-"""Room tried first for what does not say its size, in multiples of the compressed bytes."""
+"""First buffer size for data that does not state its size, in multiples of its compressed size."""
 _GZIP_WBITS = 31
 _ZSTD_LEVEL = 3
 _LZ4_LEVEL = 0
-"""What Kafka's Java client does by default (KIP-390): zstd 3, lz4 fast; gzip's is zlib's own."""
+"""As Kafka's Java client does by default (KIP-390): zstd 3, lz4 fast; gzip's is zlib's own."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -35,7 +35,7 @@ class TooMuch(BatchError):
 
 
 def compress(codec: Codec, body: Buffer) -> bytes:
-    """`body` compressed with `codec`, readable by every Kafka client."""
+    """Compress `body` with `codec` so that every Kafka client can read it."""
     match codec:
         case Codec.NONE:
             return bytes(body)
@@ -55,14 +55,14 @@ def compress(codec: Codec, body: Buffer) -> bytes:
 
 
 def decompress(codec: Codec, body: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """`body` as it was before `codec` compressed it.
+    """Decompress `body`.
 
     Raises
     ------
     TooMuch
         It is larger than `bytes_max`.
     BatchError
-        It is not what `codec` makes.
+        It is not valid for `codec`.
     """
     if codec is Codec.NONE:
         return bytes(body)
@@ -87,7 +87,7 @@ def _too_much(codec: str, bytes_max: int) -> TooMuch:
 
 
 def _decompress_gzip(body: Buffer, bytes_max: int) -> bytes:
-    """Gzip may be several members in a row; each is bounded by what is left."""
+    """Decompress all members of gzip data; together they may have `bytes_max`."""
     parts: list[bytes] = []
     size = 0
     rest: Buffer = body
@@ -137,7 +137,7 @@ def _compress_snappy(body: memoryview) -> bytes:
 
 
 def _decompress_frames(library: object, body: bytes, bytes_max: int) -> bytes:
-    """Decompress into room that grows up to the bound: frames need not say their size."""
+    """Decompress into a buffer that grows up to the limit: frames need not state their size."""
     into = library.decompress_into  # type: ignore[attr-defined]  # a module without stubs
     room = min(bytes_max, max(_ROOM_BYTES_MIN, _ROOM_RATIO * len(body)))
     while True:

@@ -1,7 +1,7 @@
-"""What compiled loops need of bytes: copies, and CRC-32C by the processor's own instruction.
+"""Byte operations for compiled loops: copies, and CRC-32C by the processor's own instruction.
 
 `crc` calls a library once for each batch; a loop over thousands of one-record batches can't. The
-instruction handles 8 bytes in 3 cycles (9 GB/s measured), the tables that stand in for it on other
+instruction handles 8 bytes in 3 cycles (9 GB/s measured), the tables that replace it on other
 processors 1.8 GB/s. Numba's own copy of a slice takes 0.1 us, a copy of memory 5 ns.
 """
 
@@ -20,26 +20,26 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 CASTAGNOLI = 0x82F63B78
-"""The polynomial, bits reversed."""
+"""Polynomial of CRC-32C, bits reversed."""
 if not config.CACHE_DIR and not any(
     os.access(folder, os.W_OK) for folder in (Path(__file__).parent, Path.home())
 ):
-    # Compiled code is kept beside the source or at home; an executor may write to neither.
+    # Numba caches compiled code beside the source or at home; an executor may write to neither.
     config.CACHE_DIR = str(Path(tempfile.gettempdir()) / f"heliostat-compiled-{os.getuid()}")
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-"""Numba's type of what is only read; arrays that may be written to are taken too."""
+"""Numba's type of read-only arrays; it also takes writable ones."""
 _SIGNATURE = types.uint32(BYTES, types.int64, types.int64)
 _ALL_ONES = np.uint32(0xFFFFFFFF)
 _LLVM_NAMES = {
-    # machine: of 8 bytes, of one byte (LLVM's own names for the two instructions)
+    # machine: LLVM's names of the instructions for 8 bytes and for one byte
     "x86_64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"),
     "AMD64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"),
 }
 
 
 def _has_instruction() -> bool:
-    """Whether the code that Numba makes for this machine may use it."""
+    """Return whether the code that Numba generates for this machine may use the instruction."""
     from llvmlite import binding
 
     features = binding.get_host_cpu_features()
@@ -90,7 +90,7 @@ copy_bytes: Any = njit(_copy_slices) if config.BOUNDSCHECK else _copy_memory
 
 @intrinsic
 def _load64(_typing: Any, array: Any, at: Any) -> Any:
-    """Eight bytes at any place, as the processor reads them (little-endian on both kinds)."""
+    """Load eight bytes at any index, as the processor reads them (both kinds are little-endian)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -126,7 +126,7 @@ def _step8(_typing: Any, _crc: Any, _value: Any) -> Any:
 
 @njit(_SIGNATURE, cache=True, nogil=True)
 def crc32c_by_tables(data: Any, at: int, end: int) -> Any:
-    """CRC-32C of `data[at:end]`, eight bytes at a time by eight tables."""
+    """Return the CRC-32C of `data[at:end]`, eight bytes at a time by eight tables."""
     crc = _ALL_ONES
     while at + 8 <= end:
         crc ^= (
@@ -153,7 +153,7 @@ def crc32c_by_tables(data: Any, at: int, end: int) -> Any:
 
 
 def _by_instruction(data: Any, at: int, end: int) -> Any:
-    """CRC-32C of `data[at:end]`."""
+    """Return the CRC-32C of `data[at:end]`."""
     wide = np.uint64(0xFFFFFFFF)
     while at + 8 <= end:
         wide = _step64(wide, _load64(data, at))

@@ -1,24 +1,24 @@
-"""From what a fetch answered for a partition to the batches its mirror appends.
+"""Converts a partition's fetched batches into the batches that its mirror appends.
 
 I1  Each batch carries the link's producer id and the target offset it expects as its sequence.
-I3  Where source offsets have a hole, the batch behind it says so (`ConvertedBatch.breaks`).
-I5  Order, key, value, headers and the timestamps that readers see stay what they are.
-I6  What can't be carried stops the walk with a reason; nothing is left out in silence. Passed over
-    is only what a reader of committed records never sees: transactions' markers, records of
-    transactions that were aborted, and batches that compaction has left empty.
+I3  The batch after a hole in the source offsets names the break (`ConvertedBatch.breaks`).
+I5  Order, key, value, headers and the timestamps that readers see don't change.
+I6  What can't be converted stops the walk with a reason; nothing is left out silently. Only what a
+    reader of committed records never sees is passed over: transaction markers, records of aborted
+    transactions, and batches that compaction has left empty.
 
-Three ways for a batch, the cheapest that fits:
+A batch is converted in the cheapest of three ways that is possible:
 
-- *raw*: its header is patched where it stands, its payload is not looked at, its CRC follows by
-  the delta method (`crc`), so that damage on the way is found by the target broker.
-- *joined*: small batches one behind the other become one (`joining`). The CRC of each is checked
-  first, because the new one vouches for new bytes. Compressed ones are joined only where the link
-  asks for compression anyway: else they would cost CPU that nobody asked for.
-- *rewritten*: where records must change. LogAppendTime batches get the timestamp that readers see
-  written into each record (the target keeps CreateTime, and has no other way to show it). A batch
-  that begins before the position loses its head. Of one that compaction has thinned the rest moves
-  together: brokers take only batches without holes. If a batch does not fit, it is split. What
-  Kafka before 0.11 wrote (`old_format`) becomes a batch of today.
+- *raw*: its header is patched in place, its payload is not read, and its CRC is corrected by the
+  difference between the headers (`crc`), so that the target broker finds damage on the way.
+- *joined*: consecutive small batches become one (`joining`). The CRC of each is checked first,
+  because the new CRC is computed over new bytes. Compressed ones are joined only if the link
+  compresses anyway: otherwise decompressing them would cost CPU for nothing.
+- *rewritten*: where records must change. In LogAppendTime batches the timestamp that readers see is
+  written into each record (the target uses CreateTime, and has no other way to show it). A batch
+  that begins before the position loses its first records. The records left in a compacted batch
+  become a batch without holes, as brokers accept no other. A batch that is too large is split. The
+  formats before Kafka 0.11 (`legacy_format`) become v2 batches.
 
 Speeds: `bench/convert_speed.py`.
 """
@@ -60,12 +60,12 @@ from heliostat.records.batches.joining import JoinLimits, join_run
 from heliostat.records.batches.legacy_format import OLD_MAGICS, read_old
 
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
-"""A broker's `socket.request.max.bytes`: no producer can have sent more, so it is damage."""
+"""Default of a broker's `socket.request.max.bytes`: a batch that claims more is damaged."""
 _ATTRIBUTES_LOW_AT = 22
 _MAY_BE_PASSED = CONTROL_BIT | TRANSACTIONAL_BIT
 _OFFSET = struct.Struct(">q")
 _COUNTS = struct.Struct(">23xi30xi")
-"""Of a header: last offset delta and records count."""
+"""Two fields of a header: last offset delta and records count."""
 
 
 def convert(  # noqa: PLR0917 - where, how, and of what
@@ -77,27 +77,27 @@ def convert(  # noqa: PLR0917 - where, how, and of what
     aborted: Sequence[Aborted] = (),
     refused: Refusal | None = None,
 ) -> ConvertOutcome:
-    """Make batches to append from what a fetch answered for one partition.
+    """Convert what a fetch returned for one partition into batches to append.
 
     Parameters
     ----------
     buffer, start, end
-        The answer's batches are `buffer[start:end]`; it is written to, and the batches point into
-        it. The last batch may be cut, the first may begin before `place`.
+        The answer's batches are `buffer[start:end]`; headers in it are overwritten, and the new
+        batches point into it. The last batch may be cut, the first may begin before `place`.
     place
-        Source offset to go on from, and the target offset that it gets.
+        Source offset to continue from, and its target offset.
     settings
-        Producer, limits, and what is joined or compressed.
+        Producer id, size limits, and what to join or compress.
     aborted
-        Transactions that the answer names as aborted.
+        Transactions that the answer lists as aborted.
     refused
-        Where to stop.
+        The record that the target has refused: convert up to it, then stop.
 
     Returns
     -------
     ConvertOutcome
-        Batches of all that readers see from `place` on. Bad input never raises: what was sound
-        before it is returned, and `stop` says what is wrong.
+        Batches with all records that readers see from `place` on. Bad input never raises: the valid
+        batches before it are returned, and `stop` says what is wrong.
     """
     walk = _Walk(memoryview(buffer)[:end], start, place, settings, aborted)
     walk.refused = refused
@@ -111,7 +111,7 @@ def convert(  # noqa: PLR0917 - where, how, and of what
 
 
 class _Walk:
-    """One walk over an answer: `at` in the buffer, `outcome.next_offset` in the source's log."""
+    """One walk over an answer; it is at `at` in the buffer, at `outcome.next_offset` in the log."""
 
     def __init__(
         self,
@@ -130,10 +130,10 @@ class _Walk:
         self._transactions = AbortedTransactions(aborted)
         self._is_first = True
         self.refused: Refusal | None = None
-        """Where to stop."""
+        """A record that the target has refused, not yet reached."""
 
     def go(self) -> None:
-        """Walk to the end, or to what stops it."""
+        """Convert batch after batch, to the end of the answer or to what stops it."""
         while self.at < self.end and self.outcome.stop is None:
             if self.refused is None and self._join():
                 self._is_first = False
@@ -160,11 +160,11 @@ class _Walk:
             self.at += header.size
 
     def _is_old(self, at: int) -> bool:
-        """Whether a message of a format before v2 stands there."""
+        """Return whether a message of a format before v2 begins at `at`."""
         return self.end - at > MAGIC_AT and self.view[at + MAGIC_AT] in OLD_MAGICS
 
     def _take(self, header: BatchHeader) -> None:
-        """Carry one batch by itself."""
+        """Convert one batch by itself."""
         expected = self.outcome.next_offset
         if (
             header.length <= self._settings.batch_bytes_max - LENGTH_ENDS_AT
@@ -181,10 +181,10 @@ class _Walk:
             self.batches.rewrite(self.view, self.at, header)
 
     def _take_up_to(self, refused: Refusal, header: BatchHeader) -> None:
-        """Carry what stands before a record that the target refuses."""
+        """Convert the records before one that the target refuses, then stop."""
         self.refused = None
         if refused.offset < header.base_offset:
-            self._take(header)  # compaction has taken that record since
+            self._take(header)  # compaction has removed that record since
             return
         self._check_place(header, self.at, self.outcome.next_offset)
         self.batches.rewrite(self.view, self.at, header, refused.offset - header.base_offset)
@@ -193,9 +193,9 @@ class _Walk:
             self.outcome.stop = Stop(StopReason.RECORD_REFUSED, refused.offset, refused.text)
 
     def _check_place(self, header: BatchHeader, at: int, expected: int) -> None:
-        """A hole before the batch at `at` is believed if the one behind it does not contradict.
+        """Believe a hole before the batch at `at` unless the batch after it contradicts.
 
-        Base offsets are outside of a batch's checksum; see also `claimed_offsets`.
+        No checksum covers base offsets; see also `claimed_offsets`.
         """
         claim = f"its batch claims offsets {header.base_offset} to {header.last_offset}"
         if header.base_offset < expected and not self._is_first:
@@ -208,13 +208,13 @@ class _Walk:
             raise BatchError(f"{claim}, the next one {following}")
 
     def _pass_over(self, at: int, expected: int) -> int | None:
-        """Source offset behind the batch at `at` if it holds nothing that readers see."""
+        """Return the source offset after the batch at `at` if it holds nothing that readers see."""
         if self._is_old(at):
             return None
         header = read_header(self.view, at, self.end)
         if header is None or not self._holds_nothing(header, at):
             return None
-        self._is_first = False  # something stands before it
+        self._is_first = False  # batches precede it
         self._check_place(header, at, expected)
         return header.next_offset
 
@@ -223,12 +223,12 @@ class _Walk:
         if not is_void and not self._transactions.has_aborted(header):
             return False
         check_crc(self.view, at, header)
-        if header.is_control and header.records_count:  # a cleaner may have taken the marker
+        if header.is_control and header.records_count:  # a cleaner may have removed the marker
             self._transactions.take_marker(self.view, at, header)
         return True
 
     def _look_at_cut(self) -> None:
-        """A cut batch comes whole with the next fetch, unless it is one that never can."""
+        """Stop if the cut batch claims an impossible size; else the next fetch returns it whole."""
         size = claimed_size(self.view, self.at, self.end)
         if size is None:
             return
@@ -237,7 +237,7 @@ class _Walk:
             self.batches.stop(StopReason.CORRUPT, f"its batch claims to have {size} bytes")
 
     def _join(self) -> bool:
-        """Join what stands here with what follows; whether that was possible."""
+        """Join the batch at `self.at` with those that follow; return whether that was possible."""
         if not self._is_small(self.at):
             return False
         size = claimed_size(self.view, self.at, self.end) or 0
@@ -268,7 +268,7 @@ class _Walk:
         return True
 
     def _is_small(self, at: int) -> bool:
-        """Whether a whole batch for joining seems to stand at `at`; a quick look."""
+        """Return whether, at a quick look, a whole batch to join begins at `at`."""
         size = claimed_size(self.view, at, self.end)
         if size is None or not HEADER_BYTES < size < self._settings.join_below_bytes:
             return False
@@ -281,7 +281,7 @@ class _Walk:
         return bool(count != last_delta + 1)
 
     def _rewrite_old(self) -> None:
-        """Encode anew what stands here in the formats of Kafka before 0.11."""
+        """Re-encode the messages here that are in the formats of Kafka before 0.11."""
         expected = self.outcome.next_offset
         last = -1 if self._is_first else expected - 1
         found = read_old(self.view, self.at, self.end, expected, last)

@@ -1,4 +1,4 @@
-"""Values of carrying: what is wanted, what came of it, and what stands in the way."""
+"""Values of the conversion: its settings, its result, and reasons to stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from heliostat.records.batches.crc import Buffer
 JOIN_BYTES_MAX = 1024 * 1024
 """Default size of joined batches: 5,000 small records; larger ones gain nothing measurable."""
 JOIN_BELOW_BYTES = 256 * 1024
-"""Default: a broker appends larger batches about as fast as a joined one (docs/adr/0005)."""
+"""Default: a broker appends larger batches about as fast as joined ones (docs/adr/0005)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertSettings:
-    """How the batches of one partition are made; sizes in bytes."""
+    """How the batches of one partition are built; sizes in bytes."""
 
     producer_id: int
     batch_bytes_max: int
@@ -31,7 +31,7 @@ class ConvertSettings:
     compression: Codec | None = None
     """Codec of joined batches; None leaves them uncompressed, as they came."""
     ends_at_holes: bool = False
-    """No batch reaches over a hole between source offsets: it is to be filled at the target."""
+    """No batch reaches over a hole between source offsets, because the target fills it."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class ConvertedBatch:
     """One batch to append at the target."""
 
     base_offset: int
-    """Where it belongs at the target."""
+    """Target offset of its first record."""
     records: int
     parts: tuple[Buffer, ...]
     """Its bytes in order; they may point into the buffer they came in."""
@@ -50,38 +50,38 @@ class ConvertedBatch:
     source_ahead: int = 0
     """Source offset of its last record less that at the target."""
     breaks: tuple[Break, ...] = ()
-    """What the offset map must hold before it is sent (I3)."""
+    """Breaks that the offset map must hold before the batch is sent (I3)."""
     places: Sequence[tuple[int, int]] = ()
-    """Records, by their numbers, with which a run of source offsets begins: (number, offset)."""
+    """Records with which a run of source offsets begins: (number in the batch, source offset)."""
     fills: range = range(0)
-    """Not records but markers, for these target offsets, see `filling`."""
+    """Target offsets that it fills with markers instead of records, see `markers.Filling`."""
     own_bytes: int = 0
-    """What it keeps in memory by itself. Its parts, where they are views of the answer that it came
-    in, are not of it: they keep the whole answer, which is counted as such (`lane_memory`)."""
+    """Memory that it alone keeps. Parts that are views of the fetched answer don't count: they keep
+    the whole answer, which is counted as such (`lane_memory`)."""
 
     @property
     def is_view(self) -> bool:
-        """Whether its bytes stand in the answer that they came in."""
+        """Whether its bytes are a view of the fetched answer."""
         return len(self.parts) == 1 and isinstance(self.parts[0], memoryview)
 
     def copy_out(self) -> int:
-        """Copy its bytes out of the answer that they came in; how many these are."""
+        """Copy its bytes out of the fetched answer; return how many."""
         self.parts = (bytes(self.parts[0]),)
         self.own_bytes += self.size
         return self.size
 
     def let_go(self) -> None:
-        """It was handed to a connection; if it is lost there, it is read again from the source."""
+        """Release it once a connection has it; if it is lost there, it is fetched again."""
         self.parts = ()
 
     @property
     def next_offset(self) -> int:
-        """First target offset behind it."""
+        """First target offset after it."""
         return self.base_offset + self.records
 
     @property
     def next_source_offset(self) -> int:
-        """First source offset behind its last record."""
+        """First source offset after its last record."""
         return self.next_offset + self.source_ahead
 
     @property
@@ -90,7 +90,7 @@ class ConvertedBatch:
         return self.source_of(0)
 
     def source_of(self, number: int) -> int:
-        """Source offset of its record of this number, from 0."""
+        """Return the source offset of its record of this number, counted from 0."""
         for first, source in reversed(self.places):
             if first <= number:
                 return source + number - first
@@ -98,7 +98,7 @@ class ConvertedBatch:
 
 
 class StopReason(Enum):
-    """Why a partition can't be carried on; the name is the partition's code."""
+    """Why a partition can't be copied further; the name is the partition's code."""
 
     CORRUPT = "corrupt"
     """A batch of the source is corrupt, however often it is fetched."""
@@ -112,47 +112,47 @@ class StopReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What stands in the way, for the operator."""
+    """Why copying stops, for the operator."""
 
     reason: StopReason
     offset: int
-    """First offset that could not be carried."""
+    """First offset that could not be converted."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A record that the target has refused: all before it is carried, and then it stops."""
+    """A record that the target has refused: all before it is copied, then copying stops."""
 
     offset: int
-    """At the source."""
+    """Source offset."""
     text: str
 
 
 @dataclass(slots=True)
 class ConvertOutcome:
-    """What became of a fetch's answer."""
+    """Result of converting a fetch answer."""
 
     next_offset: int
-    """Source offset where the next fetch goes on; all below is in `batches`, is a hole, or was
+    """Source offset at which the next fetch begins; all below is in `batches`, is a hole, or was
     below the position."""
     next_target_offset: int
-    """Where the next batch belongs."""
+    """Target offset of the next batch."""
     batches: list[ConvertedBatch] = field(default_factory=list)
     stop: Stop | None = None
 
 
 class Place(NamedTuple):
-    """Where carrying begins, on both sides."""
+    """Where converting begins, on both sides."""
 
     source: int
     """First source offset that is wanted."""
     target: int
     """Target offset of the next record."""
     ahead: int | None = 0
-    """Source offset less target offset, by the offset map; None: the next batch has to say."""
+    """Source offset less target offset, by the offset map; None: the next batch has the break."""
 
     @classmethod
     def same(cls, offset: int) -> Place:
-        """The same offset on both sides."""
+        """Return a place with the same offset on both sides."""
         return cls(offset, offset)

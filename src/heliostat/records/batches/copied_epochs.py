@@ -1,7 +1,7 @@
-"""From which of the source's leader epochs batches were copied; by them a truncation is found.
+"""From which of the source's leader epochs batches were copied; they reveal a truncation.
 
-A batch's header holds the epoch of the leader that took it (`partitionLeaderEpoch`, KIP-101). Only
-the last batch of an answer is looked at: of all that was copied the newest tells most.
+A batch's header holds the epoch of the leader that appended it (`partitionLeaderEpoch`, KIP-101).
+Only the last batch of an answer is read: the newest epoch tells most.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from heliostat.records.batches.batch import MAGIC, MAGIC_AT, read_header
 
 
 class CopiedTo(NamedTuple):
-    """The batch that ends before source offset `offset` is of leader epoch `epoch`."""
+    """The batch that ends before source offset `offset` has leader epoch `epoch`."""
 
     offset: int
     epoch: int
@@ -24,13 +24,13 @@ NO_EPOCH = CopiedTo(-1, -1)
 
 
 def last_epoch(buffer: bytearray | memoryview, at: int, end: int) -> CopiedTo:
-    """Of the last whole batch of an answer, at `at`; ask before headers are patched (`carry`)."""
+    """Return the epoch of the last whole batch, at `at`, before `convert` patches headers."""
     if at < 0 or end - at <= MAGIC_AT or buffer[at + MAGIC_AT] != MAGIC:
         return NO_EPOCH  # formats before v2 have no epoch
     try:
         header = read_header(buffer, at, end)
     except BatchError:
-        return NO_EPOCH  # `carry` says what is wrong with it
+        return NO_EPOCH  # `convert` reports what is wrong with it
     return NO_EPOCH if header is None else CopiedTo(header.next_offset, header.leader_epoch)
 
 
@@ -40,7 +40,7 @@ class CopiedEpochs:
     Parameters
     ----------
     known
-        What is known from rounds before.
+        Epoch that earlier rounds copied from.
     """
 
     def __init__(self, known: CopiedTo = NO_EPOCH) -> None:
@@ -49,21 +49,21 @@ class CopiedEpochs:
         self._distrusted = NO_EPOCH
 
     def fetched(self, seen: CopiedTo, next_offset: int) -> None:
-        """An answer, of which `last_epoch` said `seen`, is carried up to source `next_offset`."""
+        """Note that an answer, whose `last_epoch` is `seen`, was converted up to `next_offset`."""
         if seen.epoch >= 0 and seen.offset == next_offset:
             self._fetched.append(seen)
 
     def before(self, fetch_offset: int) -> int:
-        """Epoch to name in a fetch from `fetch_offset`; -1 where it is not known."""
+        """Return the epoch to name in a fetch from `fetch_offset`; -1 if it is not known."""
         newest = self._newest()
         is_usable = newest.offset <= fetch_offset and newest != self._distrusted
         return newest.epoch if is_usable else NO_EPOCH.epoch
 
     def has_diverged(self, epoch: int, end: int) -> bool:
-        """Whether the source has lost what was read of it: its log ends at `end` up to `epoch`.
+        """Return whether the source lost records that we read: its log up to `epoch` ends at `end`.
 
-        Else only the epoch that was named has ended before the asked offset: another leader may
-        have taken what we have read since. Nothing is named until the next batch tells its epoch.
+        If not, the named epoch merely ended before the requested offset: another leader may have
+        appended what we have read since. No epoch is named until the next batch shows one.
         """
         newest = self._newest()
         if epoch < newest.epoch or end < newest.offset:
@@ -73,28 +73,28 @@ class CopiedEpochs:
 
     @property
     def named(self) -> int:
-        """The newest epoch that is known, whether it is named in fetches or not."""
+        """The newest known epoch, whether or not fetches name it."""
         return self._newest().epoch
 
     def learn(self, copied: CopiedTo) -> None:
-        """What is at the target is known anew; nothing is on its way to it."""
+        """Start again from what is now known to be at the target; nothing is in flight."""
         self._fetched.clear()
         self._copied = copied
 
     def distrust(self) -> None:
-        """Name no epoch until the next batch tells one."""
+        """Name no epoch until the next batch shows one."""
         self._distrusted = self._newest()
 
     def _newest(self) -> CopiedTo:
         return self._fetched[-1] if self._fetched else self._copied
 
     def copied(self, position: int) -> CopiedTo:
-        """What is known of all below `position`, which is at the target."""
+        """Return the newest epoch below `position`, up to which all is at the target."""
         while self._fetched and self._fetched[0].offset <= position:
             self._copied = self._fetched.popleft()
         return self._copied
 
     def drop(self, position: int) -> None:
-        """What was fetched from `position` on is fetched anew."""
+        """Forget what was fetched from `position` on: it is fetched again."""
         self.copied(position)
         self._fetched.clear()

@@ -1,9 +1,9 @@
-"""CRC-32C, and how a changed header changes it when the rest is not looked at.
+"""CRC-32C, and its correction for a changed header without reading the rest.
 
 Kafka's v2 batches carry a CRC-32C (Castagnoli) over bytes 21 to the end. CRCs are linear: for two
-messages of one length the difference of their CRCs depends on nothing but the difference of the
-messages. So a new header gives a new CRC without a look at the payload, and a payload that was
-damaged on its way keeps a CRC that does not fit: the target broker sees it and refuses.
+messages of one length the difference of their CRCs depends only on the difference of the messages.
+So the CRC for a new header is found without reading the payload, and a payload that was damaged
+on its way keeps a CRC that does not match: the target broker refuses it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ crc32c: Callable[..., int] = checksums.crc32c
 """`crc32c(data, previous=0)`, by the processor's own instruction (about 20 GB/s)."""
 
 _POLYNOMIAL = 0x82F63B78
-"""Castagnoli's, bits reversed."""
+"""The Castagnoli polynomial, bits reversed."""
 _DIGIT_BITS = 6
-"""A length is taken apart into digits of so many bits: 64 KiB have three, 16 MiB four."""
+"""Lengths are split into digits of this many bits: 64 KiB have three, 16 MiB four."""
 _DIGIT_MASK = (1 << _DIGIT_BITS) - 1
 _PLACES = 6
-"""Digits of the longest batch there can be, 2^31 bytes."""
+"""Digits of the longest possible batch, 2^31 bytes."""
 _tables: list[list[array[int] | None]] = [[None] * (1 << _DIGIT_BITS) for _ in range(_PLACES)]
-"""By place and digit; made when first needed, 0.3 ms and 4 KiB each, all for 16 MiB take 1 MiB."""
+"""By place and digit; built when first needed, 0.3 ms and 4 KiB each; all for 16 MiB take 1 MiB."""
 
 
 def shifted(difference: int, tail_bytes: int) -> int:
-    """What `difference` between two CRCs becomes after `tail_bytes` more equal bytes."""
+    """Return what `difference` between two CRCs becomes after `tail_bytes` more equal bytes."""
     place = 0
     while tail_bytes:
         digit = tail_bytes & _DIGIT_MASK
@@ -49,7 +49,7 @@ def shifted(difference: int, tail_bytes: int) -> int:
 
 
 def _shift_table(digit: int, place: int) -> array[int]:
-    """Shift by `digit * 64**place` bytes: 256 entries for each of a CRC's four bytes."""
+    """Build the table that shifts by `digit * 64**place` bytes: 256 entries for each CRC byte."""
     columns = _columns(digit << _DIGIT_BITS * place)
     table = array("I", bytes(4 * 1024))
     for first in range(4):
@@ -63,7 +63,7 @@ def _shift_table(digit: int, place: int) -> array[int]:
 
 @cache
 def _columns(count: int) -> tuple[int, ...]:
-    """What each of the 32 bits of a difference becomes after `count` bytes (at least one)."""
+    """Return what each of the 32 bits of a difference becomes after `count` >= 1 bytes."""
     if count == 1:
         return tuple(_after_one_byte(1 << bit) for bit in range(32))
     half = _columns(count // 2)

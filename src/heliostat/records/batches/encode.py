@@ -1,4 +1,4 @@
-"""The small batches that Heliostat's tasks write and read for themselves (state, progress)."""
+"""The small batches that Heliostat's tasks write and read themselves (state, progress)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from heliostat.records.batches.crc import Buffer
 from heliostat.records.batches.varints import read_varint, varint
 
 NO_PRODUCER = -1
-"""Producer id and sequence of a batch that a broker does not check for repetition."""
+"""Producer id and sequence of a batch that a broker does not check for duplicates."""
 _NULL = varint(-1)
 _NO_HEADERS = varint(0)
 
@@ -19,14 +19,14 @@ _NO_HEADERS = varint(0)
 def encode_batch(
     records: Sequence[tuple[bytes | None, bytes | None, int]], *, codec: Codec = Codec.NONE
 ) -> bytes:
-    """One plain batch to append.
+    """Encode one batch to append, without a producer id.
 
     Parameters
     ----------
     records
         At least one (key, value, timestamp in ms).
     codec
-        How to compress it.
+        Codec to compress it with.
     """
     base_timestamp = records[0][2]
     body = bytearray()
@@ -48,7 +48,7 @@ def encode_batch(
 
 
 def decode_batches(buffer: Buffer) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """Read all whole batches of `buffer`, without transactions' markers; headers are left out.
+    """Read all whole batches of `buffer`, except control batches; record headers are left out.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def decode_batches(buffer: Buffer) -> Iterator[tuple[int, int, bytes | None, byt
     Raises
     ------
     BatchError
-        A batch is not sound.
+        A batch is not valid.
     """
     at, end = 0, len(buffer)
     while (header := read_header(buffer, at, end)) is not None:
@@ -81,7 +81,7 @@ def _sized(content: bytes | None) -> bytes:
 
 
 def _read_record(body: bytes, at: int) -> tuple[int, int, bytes | None, bytes | None, int]:
-    """Offset delta, timestamp delta, key, value of the record at `at`; where the next begins."""
+    """Return offset delta, timestamp delta, key, value and end of the record at `at`."""
     try:
         length, at = read_varint(body, at)
         end = at + length

@@ -1,8 +1,8 @@
-"""Small batches joined into one, and batches encoded anew where their records must change.
+"""Small batches joined into one, and batches re-encoded where their records must change.
 
-A broker takes one batch per partition and request; one record a batch, which many producers send,
-would otherwise cost one request a record. Which batches are for joining is decided here, the loop
-over their records is `reencode`'s.
+A broker takes one batch per partition and request; batches of one record, which many producers
+send, would otherwise cost a request for each record. This module decides which batches to join;
+the loop over their records is in `reencode`.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from heliostat.records.batches.reencode import (
 from heliostat.records.batches.varints import INT64_MIN
 
 JOIN_RECORDS_MAX = 65_536
-"""Of one joined batch: enough for 1 MiB of 16-byte records."""
+"""Records of one joined batch: enough for 1 MiB of 16-byte records."""
 _FIELDS = struct.Struct(">qi4xBIhiqq14xi")
-"""Of a header: base offset, length, magic, CRC, attributes, last offset delta, base timestamp,
-max timestamp, records count."""
+"""Fields of a header: base offset, length, magic, CRC, attributes, last offset delta, base
+timestamp, max timestamp, records count."""
 _BITS_TAKEN = CODEC_BITS | LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
 _WORDS = {
     Problem.TOO_SHORT: "a batch is too short for its records",
@@ -60,7 +60,7 @@ _WORDS = {
     Problem.LENGTH: "a record's length is wrong",
     Problem.OFFSET: "a record's offset is wrong",
     Problem.TIMESTAMP: "a record's timestamp is wrong",
-    Problem.CHECKSUM: "a batch's checksum does not fit its bytes",
+    Problem.CHECKSUM: "a batch's checksum does not match its bytes",
     Problem.LEFT_OVER: "a batch has more bytes than its records",
 }
 _ATTRIBUTES_LOW_AT = 22
@@ -68,8 +68,8 @@ _BASE_OFFSET = struct.Struct(">q")
 _NO_DELTAS = np.empty(0, np.int64)
 
 PassOver = Callable[[int, int], int | None]
-"""Takes where a batch begins, and the source offset behind what stands before it; answers the one
-behind it if nothing in it is to be copied, None otherwise."""
+"""Takes where a batch begins, and the source offset at which the batch before it ended. Returns the
+source offset after the batch if it holds nothing to copy, otherwise None."""
 
 
 class FarApart(BatchError):
@@ -81,9 +81,9 @@ class JoinLimits:
     """What is joined, and up to what size.
 
     Batches of fewer than `below_bytes` are joined, to a batch of at most `size_bytes_max` (before
-    compression), those that come compressed only if `compressed`, or if they have lost records to
-    compaction and must be encoded anew in any case. Of transactions only if `transactional`. Not
-    over a hole between their offsets if `dense`.
+    compression). Compressed ones are joined only if `compressed`, or if they have lost records to
+    compaction and must be re-encoded in any case; those of transactions only if `transactional`.
+    If `dense`, no joined batch reaches over a hole between source offsets.
     """
 
     below_bytes: int
@@ -100,7 +100,7 @@ class SourceRecords:
     body: Buffer
     count: int
     base_timestamp: int
-    """What their timestamp deltas count from."""
+    """Timestamp (ms) that their timestamp deltas count from."""
     log_append_time: int | None
     """Timestamp (ms) that readers see for each; None: each has its own."""
     is_sparse: bool = False
@@ -109,14 +109,14 @@ class SourceRecords:
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """Records as they stand in a new batch; timestamps in ms."""
+    """Records as encoded for a new batch; timestamps in ms."""
 
     body: memoryview
     records: int
     base_timestamp: int
     max_timestamp: int
     room_bytes: int
-    """Of the buffer that `body` is the beginning of, and keeps."""
+    """Size of the buffer that `body` is the beginning of, and keeps in memory."""
     places: tuple[tuple[int, int], ...] = ()
     """Where source offsets do not follow one another: (number of the record, its source offset or,
     by `encode_new`, its offset delta). The first record is always there if any is."""
@@ -124,25 +124,25 @@ class NewRecords:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Several batches joined to one."""
+    """Several batches joined into one."""
 
     new: NewRecords
     batches: int
-    """How many it was made of; with none `new` is empty."""
+    """How many were joined; if none, `new` is empty."""
     end: int
-    """Where in the data the first batch begins that is not in the run."""
+    """Where in the data the first batch after the run begins."""
     next_offset: int
-    """Source offset behind all that was joined or passed over."""
+    """Source offset after all that was joined or passed over."""
     codec: Codec
-    """How those that were compressed are."""
+    """Codec of those that were compressed."""
     trouble: BatchError | None
-    """Why the batch at `end` is not sound; None if it just is not one for joining."""
+    """Why the batch at `end` is not valid; None if it merely is not to be joined."""
 
 
 def join_run(  # noqa: PLR0917 - a run is all of these
     data: Any, at: int, end: int, base_offset: int, limits: JoinLimits, pass_over: PassOver
 ) -> Run:
-    """Join the small batches that stand at `at` one behind the other.
+    """Join consecutive small batches, beginning with the one at `at`.
 
     Parameters
     ----------
@@ -153,12 +153,12 @@ def join_run(  # noqa: PLR0917 - a run is all of these
     limits
         What to join.
     pass_over
-        Asked for each batch between others that is not for joining.
+        Called for each batch between others that is not to be joined.
 
     Returns
     -------
     Run
-        Possibly of no batch: then the one at `at` is not for joining, or in `trouble`.
+        Possibly of no batch: then the one at `at` is not to be joined, or `trouble` says why.
     """
     run = _OpenRun(data, at, end, base_offset, limits)
     while run.trouble is None:
@@ -172,16 +172,16 @@ def join_run(  # noqa: PLR0917 - a run is all of these
 
 
 def encode_new(source: SourceRecords, start: int, stop: int) -> NewRecords:
-    """Encode the records with offset deltas `[start, stop)` for another batch; all are checked.
+    """Encode the records with offset deltas `[start, stop)` for another batch; check all records.
 
-    Of a batch that has lost records to compaction none may be left in the range.
+    A batch that has lost records to compaction may have none left in the range.
 
     Raises
     ------
     FarApart
         A timestamp is too far from the first.
     BatchError
-        The records do not fit their header.
+        The records do not match their header.
     """
     target = _Target(len(source.body) + GROWTH_BYTES_MAX * (source.count + 1))
     problem = target.add(source, start, stop, 0)
@@ -191,7 +191,7 @@ def encode_new(source: SourceRecords, start: int, stop: int) -> NewRecords:
 
 
 class _Target:
-    """A batch's records in the making, in at most `room_bytes`."""
+    """The records of a batch under construction, in at most `room_bytes`."""
 
     def __init__(self, room_bytes: int) -> None:
         self._buffer = BUFFERS.take(room_bytes)
@@ -200,7 +200,7 @@ class _Target:
         self.fields[MAX_TIMESTAMP] = INT64_MIN
         self.places: list[tuple[int, int]] = []
         self._distance: int | None = None
-        """Source offset of a record less its number here, as `places` last said."""
+        """Source offset of a record less its number in the batch, by the last entry of `places`."""
 
     def add(
         self,
@@ -211,7 +211,7 @@ class _Target:
         *,
         is_whole: bool = False,
     ) -> Problem:
-        """Encode records behind those that are there; all of them must be, if `is_whole`."""
+        """Append the records in `[start, stop)`; with `is_whole`, all of them must be in it."""
         before = self.fields.copy()
         append_time = source.log_append_time
         body = np.frombuffer(source.body, np.uint8) if len(source.body) else np.empty(0, np.uint8)
@@ -235,7 +235,7 @@ class _Target:
         )
         taken = int(self.fields[RECORDS]) - there
         if problem is Problem.NONE and is_whole and taken != source.count:
-            self.fields[:] = before  # a record claims to stand behind its batch
+            self.fields[:] = before  # a record's offset is beyond its batch
             return Problem.OFFSET
         if problem is Problem.NONE and taken:
             if source.is_sparse:
@@ -245,13 +245,13 @@ class _Target:
         return problem
 
     def note_place(self, number: int, distance: int) -> None:
-        """From record `number` on, source offsets are its number in the batch plus `distance`."""
+        """Note that from record `number` on, source offset = number in the batch + `distance`."""
         if distance != self._distance:
             self._distance = distance
             self.places.append((number, number + distance))
 
     def _note_places(self, first: int, sources: Any) -> None:
-        """As `note_place`, for records from `first` on and the source offset of each."""
+        """Call `note_place` for records from `first` on, given the source offset of each."""
         distances = sources - first - np.arange(len(sources))
         self.note_place(first, int(distances[0]))
         at = np.flatnonzero(np.diff(distances)) + 1
@@ -265,12 +265,12 @@ class _Target:
 
 
 class _OpenRun(_Target):
-    """A run in the making."""
+    """A run under construction."""
 
     def __init__(self, data: Any, at: int, end: int, base_offset: int, limits: JoinLimits) -> None:
         room = limits.size_bytes_max - HEADER_BYTES
         if not (limits.compressed or data[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS):
-            room = min(room, 3 * (end - at))  # records of 7 bytes at least grow by 14 at most
+            room = min(room, 3 * (end - at))  # records have at least 7 bytes and grow by at most 14
         super().__init__(room)
         self.trouble: BatchError | None = None
         self.codec = Codec.NONE
@@ -278,7 +278,7 @@ class _OpenRun(_Target):
         self._data = data
         self._end = end
         self._base_offset = base_offset
-        """Source offset that the next record would have, less its number here."""
+        """Source offset that the next record would have, less its number in the new batch."""
         self._limits = limits
         self._refused_bits = NEVER_JOINED_BITS | (0 if limits.transactional else TRANSACTIONAL_BIT)
 
@@ -289,16 +289,16 @@ class _OpenRun(_Target):
 
     @property
     def batches(self) -> int:
-        """How many are in it."""
+        """How many batches are in it."""
         return int(self.fields[BATCHES])
 
     @property
     def next_offset(self) -> int:
-        """Source offset behind all that was joined or passed over."""
+        """Source offset after all that was joined or passed over."""
         return self._base_offset + int(self.fields[RECORDS])
 
     def passed(self, pass_over: PassOver) -> bool:
-        """Pass over a batch that holds nothing to copy; whether there was one."""
+        """Pass over a batch that holds nothing to copy; return whether there was one."""
         at = self.end
         size = claimed_size(self._data, at, self._end)
         if self._limits.dense or size is None or at + size > self._end:
@@ -315,7 +315,7 @@ class _OpenRun(_Target):
         return True
 
     def join_plain(self) -> None:
-        """Join uncompressed batches until another kind comes."""
+        """Join uncompressed batches up to the first of another kind."""
         there = int(self.fields[RECORDS])
         join_plain(
             self._data,
@@ -332,9 +332,9 @@ class _OpenRun(_Target):
             self.note_place(there, self._base_offset)
 
     def join_thinned(self) -> None:
-        """Join uncompressed batches from which compaction has taken records, or some before them.
+        """Join uncompressed batches that have lost records to compaction, in them or before them.
 
-        A batch of 128 of which 16 are left took 50 us in `join_one`, and takes 1 us here.
+        A batch with 16 of 128 records left takes 50 us in `join_one`, and 1 us here.
         """
         at, there = self.end, int(self.fields[RECORDS])
         if self._limits.dense or self._end - at <= HEADER_BYTES:
@@ -359,7 +359,7 @@ class _OpenRun(_Target):
             self._note_places(there, sources[there:taken])
 
     def join_one(self) -> None:
-        """Join one batch that `join_plain` left, or say what is wrong with it, or neither."""
+        """Join one batch that `join_plain` left, or note what is wrong with it, or do neither."""
         at, there = self.end, int(self.fields[RECORDS])
         if self._end - at <= HEADER_BYTES:
             return
@@ -408,9 +408,9 @@ class _OpenRun(_Target):
             self.codec = codec
 
     def _contradicts(self, at: int, next_offset: int) -> bool:
-        """Whether the batch at `at` claims to lie before one that comes behind a hole.
+        """Return whether the batch at `at` claims to begin before the end of the one before it.
 
-        Base offsets are outside of a batch's checksum.
+        No checksum covers base offsets.
         """
         is_whole = self._end - at >= HEADER_BYTES
         return is_whole and _BASE_OFFSET.unpack_from(self._data, at)[0] < next_offset

@@ -1,13 +1,13 @@
-"""Messages in the formats of Kafka before 0.11 (magic 0 and 1), which lie in old segments.
+"""Messages in the formats of Kafka before 0.11 (magic 0 and 1), found in old segments.
 
-Brokers return them as they are stored; since 4.0 nothing converts them (KIP-724), and brokers take
-nothing but record batches of today. A message stands alone, or its value wraps compressed ones:
+Brokers return them as they are stored; since 4.0 nothing converts them (KIP-724), and brokers
+accept only v2 record batches. A message is single, or its value wraps compressed messages:
 
     offset 8 | length 4 | CRC-32 of what follows 4 | magic 1 | attributes 1 | timestamp 8 (magic 1)
     | key length 4 | key | value length 4 | value
 
-Wrapped messages of magic 1 count their offsets from the first one, the wrapper has that of the last
-(KIP-31); where it says LogAppendTime, its timestamp holds for all of them (KIP-32).
+Wrapped messages of magic 1 count their offsets from the first one; the wrapper has the offset of
+the last (KIP-31). If the wrapper says LogAppendTime, its timestamp holds for all of them (KIP-32).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from heliostat.records.batches.varints import varint
 
 OLD_MAGICS = (0, 1)
 RECORDS_AT_ONCE_MAX = 5_000
-"""Of one new batch before it is split to size."""
+"""Records of one new batch before it is split to size."""
 BYTES_AT_ONCE_MAX = 512 * 1024
 DELTA_MAX = (1 << 31) - 2
-"""A batch counts its offsets in an int32; behind compaction the next one may be further on."""
+"""A batch counts its offsets in an int32; after compaction the next one may be further away."""
 NO_TIMESTAMP = -1
 """What readers see of a message of magic 0."""
 _ATTRIBUTES_AT = 17
@@ -46,26 +46,26 @@ _NO_HEADERS = varint(0)
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """Messages encoded as records of today, in order of their offsets."""
+    """Messages encoded as v2 records, in order of their offsets."""
 
     records: SourceRecords
     codec: Codec
-    """How they were compressed."""
+    """Codec that they were compressed with."""
     base_offset: int
-    """What their offset deltas count from."""
+    """Source offset that their offset deltas count from."""
     deltas: int
     """One more than the last delta."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldMessages:
-    """What stands in an answer in an old format."""
+    """The messages of an answer that are in an old format."""
 
     runs: Sequence[OldRun]
     next_offset: int
-    """Source offset behind them."""
+    """Source offset after them."""
     end: int
-    """Where in the data the first byte stands that is not theirs."""
+    """Where in the data the first byte after them is."""
 
 
 class _Message(NamedTuple):
@@ -86,21 +86,21 @@ class _Run:
 
 
 def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1) -> OldMessages:
-    """Read the messages of old formats that stand at `at` one behind the other.
+    """Read consecutive messages of old formats, beginning at `at`.
 
     Parameters
     ----------
     view, at, end
         The answer's bytes; the last message may be cut.
     position
-        First offset that is wanted; what lies before is left out.
+        First offset that is wanted; earlier ones are left out.
     last
-        Offset that stands before them in the answer; -1 if nothing does.
+        Offset of the message before them in the answer; -1 if there is none.
 
     Raises
     ------
     BatchError
-        A message is not sound, or their offsets, which no checksum covers, do not ascend.
+        A message is not valid, or the offsets, which no checksum covers, do not ascend.
     """
     runs: list[_Run] = []
     next_offset = position
@@ -115,8 +115,8 @@ def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1)
             raise BatchError("a message's codec is not known")
         for message in _messages(view[at : at + size]):
             if message.offset <= last:
-                # One of the two is wrong; taken for read already, this one would be lost unseen.
-                raise BatchError(f"a message claims offset {message.offset} behind {last}")
+                # One of the two is wrong; skipped as already read, this one would be lost silently.
+                raise BatchError(f"a message claims offset {message.offset} after {last}")
             last = message.offset
             if message.offset >= next_offset:
                 _add(runs, codec, message)
@@ -124,17 +124,17 @@ def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1)
         at += size
     else:
         behind = _LONG.unpack_from(view, at)[0] if end - at > MAGIC_AT else last + 1
-        if behind <= last:  # a batch of today stands there
-            raise BatchError(f"a message claims offset {last}, the batch behind it {behind}")
+        if behind <= last:  # a v2 batch follows
+            raise BatchError(f"a message claims offset {last}, the batch after it {behind}")
         return _done(runs, next_offset, at)
-    return _done(runs, next_offset, end)  # the rest is cut and comes with the next fetch
+    return _done(runs, next_offset, end)  # the rest is cut off and comes with the next fetch
 
 
 def _messages(data: memoryview) -> list[_Message]:
-    """A message, or those packed in it."""
+    """Return a message, or those packed in it."""
     _, _, crc, magic, attributes = _HEAD.unpack_from(data)
     if crc32(data[_CRC_FROM:]) != crc:
-        raise BatchError("a message's checksum does not fit its bytes")
+        raise BatchError("a message's checksum does not match its bytes")
     try:
         outer = _message(data, magic)
         codec = _CODECS[attributes & 7]
@@ -162,15 +162,15 @@ def _messages(data: memoryview) -> list[_Message]:
 
 
 def _unpacked(data: memoryview, magic: int) -> Iterator[_Message]:
-    """Messages one behind the other, none of them packed once more."""
+    """Yield consecutive messages, none of which may be compressed itself."""
     at = 0
     while at < len(data):
         size = claimed_size(data, at, len(data))
         if size is None or not _HEAD.size <= size <= len(data) - at:
-            raise BatchError("a packed message claims other bytes than there are")
+            raise BatchError("a packed message's length is wrong")
         each = data[at : at + size]
         if each[MAGIC_AT] != magic or each[_ATTRIBUTES_AT] & 7:
-            raise BatchError("a packed message is of another format, or packed once more")
+            raise BatchError("a packed message is of another format, or itself compressed")
         yield _message(each, magic)
         at += size
 
@@ -187,7 +187,7 @@ def _message(data: memoryview, magic: int) -> _Message:
 
 
 def _content(data: memoryview, at: int) -> tuple[bytes | None, int]:
-    """A key or a value, and where the next byte stands."""
+    """Return a key or a value, and the index after it."""
     (size,) = _INT.unpack_from(data, at)
     at += _INT.size
     if size < 0:
@@ -204,9 +204,9 @@ _WORD = 0xFFFFFFFF
 
 
 def _with_right_checksum(frame: bytes) -> bytes:
-    """An LZ4 frame whose header's checksum is as LZ4 has it.
+    """Return the LZ4 frame with its header checksum as LZ4 specifies it.
 
-    With messages of magic 0 Kafka computed it over the wrong bytes (KAFKA-3160, KIP-57).
+    For messages of magic 0 Kafka computed it over the wrong bytes (KAFKA-3160, KIP-57).
     """
     if len(frame) <= _LZ4_FLAGS_AT:
         raise BatchError("a message's LZ4 frame is cut")
@@ -216,7 +216,7 @@ def _with_right_checksum(frame: bytes) -> bytes:
 
 
 def _short_xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes."""
+    """Return XXH32 with seed 0 of fewer than 16 bytes."""
     one, two, three, four, five = _PRIMES
     found = (five + len(data)) & _WORD
     words = len(data) // _UINT.size * _UINT.size

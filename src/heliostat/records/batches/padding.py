@@ -1,7 +1,7 @@
-"""Throw-away records that lift an empty target partition to the offset its source begins at.
+"""Filler records that align the start of an empty target partition with its source's.
 
-A source that begins at offset S > 0 gets a mirror with equal offsets all the same: S records
-without content are appended, a million a batch, and deleted again before anybody copies or reads.
+If a source begins at offset S > 0, its mirror still gets equal offsets: S records without content
+are appended, a million a batch, and deleted again before anybody copies or reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.batches.varints import LAST, MORE, PAIR_BITS, varint
 
 PADDING_RECORDS_MAX = 1_000_000
-"""Of one batch: 9.9 MB for the broker to look through."""
+"""Records of one batch: 9.9 MB for the broker to validate."""
 _BODIES_KEPT = 8
 _DELTAS_A_PAIR = 1 << PAIR_BITS - 1
 """Offset deltas that share all but the first two bytes of their varints."""
@@ -32,23 +32,23 @@ def padding_batches(
     *,
     null_key: bool,
 ) -> Iterator[ConvertedBatch]:
-    """Batches of empty records for the target offsets `[base_offset, base_offset + count)`.
+    """Yield batches of empty records for target offsets `[base_offset, base_offset + count)`.
 
     Parameters
     ----------
     producer_id
-        The link's.
+        The link's producer id.
     timestamp_ms
-        Of all records: now, so that the broker remembers the producer.
+        Timestamp of all records: now, so that the broker remembers the producer.
     batch_bytes_max
         The target topic's `max.message.bytes`.
     null_key
-        Whether the key is null; otherwise empty, as topics need that are compacted.
+        Whether the key is null; otherwise it is empty, as compacted topics need a key.
 
     Raises
     ------
     BatchError
-        Not even one record fits.
+        The target topic does not accept even one record.
     """
     most = PADDING_RECORDS_MAX
     while (records := min(count, most)) > 0:
@@ -75,11 +75,11 @@ def padding_batches(
 
 @lru_cache(maxsize=_BODIES_KEPT)
 def padding_body(records: int, null_key: bool) -> bytes:
-    """The compressed records; their deltas make them equal for all offsets and timestamps."""
+    """Return the compressed records: only deltas, so equal for all offsets and timestamps."""
     tail = varint(-1 if null_key else 0) + varint(-1) + varint(0)
     singly = min(records, _DELTAS_A_PAIR)
     pieces = [_record(LAST[delta << 1], tail) for delta in range(singly)]
-    # From here on deltas have three bytes, the last of which is the same for a whole run.
+    # From here on deltas have three bytes, the last of which is the same for all of a run.
     starts = [_record(MORE[delta << 1], tail, 1)[: -len(tail)] for delta in range(_DELTAS_A_PAIR)]
     for first in range(_DELTAS_A_PAIR, records, _DELTAS_A_PAIR):
         ending = LAST[first << 1 >> PAIR_BITS] + tail
@@ -89,6 +89,6 @@ def padding_body(records: int, null_key: bool) -> bytes:
 
 
 def _record(delta: bytes, tail: bytes, more_bytes: int = 0) -> bytes:
-    """A record with `tail` as key, value and headers; `more_bytes` of its delta follow later."""
+    """Return a record that ends with `tail`; `more_bytes` of its delta are inserted later."""
     rest = b"\0\0" + delta + tail
     return varint(len(rest) + more_bytes) + rest

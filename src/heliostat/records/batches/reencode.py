@@ -1,12 +1,12 @@
-"""Records encoded anew for another batch: the one loop over records, compiled by Numba.
+"""Records re-encoded for another batch: the one loop over records, compiled by Numba.
 
 A record is `length, attributes, timestamp delta, offset delta, key, value, headers`. In another
-batch it has another place and another base timestamp: so two deltas change, and with their size
-the length; all behind them stays opaque bytes. In plain Python this takes 1 us a record, compiled
+batch its place and the base timestamp differ: so two deltas change, and with their size the
+length; the bytes after them stay opaque. In plain Python this takes 1 us a record, compiled
 20 to 50 ns (`bench/convert_speed.py`, docs/adr/0005).
 
 Rules of this file, since a compiled loop checks no index: a number read from data is compared with
-where the data ends before it is used as a place; numbers are int64 but for the bits of varints.
+the end of the data before it is used as an index; all numbers are int64 except the bits of varints.
 With `NUMBA_BOUNDSCHECK=1` a wrong index raises: a test runs damaged batches that way.
 """
 
@@ -36,11 +36,11 @@ GROWTH_BYTES_MAX = 14
 """A record's timestamp delta may grow from 1 byte to 10, its offset delta from 1 to 5, its length
 by 1."""
 VARINT_BYTES_MAX = 10
-"""A 64-bit number needs no more."""
+"""The most that a 64-bit number needs."""
 
 
 class Problem(IntEnum):
-    """Why records can't be encoded anew."""
+    """Why records can't be re-encoded."""
 
     NONE = 0
     TOO_SHORT = 1
@@ -54,7 +54,7 @@ class Problem(IntEnum):
     CHECKSUM = 9
 
 
-# Places in the array that says how far a new batch is: int64 each.
+# Indices into the array that holds the state of a new batch: int64 each.
 FILLED, RECORDS, BASE_TIMESTAMP, MAX_TIMESTAMP, BATCHES, AT = range(6)
 BATCH_FIELDS = 6
 
@@ -77,7 +77,7 @@ def _compiled(signature: Any) -> Any:
 
 @_compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
 def read_varint_compiled(data: Any, at: int, end: int) -> Any:
-    """Signed number at `at` and where the next byte is; -1 for that where it is cut or too long."""
+    """Return the signed number at `at`, and the index after it: -1 if it is cut or too long."""
     value = np.uint64(0)
     for place in range(VARINT_BYTES_MAX):
         if at + place >= end:
@@ -94,7 +94,7 @@ def read_varint_compiled(data: Any, at: int, end: int) -> Any:
 
 @_compiled(_INT(_INT))
 def varint_bytes(value: int) -> Any:
-    """Bytes that a signed number takes."""
+    """Return how many bytes a signed number takes."""
     rest = np.uint64(value << 1 ^ value >> 63)
     count = 1
     while rest > np.uint64(127):
@@ -105,7 +105,7 @@ def varint_bytes(value: int) -> Any:
 
 @_compiled(_INT(_OUT, _INT, _INT))
 def write_varint(out: Any, at: int, value: int) -> Any:
-    """Write a signed number; answers where the next byte goes."""
+    """Write a signed number; return where the next byte goes."""
     rest = np.uint64(value << 1 ^ value >> 63)
     while rest > np.uint64(127):
         out[at] = np.uint8(rest & np.uint64(127) | np.uint64(128))
@@ -139,11 +139,11 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
 ) -> Any:
     """Append those of the `count` records in `data[at:end]` to a new batch that lie in a range.
 
-    The range `[start, stop)` is of offset deltas. With room for `count` of them in `deltas` (int64)
-    they may have holes, as compaction leaves them, and those of the records taken go there.
-    All are checked; their timestamp deltas count from `base_timestamp` (ms), readers see
+    The range `[start, stop)` is of offset deltas. If `deltas` (int64) has room for `count` of them,
+    there may be holes, as compaction leaves them, and the deltas of the records taken go there.
+    All records are checked. Their timestamp deltas count from `base_timestamp` (ms); readers see
     `append_time` instead if `has_append_time`. `out` (uint8) holds the new batch's records, `batch`
-    (int64, see `FILLED`) how far it is. Answers a `Problem`; beside `NONE`, `batch` is as it was.
+    (int64, see `FILLED`) its state. Returns a `Problem`; unless `NONE`, `batch` is unchanged.
     """
     if count * RECORD_BYTES_MIN > end - at:
         return _TOO_SHORT
@@ -197,7 +197,7 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
 
 @_compiled(_INT(BYTES, _INT, _INT))
 def _read_number(data: Any, at: int, size: int) -> Any:
-    """Signed big-endian number of `size` bytes."""
+    """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)
     for place in range(size):
         value = value << np.uint64(8) | np.uint64(data[at + place])
@@ -217,10 +217,10 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
     batch: Any,
     none: Any,
 ) -> None:
-    """Join uncompressed batches that stand from `batch[AT]` on, one behind the other.
+    """Join consecutive uncompressed batches, beginning at `batch[AT]`.
 
-    Ends before the first that is not whole, not sound, not next in line, not for joining, or that
-    finds no room; why is for the caller to see, who has the words for it.
+    Ends before the first that is incomplete, not valid, does not follow the one before, is not to
+    be joined, or for which there is no room; the caller finds out why, and reports it.
 
     Parameters
     ----------
@@ -229,9 +229,9 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
     base_offset
         Offset of the new batch's first record.
     below_bytes, records_max, refused_bits
-        Only batches smaller than this, up to so many records, without any of these attributes.
+        Join only batches smaller than this, up to so many records, without any of these attributes.
     out, batch, none
-        As in `encode_records`, no room for deltas; `batch[AT]` moves on, `batch[BATCHES]` counts.
+        As in `encode_records`, without room for deltas; `batch[AT]` and `batch[BATCHES]` advance.
     """
     while True:
         at = batch[AT]
@@ -288,12 +288,12 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
     batch: Any,
     sources: Any,
 ) -> Any:
-    """As `join_plain`, for batches with holes in them or before them, as compaction leaves them.
+    """Do as `join_plain` for batches with holes in them or before them, as compaction leaves them.
 
-    `next_offset` is the source offset behind what is there; the new one is answered. The source
+    `next_offset` is the source offset after what is there; the new one is returned. The source
     offset of record n goes to `sources[n]` (int64), which has room for all that are wanted. A hole
-    before a batch is believed if the batch behind it does not claim to lie before its end: base
-    offsets are outside of a batch's checksum.
+    before a batch is believed unless the batch that follows claims to begin before this one's end:
+    no checksum covers base offsets.
     """
     while True:
         at, there = batch[AT], batch[RECORDS]
@@ -338,7 +338,7 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
         )
         if problem != 0:
             return next_offset
-        if batch[RECORDS] - there != count:  # one claims to stand behind its batch
+        if batch[RECORDS] - there != count:  # a record's offset is beyond its batch
             batch[FILLED], batch[RECORDS] = filled, there
             batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = base, latest
             return next_offset

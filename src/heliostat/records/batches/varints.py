@@ -10,9 +10,9 @@ PAIR_MASK = 16383
 LAST = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(16384))
 """How an unsigned varint ends: its last one or two bytes."""
 MORE = tuple(bytes([n & 127 | 128, n >> 7 | 128]) for n in range(16384))
-"""Two bytes that more follow."""
+"""Two bytes that are followed by more."""
 VARINT_BYTES_MAX = 10
-"""A 64-bit number needs no more."""
+"""The most that a 64-bit number needs."""
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -29,7 +29,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Decode the number at `at`; returns it and where the next byte is.
+    """Decode the number at `at`; return it and the index after it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""An empty target partition on its way up to the offset that its source begins at."""
+"""Aligns the start of an empty target partition with the offset at which its source begins."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import LogRange
 
 ALIGN_DELETE_EVERY = 50_000_000
-"""Offsets filled between two deletions: at 0.9 bytes each the target holds 45 MB of throw-away."""
+"""Offsets filled between two deletions: at 0.9 bytes each the target holds 45 MB of fillers."""
 
 
 class StartAlignment:
-    """Throw-away batches to append, and when those appended are to be deleted.
+    """The filler batches to append to one partition, and when to delete them.
 
     Parameters
     ----------
     spec
-        The partition.
+        Partition to align.
     producer_id
-        The link's.
+        Producer id of the link.
     end
-        The target's log end.
+        Log end offset at the target.
     now_ms
         Wall clock, for the records' timestamps.
     """
@@ -42,14 +42,14 @@ class StartAlignment:
                 null_key=not spec.is_compacted,
             )
         self.aligned_to = Offset(max(0, end - 1))
-        """Below it nothing is left."""
+        """Target offset below which no filler is left."""
 
     def next_batch(self) -> ConvertedBatch | None:
-        """The next one to append."""
+        """Return the next batch to append; None after the last."""
         return next(self._batches, None)
 
     def delete_before(self, position: int, *, is_idle: bool) -> Offset | None:
-        """Target offset below which records should go now, if any."""
+        """Return the target offset below which to delete records now, if any."""
         if position >= self._start and is_idle:
             return self._start
         if position - self.aligned_to >= ALIGN_DELETE_EVERY:
@@ -58,5 +58,5 @@ class StartAlignment:
 
 
 def is_short(spec: PartitionSpec, target: LogRange) -> bool:
-    """Whether an exact mirror's log has not come up to its start yet, or still holds padding."""
+    """Return whether an exact mirror's log ends before its start offset, or still holds fillers."""
     return target.end < spec.start or target.start < min(spec.start, target.end)

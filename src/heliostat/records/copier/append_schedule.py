@@ -1,6 +1,6 @@
-"""Which partitions of a lane have something to append, and when that is sent to which broker.
+"""Which partitions of a lane have something to append, and when it is sent to which broker.
 
-I10 `may_send` is looked at before every append.
+I10 `may_send` is checked before every append.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.round_time import RoundTime
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
-"""Far below a broker's `socket.request.max.bytes` (100 MiB), and read by it within milliseconds."""
+"""Far below a broker's `socket.request.max.bytes` (100 MiB); it reads so much in milliseconds."""
 Sendable = dict[int, PartitionCopy]
 
 
@@ -33,13 +33,13 @@ class AppendSchedule:
     Parameters
     ----------
     partitions
-        The lane's, by index.
+        Partitions of the lane, by index.
     network
-        Both clusters.
+        Connections to both clusters.
     time
-        The round's.
+        Begin and deadline of the round.
     fetches
-        Who is far behind has a connection of its own for appends, too.
+        Tells which partitions are far behind: these have separate connections for appends, too.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class AppendSchedule:
         self._channel: dict[int, ChannelKey] = {}
 
     def led_by(self, leaders: Mapping[int, BrokerId]) -> None:
-        """Begin the lines anew for those that lead the target's partitions now."""
+        """Rebuild the queues for the brokers that lead the target's partitions now."""
         self._leader = leaders
         self._sendable = {}
         for item in self._partitions:
             self.mark(item)
 
     def mark(self, item: PartitionCopy) -> None:
-        """Put a partition into the line of those that have something to send.
+        """Queue a partition for its connection if it has something to send.
 
-        It changes lines only with nothing in flight: two connections keep no order.
+        It changes connections only with nothing in flight: two connections don't keep an order.
         """
         index = item.index
         broker = self._leader.get(index)
@@ -83,7 +83,7 @@ class AppendSchedule:
         self._sendable.setdefault(channel_key, {})[index] = item
 
     def send(self, now_s: float) -> bool:
-        """Send what can be sent; whether there was anything."""
+        """Send what can be sent; return whether there was anything."""
         sent_any = False
         now_ms = self._time.clock.wall_ms()
         for (broker, channel), items in self._sendable.items():
@@ -92,7 +92,7 @@ class AppendSchedule:
                     break
                 sends = self._one_batch_of_each(items, now_s, now_ms)
                 if not sends or not self._time.may_send():
-                    # It passed while a request was put together: nothing of it was sent.
+                    # The deadline passed while the request was built: nothing of it was sent.
                     reason = "the round's deadline passed"
                     went_wrong(self._partitions, AppendLost(sends, reason), now_s, now_ms)
                     break
@@ -101,7 +101,7 @@ class AppendSchedule:
         return sent_any
 
     def _one_batch_of_each(self, items: Sendable, now_s: float, now_ms: int) -> list[Send]:
-        """One batch of every ready partition: a broker takes one a partition and request."""
+        """Take one batch of every ready partition: brokers accept one per partition and request."""
         sends: list[Send] = []
         size = 0
         for item in list(items.values()):
@@ -110,7 +110,7 @@ class AppendSchedule:
                 if now_s >= item.appends.may_land_until_s:
                     del items[item.index]  # comes back when an answer or a fetch changes it
                 continue
-            # To the end of the line, so that a full request does not starve the others.
+            # To the end of the queue, so that a full request does not starve the others.
             items[item.index] = items.pop(item.index)
             sends.append(send)
             size += send.batch.size

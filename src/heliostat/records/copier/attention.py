@@ -1,6 +1,6 @@
-"""The few of a lane's partitions that are not just being copied, and what is done for them.
+"""Serves the few partitions of a lane that need more than copying.
 
-I2  The target's end is read before a partition's map: the map covers it then.
+I2  The target's end is read before a partition's map, so that the map covers it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from heliostat.records.copier.provisional import busy_first
 
 LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
-"""Partitions in need are looked after so often at most, on every turn it would cost too much."""
+"""Shortest pause between two looks at partitions in need, and what each adds to it: on every turn
+it would cost too much."""
 SEEK_S_PER_PARTITION = 100e-6
-"""A lane's partitions are looked through for those in need so often: it costs 1.5 us for each."""
-HIGH_WATERMARKS_EVERY_S = 5.0  # of partitions that are broken: their lag must be visible
+"""Pause per partition between searches for those in need: a search costs 1.5 us for each."""
+HIGH_WATERMARKS_EVERY_S = 5.0  # of stopped and retried partitions: their lag must be visible
 
 
 class Attention:
-    """Looks after partitions in need.
+    """Serves the partitions in need of one lane.
 
     Parameters
     ----------
     partitions
-        The lane's, by index.
+        Partitions of the lane, by index.
     network, clock, leaders, fetches, appends
-        The lane's.
+        Network, clock, leaders and schedules of the lane.
     looks_first
-        Those that are busy are looked after first: the round takes over from one that copies.
+        Whether busy partitions are served first: the round takes over from one that copies.
     """
 
     def __init__(
@@ -67,15 +68,15 @@ class Attention:
         self._to_check: list[int] = []
 
     def at_once(self) -> None:
-        """There was trouble: look through all partitions in the next turn."""
+        """Search all partitions in the next turn, because something failed."""
         self._look_at_s = 0.0
 
     def check_end(self, item: PartitionCopy) -> None:
-        """It can't go on until it knows where the target ends behind markers."""
+        """Read where the target ends after markers: the partition waits for it."""
         self._to_check.append(item.index)
 
     def give(self, now_s: float) -> None:
-        """Do what is due for those in need."""
+        """Do what is due for partitions in need."""
         if now_s >= self._look_at_s:
             self._seek(now_s)
             pause_s = max(LOOK_EVERY_S, LOOK_S_PER_PARTITION * len(self._in_need))
@@ -85,7 +86,7 @@ class Attention:
             self._look_after_markers(now_s)
 
     def _seek(self, now_s: float) -> None:
-        """Look all partitions through for those in need: at times, and when there was trouble."""
+        """Search all partitions for those in need: at times, and at once after a failure."""
         if not self._look_at_s or now_s >= self._seek_at_s:
             self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._partitions)
             self._in_need = [
@@ -114,7 +115,7 @@ class Attention:
         self._find_high_watermarks(in_need, now_s, now_ms)
 
     def _begin(self, seekers: list[int], now_s: float, now_ms: int) -> None:
-        """Go on where the target ends."""
+        """Begin at the ends of the target's logs."""
         ranges = self._network.target_ranges(seekers)
         tails, unread = last_batches_of(self._network, ranges, self._partitions)
         maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
@@ -140,7 +141,7 @@ class Attention:
     def _find_high_watermarks(
         self, in_need: list[PartitionCopy], now_s: float, now_ms: int
     ) -> None:
-        """Ask where the source stands: for a refused offset at once, for broken ones at times."""
+        """Ask for the source's log ranges: for a refused offset at once, for others at times."""
         ranged = [item for item in in_need if item.fetches.needs_source_range]
         if now_s >= self._high_watermarks_at_s + HIGH_WATERMARKS_EVERY_S:
             self._high_watermarks_at_s = now_s

@@ -1,9 +1,9 @@
-"""What keeps a partition from being copied on, seen where the target's log ends as a round begins.
+"""What stops a partition as a round begins, by the end of the target's log.
 
-I1  The record before the target's end must be ours. A stop for it lives in the target's log, not in
-    anybody's memory: every round, of any owner and machine, sees it again until it is decided on.
-    Where it can't be told whose the record was, nothing is appended.
-I6  Source records that are passed are passed by a decision.
+I1  The record before the target's end must be ours. A foreign record persists in the target's log,
+    so every round, of any owner and machine, finds it again until a person decides. If its producer
+    can't be determined, nothing is appended.
+I6  Source records are skipped only by a decision.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from heliostat.records.copier.markers import filled_last_batch_is_ours
 from heliostat.records.copier.network import LastBatch, LogRange
 
 GO_BACK = (
-    "it was decided to go on at an earlier source offset, but offsets are to stay equal: delete "
-    "the mirror, so that it is copied again, or let its offsets differ (`offsets: auto`)"
+    "the decision was to continue at an earlier source offset, but offsets are to stay equal: "
+    "delete the mirror, so that it is copied again, or allow different offsets (`offsets: auto`)"
 )
 
 
@@ -26,31 +26,32 @@ class Stopped(NamedTuple):
     """Why a person has to decide."""
 
     state: PartitionState
-    code: PartitionCode
+    code: str
+    """A `PartitionCode`, or the name of a broker's or a stop's."""
     reason: str
 
 
 class Beginning(NamedTuple):
-    """What is known of a partition where its target's log ends."""
+    """What is known of a partition at the end of its target's log."""
 
     target: LogRange
     last_batch: LastBatch | None
-    """Who appended the last record; None: not read (`needs_last_batch`), or nothing tells it."""
+    """Who appended the last record; None: not read (`needs_last_batch`), or not to be found out."""
     known: OffsetMap
     fills: bool
     copied_to: int
     """Source offset below which this link knows to have copied all (-1: not known) ..."""
     copied_end: int
-    """... and where the target's log ended then (-1: not known)."""
+    """... and the target's log end offset at that time (-1: not known)."""
     is_refused: bool
-    """The target has refused what we appended at this very end, again and again."""
+    """Whether the target has refused our appends at this very end repeatedly."""
 
 
 def needs_last_batch(spec: PartitionSpec, target: LogRange) -> bool:
-    """Whether somebody else may have appended the record before the target's end.
+    """Return whether another producer may have appended the record before the target's end.
 
-    Not where that is known to be so and was decided on, and not in an empty log that holds what a
-    mirror begins with: nothing.
+    False if it is known that one has and a decision covers it, and for an empty log that does not
+    end after the mirror's start offset.
     """
     if spec.adopted_at == target.end or jump_at(spec, target.end):
         return False
@@ -58,17 +59,17 @@ def needs_last_batch(spec: PartitionSpec, target: LogRange) -> bool:
 
 
 def fills_holes(spec: PartitionSpec, known: OffsetMap) -> bool:
-    """Whether a mirror's holes are filled, so that its offsets are the source's."""
+    """Return whether a mirror's holes are filled, so that its offsets equal the source's."""
     return known.is_filled or (spec.fills and known.is_identity)
 
 
 def jump_at(spec: PartitionSpec, end: int) -> Break | None:
-    """What was decided of where to go on from this very end, if anything."""
+    """Return where to continue from exactly this target end, if it was decided."""
     return spec.jump if spec.jump is not None and spec.jump.target == end else None
 
 
 def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped | None:
-    """Why nothing is copied from here on; None where it goes on."""
+    """Return why nothing is copied from here on; None if copying continues."""
     if lost := spec.map_lost or at.known.lost:
         return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, lost)
     if needs_last_batch(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
@@ -108,12 +109,12 @@ def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
     if at.last_batch is None:
         source = end if at.fills else at.known.source_of(end)
         if at.copied_end >= end if at.copied_end >= 0 else at.copied_to >= source:
-            return None  # the link itself has written down that it came so far, or further
+            return None  # the link has noted itself that it copied so far, or further
         return Stopped(
             PartitionState.DIVERGED,
             PartitionCode.TAIL_UNKNOWN,
-            f"who wrote up to the target's end {end} can't be told: its last record is gone, the "
-            f"brokers have forgotten who appended it, and {_said(at.copied_to)}",
+            f"it is not known who wrote up to the target's end {end}: its last record is gone, the "
+            f"brokers have forgotten its producer, and {_said(at.copied_to)}",
         )
     if at.fills:
         is_ours = filled_last_batch_is_ours(at.last_batch, producer_id, at.known, end)
@@ -130,5 +131,5 @@ def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
 
 def _said(copied_to: int) -> str:
     if copied_to < 0:
-        return "this link has no note of it"
-    return f"this link knows only that it copied what lies before source offset {copied_to}"
+        return "this link has not noted how far it copied"
+    return f"this link has noted only that it copied up to source offset {copied_to}"

@@ -1,9 +1,9 @@
 """One round of one lane: fetch → convert → append, until the deadline or a newer plan.
 
-I7  Each partition has its own state; a broker's answer is spread over the partitions it concerns.
-I10 `may_send` is looked at before every append, and a process that is late with one is ended.
+I7  Each partition has its own state; a broker's answer is split by partition.
+I10 `may_send` is checked before every append, and a process that sends too late is killed.
 
-Natural batching: nothing waits for company. While appends are under way more records arrive, and
+Natural batching: no record waits for others. While appends are in flight more records arrive, and
 what one fetch returned for a partition is joined; so batches grow by themselves under load.
 """
 
@@ -42,13 +42,13 @@ from heliostat.records.copier.provisional import ProvisionalPlaces
 from heliostat.records.copier.round_reports import RoundReports
 from heliostat.records.copier.round_time import RoundTime
 
-IDLE_WAIT_S = 0.05  # longest wait for answers: retries and the deadline are seen in time
-PREPARE_LOOK_S = 0.005  # how often a round that has not begun looks at the clock
-DRAIN_S = 10.0  # how long the end of a round waits for answers that are under way
+IDLE_WAIT_S = 0.05  # longest wait for answers, so that retries and the deadline are in time
+PREPARE_LOOK_S = 0.005  # how often a round that has not begun checks the clock
+DRAIN_S = 10.0  # how long the end of a round waits for outstanding answers
 
 
 class Copier:
-    """Copies one lane for one round, by the clock's monotonic seconds."""
+    """Copies one lane for one round; its times are monotonic seconds of the clock."""
 
     def __init__(self, lane: LaneSpec, network: Network, clock: Clock) -> None:
         self._lane = lane
@@ -77,9 +77,9 @@ class Copier:
         self._holds_old = takes_over
 
     def run(self, hooks: Hooks) -> RoundReport:
-        """Copy until the deadline or until superseded; then wait for what is under way.
+        """Copy until the deadline or until superseded; then wait for what is in flight.
 
-        Connections are open before the round begins, so that its beginning is not felt.
+        Connections are opened before the round begins, so that its begin causes no pause.
         """
         ended_by = "deadline"
         self._late_sends = hooks.late_sends
@@ -89,7 +89,7 @@ class Copier:
             self._reports.spare_s = self._time.to_wait_s()
         while self._time.may_send():
             switch_at_ms = hooks.switch_at_ms()
-            # One that would begin behind the switch makes room for those of the new plan.
+            # A round that would begin after the switch makes room for those of the new plan.
             is_void = switch_at_ms is not None and switch_at_ms <= self._lane.begin_at_ms
             if is_void or hooks.is_superseded():
                 ended_by = "plan"
@@ -113,7 +113,7 @@ class Copier:
         return self.report(ended_by)
 
     def turn(self, now_s: float) -> None:
-        """One turn: look after partitions in need, send what can be sent, take answers."""
+        """Do one turn: serve partitions in need, send what can be sent, process answers."""
         self._find_leaders(now_s)
         self._attention.give(now_s)
         self._late_sends.arm(self._time.left_s())
@@ -128,17 +128,17 @@ class Copier:
         self._take(self._network.wait(pause_s, room_bytes))
 
     def _pause_s(self, now_s: float) -> float:
-        """How long to wait for answers: not past the next fetch that pacing holds back."""
+        """Return how long to wait for answers: not past the next fetch that pacing delays."""
         ends = (self._time.deadline_s, *self._fetches.held_back_until_s())
         due = [at for at in ends if at > now_s]
         return max(0.0, min([IDLE_WAIT_S, *(at - now_s for at in due)]))
 
     def report(self, ended_by: str) -> RoundReport:
-        """Where the lane stands; between the first report and the last only what has news."""
+        """Report the lane; between the first report and the last only partitions that changed."""
         return self._reports.report(ended_by)
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
-        """Once those before us have ended, old records and breaks are ours to send too (I10)."""
+        """Release old records and breaks for sending once all earlier rounds have ended (I10)."""
         if not predecessors_have_ended(self._lane.round_id, self._lane.waits_for, running):
             return
         self._holds_old = False
@@ -153,7 +153,7 @@ class Copier:
             self._fetches.plan(self._leaders.source, self._leaders.took_s)
             self._appends.led_by(self._leaders.target)
 
-    # -- taking answers ------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------
 
     def _take(self, events: Iterable[Event]) -> None:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
@@ -236,13 +236,13 @@ class Copier:
             latency = self._reports.latency
             latency.landed(send.batch.max_timestamp, send.batch.records, level_ms, now_ms)
         if item.map.fills:
-            self._map_writer.note(item)  # what follows without records is filled behind the last
+            self._map_writer.note(item)  # a hole after the last record is filled now
             if item.filling.check_end is not None:
                 self._attention.check_end(item)
         self._appends.mark(item)
 
     def _drain(self) -> None:
-        """Wait for answers: the report is true then, and no row lands behind the next look."""
+        """Wait for answers, so that the report is true and no map row lands after the next read."""
         self._network.send_no_more()
         until_s = self._clock.monotonic_s() + DRAIN_S
         while self._clock.monotonic_s() < until_s and (

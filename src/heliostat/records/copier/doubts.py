@@ -1,18 +1,18 @@
-"""Whether the source still has what was copied behind the end of one of its leader epochs.
+"""Compares what was copied after the end of one of the source's leader epochs with the source.
 
-How far was copied from which leader epoch is noted, and a note may lag behind the copy: a driver
-killed in the minute between two of them leaves records at the target of which only their offsets
-are known. Where the noted epoch has ended before these, at an election since, either a new leader
-took them and we have copied them from it, or they were lost with the old one and others stand in
-their place (unclean election). No epoch tells the two apart: the records do.
+The link notes how far it copied from which leader epoch, and a note may lag behind the copy: a
+driver killed in the minute between two notes leaves records at the target of which only the offsets
+are known. If the noted epoch ended before them, at an election since, there are two cases: a new
+leader appended them and we copied them from it, or they were lost with the old leader and others
+have their offsets (unclean election). Epochs can't tell these apart, only the records can.
 
-A driver killed before its first note leaves no epoch at all. What its mirrors end with is compared
-until a round of the next one has begun to copy them: further rounds are given out before it is
-known what the first one found.
+A driver killed before its first note leaves no epoch at all. The last records of its mirrors are
+compared until a round of the next driver has begun to copy them: more rounds are given out before
+the first one's result is known.
 
-And whether what a mirror ends with is what its map says: where the source is compacted, a round
-finds other holes than one before it may have found. What that one sent may land late; it fits the
-sequence, and lies under another map than the one that was written since.
+It also compares a mirror's last records with its map: if the source is compacted, a round may find
+other holes than the one before it. What the earlier round sent may land late: it continues the
+sequence, but belongs to another map than the one written since.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ OTHER_MAP_TEXT = (
     f"landed after the source was compacted (hint: {OffsetMapLost.hint})"
 )
 OTHERS_TEXT = (
-    "where the source had the records that the target ends with it has others: it lost or replaced "
-    "them (unclean election)"
+    "where the source had the records that the target ends with, it has others now: it lost or "
+    "replaced them (unclean election)"
 )
 
 
 def source_diverged(item: PartitionCopy, diverging_epoch: tuple[int, int], now_ms: int) -> None:
-    """Take a leader's word that its log is not the one that was read before (KIP-595).
+    """Process a leader's answer that its log is not the one that was read before (KIP-595).
 
-    `diverging_epoch` is the newest up to the one that was named, and where its log ends up to that.
+    `diverging_epoch` is (its newest epoch up to the one that was named, end offset of that epoch).
     """
     epoch, end = diverging_epoch
     if item.fetches.epochs.has_diverged(epoch, end):
@@ -60,7 +60,7 @@ def source_diverged(item: PartitionCopy, diverging_epoch: tuple[int, int], now_m
 
 
 def doubt_unnoted(items: Sequence[PartitionCopy], noted: Collection[int]) -> None:
-    """Compare what has no note, and no round before has begun to copy."""
+    """Doubt partitions that have no note and that no earlier round has begun to copy."""
     for item in items:
         if item.index not in noted and not item.spec.truncated:
             item.doubts.nothing_noted(item.spec.start)
@@ -73,9 +73,10 @@ def settle_doubts(
     maps: Mapping[int, OffsetMap] | Problem,
     items: Sequence[PartitionCopy],
 ) -> set[int]:
-    """Compare what doubted partitions end with; those of which that can't be told now.
+    """Compare the last records of doubted partitions; return those that can't be compared now.
 
-    Others know then from which epoch they were copied, or are told to be truncated.
+    For the others, the epoch that they were copied from is then known, or they are marked as
+    truncated.
     """
     if isinstance(maps, Exception):
         return set()
@@ -86,8 +87,8 @@ def settle_doubts(
             continue
         placing = _what_may_be_of_another(item, target, maps[index])
         if placing is None and item.doubts.doubted_from is None:
-            continue  # as nearly always, of thousands
-        # What stops it for another cause tells nothing of its source, nor of its map.
+            continue  # the case of nearly all of thousands
+        # Records of a mirror that another cause stops prove nothing about its source or map.
         is_void = (placing is not None or item.doubts.is_unnoted) and (
             item.why_not_from(target, last_batches.get(index), maps[index]) is not None
         )
@@ -103,8 +104,8 @@ def settle_doubts(
         if end.source > item.doubts.doubted_from and not is_decided and not is_void:
             ends[index] = end
             continue
-        # The target has nothing from there on: what was read is dropped, and what was a hole for
-        # us may be records now. Or it was decided where to go on.
+        # The target has nothing from there on: what was read is dropped, and what was a hole may
+        # hold records now. Or a decision says where to continue.
         item.progress.copied_to = min(item.progress.copied_to, item.doubts.doubted_from)
         if end.source <= item.doubts.doubted_from:
             item.map.read_again(target.end, item.doubts.doubted_from)
@@ -122,12 +123,12 @@ def settle_doubts(
 def _what_may_be_of_another(
     item: PartitionCopy, target: LogRange, known: OffsetMap
 ) -> MirrorEnd | None:
-    """The last of what may have landed under another map than the one we know; None: nothing may.
+    """Return the end of what may have landed under another map than the known one; None: nothing.
 
-    Of appends that were answered as repeated the last one: compaction takes records only, so from
-    the first that lies elsewhere on all do. Else what lies behind the end that the link has noted,
-    where there is a break in it: a round that found more records than ours had none, or has them
-    further on. Whether the source lost what it holds is asked first.
+    Of appends answered as duplicates this is the last: compaction only removes records, so from the
+    first record with another offset on, all have another one. Otherwise it is what the target has
+    after the noted end, if the map has a break there: a round that found more records than ours had
+    no such break, or a later one. Whether the source lost its records is asked first.
     """
     if not item.spec.is_compacted or fills_holes(item.spec, known):
         return None
@@ -157,21 +158,22 @@ def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
     elif item.doubts.is_unnoted:
         _settle_unnoted(item, position, answer)
     else:
-        # Of the epoch that was named, or of a later one that nobody knows any more: with that and
-        # the position the source's own answer shows to everybody that it diverged (`is_truncated`).
+        # They are from the epoch that was named, or from a later one that is not known any more.
+        # With that epoch and the position, the source's own answer proves the divergence to any
+        # reader (`is_truncated`).
         item.fetches.epochs.learn(CopiedTo(position, item.fetches.epochs.named))
         text = truncated_text(item.doubts.doubted_from)
         if answer.has_them is None:
-            text += "; of what the target ends with nothing is left to compare"
+            text += "; nothing is left to compare with the target's last records"
         item.spec = replace(item.spec, truncated=text)
     item.doubts.settled()
 
 
 def _settle_unnoted(item: PartitionCopy, position: Offset, answer: SourceSays) -> None:
-    """Another record stands where ours was: a leader of that record's epoch took it, ours is older.
+    """Note an epoch before that of the record that the source has instead of ours, if it has one.
 
-    Noted so, the source's own answer shows to everybody that it diverged. Where nothing of what the
-    mirror ends with is left (compaction), nothing speaks against it.
+    With that note, the source's own answer proves the divergence to any reader. If compaction left
+    nothing of the mirror's last records at the source, there is no evidence against the mirror.
     """
     if answer.has_them is False and answer.epoch > 0:
         item.fetches.epochs.learn(CopiedTo(position, answer.epoch - 1))

@@ -1,19 +1,19 @@
-"""Which partitions of one source broker are fetched how: busy, watched in groups, or as a backlog.
+"""Decides how each partition of a source broker is fetched: busy, watched in groups, or backlog.
 
 A fetch that waits at the broker for thousands of partitions makes every append there look through
-all of them, and an incremental fetch session costs more still (ADR 0009). So a few
-partitions wait together; of many, those are watched in groups, each by a fetch that waits on a
-connection of its own and goes out anew at a pace that costs the broker little. Sparse partitions
-are watched in many small groups: one in which nothing happens costs nearly nothing, and a record in
-it comes within milliseconds. Busy ones are in a few groups of their own: each answer brings records
-of many of them, and those that are far behind have connections of their own, so that live ones
-don't wait behind their bytes (docs/adr/0009, 0011).
+all of them, and an incremental fetch session costs even more (docs/adr/0009). So only a few
+partitions share one waiting fetch. Many are watched in groups, each by a fetch that waits on a
+connection of its own and is sent again at a pace that costs the broker little. Sparse partitions
+are in many small groups: an idle group costs nearly nothing, and a new record arrives within
+milliseconds. Busy partitions are in a few groups of their own: each response brings records of many
+of them. Partitions that lag far have connections of their own, so that live ones don't queue after
+their bytes (docs/adr/0011).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from heliostat.names import BrokerId
 from heliostat.records.copier.lane import CopySettings
@@ -22,65 +22,105 @@ from heliostat.records.copier.partition_copy import PartitionCopy
 
 REGROUP_EVERY_S = 1.0
 RATE_MEMORY_S = 10.0
-"""Over about so long a rate is an average."""
+"""Time constant of the average that a rate is."""
 BUSY_FROM, BUSY_TO = 0.5, 0.2
-"""Answers with records a second from which on a partition is busy, and below which it is no more. A
-record of a sparse one costs an answer of its group; a busy one costs a look at it every 15 ms or
-so, which is as much at some 0.5 records a second."""
+"""Responses with records per second at which a partition becomes busy, and below which it stops
+being busy. A record of a sparse partition costs a response of its group; a busy partition costs a
+look at it about every 15 ms. Both cost the same at about 0.5 records a second."""
 BUSY_GROUPS = 4
-"""Of one broker and lane, at most: the fewer, the more records an answer brings."""
+"""At most, for one broker and lane: the fewer, the more records a response brings."""
 _FORGOTTEN_BELOW = 0.01
 WATCHED_MAX = 64
 """Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
 OPEN_WITHIN_S = 1.0
-"""Connections for groups are open after this: a round is prepared in two seconds."""
+"""Within this the connections for groups must be open: a round is prepared in two seconds."""
 WATCHES_MIN, WATCHES_MAX = 2, 128
 LOOK_S_PER_PARTITION, LOOK_S = 5e-6, 200e-6
-"""What an answer costs the broker: for each partition of the group, and for the request (measured,
+"""Broker CPU of a response: per partition of the group, and per request (measured,
 docs/scale.md)."""
 BROKER_SHARE = 0.25
-"""Of one of the broker's cores, for the watches of one lane."""
+"""Share of one broker core that the watches of one lane may use."""
 BURST_S = 0.1
-"""Of that share, as much as this may be used at once after a silence."""
+"""After silence, so many seconds of that share may be used at once."""
 WATCH_PACE_S_MIN = 0.02
-"""Between two fetches of one group whose answer does not come."""
+"""Between two fetches of a group while no response comes."""
 
 
 class WatchPace:
-    """When a group may be watched anew: all groups of a broker together keep to a share of it."""
+    """Paces the fetches of groups: all groups of a broker together keep to a share of its CPU."""
 
     def __init__(self) -> None:
         self.asked_ms: dict[Channel, int] = {}
-        """Wall clock of the last fetch: what it has no news of was level then."""
+        """Wall clock of the last fetch: partitions without new records had none at that time."""
         self._free_at_s = 0.0
 
     def began(self, channel: Channel, now_s: float, now_ms: int) -> float:
-        """A fetch is sent; when the next one may follow if nothing is heard of this one."""
+        """Note a fetch; return when the next may be sent if this one stays unanswered."""
         self.asked_ms[channel] = now_ms
         return now_s + WATCH_PACE_S_MIN
 
     def ended(self, partitions: int, now_s: float) -> float:
-        """It was answered; when the next one of the group may go (monotonic seconds)."""
+        """Note a response; return when the group's next fetch may be sent (monotonic seconds)."""
         cost_s = (LOOK_S + LOOK_S_PER_PARTITION * partitions) / BROKER_SHARE
         self._free_at_s = max(self._free_at_s, now_s - BURST_S) + cost_s
         return max(now_s, self._free_at_s)
 
 
+class RecordRates:
+    """Answers with records, a second and partition: an average over `RATE_MEMORY_S`.
+
+    Parameters
+    ----------
+    known
+        Rates by index, as known from earlier rounds.
+    """
+
+    def __init__(self, known: Mapping[int, float]) -> None:
+        self._rates = dict(known)
+        self._hits: dict[int, int] = {}
+        self._learned_s = RATE_MEMORY_S if known else 0.0
+
+    def saw_records(self, index: int) -> None:
+        """Count an answer that held records of a partition."""
+        self._hits[index] = self._hits.get(index, 0) + 1
+
+    def busy(self, before: Collection[int]) -> set[int]:
+        """Return the busy partitions, given those that were busy before."""
+        return {
+            index
+            for index, rate in self._rates.items()
+            if rate >= (BUSY_TO if index in before else BUSY_FROM)
+        }
+
+    def learn(self, passed_s: float) -> None:
+        """Take in what was counted in the last `passed_s` seconds; at first all of it."""
+        self._learned_s += passed_s
+        weight = max(passed_s / self._learned_s, 1.0 - math.exp(-passed_s / RATE_MEMORY_S))
+        for index in {*self._rates, *self._hits}:
+            before = self._rates.get(index, 0.0)
+            rate = before + weight * (self._hits.get(index, 0) / passed_s - before)
+            if rate < _FORGOTTEN_BELOW:
+                self._rates.pop(index, None)
+            else:
+                self._rates[index] = rate
+        self._hits.clear()
+
+
 class FetchPlan:
-    """Groups of the partitions that one source broker leads for a lane.
+    """Groups the partitions of a lane that one source broker leads.
 
     Parameters
     ----------
     items
-        All of them.
+        The partitions.
     together_max
-        So many need no groups: they wait together.
+        Up to so many partitions share one fetch, without groups.
     backlog_slots
-        Connections over which those far behind are spread.
+        Number of connections for partitions that lag far.
     watches_max
-        Groups of sparse partitions at most.
+        Largest number of groups of sparse partitions.
     rates
-        Records a second by index, as known from rounds before.
+        Records a second by index, as known from earlier rounds.
     """
 
     def __init__(
@@ -102,7 +142,7 @@ class FetchPlan:
         self._watch = {
             item.index: Channel(Traffic.SPARSE, place // size) for place, item in enumerate(items)
         }
-        # Neighbours are mostly of one topic, and alike: each to another group.
+        # Neighbors are mostly of one topic and equally busy: spread them over the groups.
         self._busy_watch = {
             item.index: Channel(Traffic.SPARSE, sparse + place % busy)
             for place, item in enumerate(items)
@@ -111,12 +151,10 @@ class FetchPlan:
         self._behind: set[int] = set()
         self._are_few = len(items) <= together_max
         known = rates or {}
-        self._rates = {index: known[index] for index in self._items if index in known}
-        self._busy = {index for index, rate in self._rates.items() if rate >= BUSY_FROM}
+        self._rates = RecordRates({i: known[i] for i in self._items if i in known})
+        self._busy = self._rates.busy(())
         self._leaving: set[int] = set()
-        """Were busy until lately: their sparse group's fetch was perhaps sent without them."""
-        self._hits: dict[int, int] = {}
-        self._learned_s = RATE_MEMORY_S if self._rates else 0.0
+        """Were busy until lately: the last fetch of their sparse group may have left them out."""
         self._regroup_at_s: float | None = None
         self._groups: dict[Channel, list[PartitionCopy]] = {}
         self._is_stale = True
@@ -131,13 +169,13 @@ class FetchPlan:
 
     @property
     def channels(self) -> set[Channel]:
-        """Those that are in use, and the ones of busy partitions, which are found soon."""
+        """Channels in use, and those that partitions found to be busy will need."""
         if self._are_few:
             return {LIVE, *self.groups}
         return {*self._busy_watch.values(), *self.groups}
 
     def channel_of(self, index: int) -> Channel:
-        """Where a partition is fetched now."""
+        """Return the channel on which a partition is fetched now."""
         if index in self._behind:
             return Channel(Traffic.BACKLOG, index % self._slots)
         if self._are_few:
@@ -145,65 +183,48 @@ class FetchPlan:
         return self._busy_watch[index] if index in self._busy else self._watch[index]
 
     def is_busy(self, index: int) -> bool:
-        """Whether records of it are expected at any moment."""
+        """Whether new records of it are expected at any moment."""
         return index in self._busy
 
     def watched(self, channel: Channel, now_s: float) -> float:
-        """A group was answered; when it may be watched anew."""
+        """Note a group's response; return when its next fetch may be sent."""
         return self.pace.ended(len(self.groups.get(channel, ())), now_s)
 
     def judge(self, index: int, lag: int, got_bytes: int, wanted_bytes: int) -> None:
-        """Take note of an answer: how busy a partition is, and whether it is far behind."""
+        """Take in a response: how busy a partition is, and whether it lags far."""
         if got_bytes:
             self.saw_records(index, is_behind=lag > 0 and got_bytes * 2 >= wanted_bytes)
         if lag <= 0 or 0 < got_bytes * 4 < wanted_bytes:
             self.caught_up(index)
 
     def saw_records(self, index: int, *, is_behind: bool) -> None:
-        """An answer held records of a partition, and whether more are left than one holds."""
-        self._hits[index] = self._hits.get(index, 0) + 1
+        """Count a response with records, and note whether more are left than a response holds."""
+        self._rates.saw_records(index)
         if is_behind and index not in self._behind:
             self._behind.add(index)
             self._is_stale = True
 
     def caught_up(self, index: int) -> None:
-        """An answer held the last that there was of a partition."""
+        """Note that a response held the last records that the source had."""
         if index in self._behind:
             self._behind.remove(index)
             self._is_stale = True
 
     def regroup(self, now_s: float) -> None:
-        """Decide anew, if a second has passed, who is busy."""
+        """Decide again which partitions are busy, once a second."""
         if self._regroup_at_s is None:
             self._regroup_at_s = now_s
         passed_s = now_s - self._regroup_at_s
         if passed_s < REGROUP_EVERY_S:
             return
         self._regroup_at_s = now_s
-        self._learn(passed_s)
+        self._rates.learn(passed_s)
         are_few = len(self._items) - len(self._behind) <= self._together_max
-        busy = {
-            index
-            for index, rate in self._rates.items()
-            if rate >= (BUSY_TO if index in self._busy else BUSY_FROM)
-        }
+        busy = self._rates.busy(self._busy)
         leaving = self._busy - busy
         if (are_few, busy, leaving) != (self._are_few, self._busy, self._leaving):
             self._are_few, self._busy, self._leaving = are_few, busy, leaving
             self._is_stale = True
-
-    def _learn(self, passed_s: float) -> None:
-        """Rates by what was seen; at first the average of all that was."""
-        self._learned_s += passed_s
-        weight = max(passed_s / self._learned_s, 1.0 - math.exp(-passed_s / RATE_MEMORY_S))
-        for index in {*self._rates, *self._hits}:
-            before = self._rates.get(index, 0.0)
-            rate = before + weight * (self._hits.get(index, 0) / passed_s - before)
-            if rate < _FORGOTTEN_BELOW:
-                self._rates.pop(index, None)
-            else:
-                self._rates[index] = rate
-        self._hits.clear()
 
     def _grouped(self) -> dict[Channel, list[PartitionCopy]]:
         groups: dict[Channel, list[PartitionCopy]] = {}
@@ -215,14 +236,14 @@ class FetchPlan:
 
 
 def watches_for(open_s: float) -> int:
-    """How many groups there may be at one broker where a connection takes so long to open."""
+    """Return how many groups one broker may have, given how long a connection takes to open."""
     return max(
         WATCHES_MIN, min(WATCHES_MAX, int(DIALS_AT_ONCE * OPEN_WITHIN_S / max(open_s, 1e-3)))
     )
 
 
 def channels_of(plans: Mapping[BrokerId, FetchPlan]) -> set[tuple[BrokerId, Channel]]:
-    """Connections that are needed."""
+    """Return the connections that these plans need."""
     return {(broker, channel) for broker, plan in plans.items() for channel in plan.channels}
 
 
@@ -235,7 +256,7 @@ def make_plans(
     watches_max: int = WATCHES_MAX,
     rates: Mapping[int, float] | None = None,
 ) -> dict[BrokerId, FetchPlan]:
-    """A plan for each source broker; one of those `before` where it leads the same partitions."""
+    """Return a plan per source broker; its plan `before` where it leads the same partitions."""
     led: dict[BrokerId, list[PartitionCopy]] = {}
     for item in partitions:
         broker = leaders.get(item.index)

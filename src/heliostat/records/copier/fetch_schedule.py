@@ -1,4 +1,4 @@
-"""When a lane fetches what from which source broker, and over which of its connections."""
+"""Decides when a lane fetches from which source broker, and over which connection."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from heliostat.records.copier.network import (
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 FETCH_PACE_S_PER_PARTITION = 100e-6
-"""A fetch makes the broker look through all its partitions, 10 us each: so it spends at most a
-tenth of a core on a lane's waiting fetches."""
+"""For each fetch the broker checks all partitions in it, 10 us each: with this pause it spends at
+most a tenth of a core on a lane's waiting fetches."""
 
 
 class FetchSchedule:
@@ -32,11 +32,11 @@ class FetchSchedule:
     Parameters
     ----------
     lane
-        What the round was told.
+        Specification of the round.
     partitions
-        Its partitions, by index.
+        Partitions of the lane, by index.
     network, clock
-        The lane's.
+        Network and clock of the lane.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class FetchSchedule:
         self._clock = clock
         self._plans: dict[BrokerId, FetchPlan] = {}
         self.plan_of: dict[int, FetchPlan] = {}
-        """By index of the partition; missing where it has no leader."""
+        """Fetch plans by partition index; a partition without a leader is missing."""
         self._watches_max = 0
         self._turn: dict[ChannelKey, int] = {}
         self._wants_of_groups = GroupWants()
         self._not_before_s: dict[ChannelKey, float] = {}
 
     def plan(self, leaders: Mapping[int, BrokerId], open_s: float) -> None:
-        """Spread the partitions over connections to those that lead them now.
+        """Spread the partitions over connections to the brokers that lead them now.
 
-        `open_s` is what it took to connect, where both clusters were connected to just now.
+        `open_s` is how long connecting took, if both clusters were connected to just now.
         """
         if not self._watches_max:  # the first time both clusters were connected to
             self._watches_max = watches_for(open_s)
@@ -77,12 +77,12 @@ class FetchSchedule:
         self.plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
 
     def channel_of(self, index: int) -> Channel:
-        """Where a partition is fetched now."""
+        """Return the channel that a partition is fetched over now."""
         plan = self.plan_of.get(index)
         return plan.channel_of(index) if plan is not None else LIVE
 
     def send(self, now_s: float) -> bool:
-        """Send the fetches that are due; whether there were any."""
+        """Send the fetches that are due; return whether there were any."""
         sent_any = False
         for broker, plan in self._plans.items():
             plan.regroup(now_s)
@@ -114,7 +114,7 @@ class FetchSchedule:
     def _wants(
         self, channel_key: ChannelKey, items: list[PartitionCopy], now_s: float
     ) -> list[Want]:
-        """What to fetch from one broker, each time beginning one partition further on.
+        """Return what to fetch from one broker, each time beginning with the next partition.
 
         The broker fills its answer in the order of the request and returns a batch above the
         limit only for the first partition that has data.
@@ -125,27 +125,27 @@ class FetchSchedule:
         return [want for want in wants if want is not None]
 
     def held_back_until_s(self) -> list[float]:
-        """When pacing lets each connection fetch again, for some of them in the past."""
+        """Return when pacing lets each connection fetch again; some times are in the past."""
         return list(self._not_before_s.values())
 
     def answered(self, index: int) -> None:
-        """Something came of a partition: it may want something else."""
+        """Forget what a partition wants, because an answer for it may have changed that."""
         self._wants_of_groups.answered(index)
 
     def forget_wants(self) -> None:
-        """All may want something else, as after trouble."""
+        """Forget what all partitions want, as after a failure."""
         self._wants_of_groups.forget()
 
     def watched(self, event: Watched, now_s: float) -> None:
-        """A group's fetch was answered: it is watched anew at the pace of its broker."""
+        """Schedule the next fetch of a group that was answered, at the pace of its broker."""
         if plan := self._plans.get(event.broker):
             at_s = plan.watched(event.channel, now_s)
             self._not_before_s[event.broker, event.channel] = at_s
 
     def was_level(self, item: PartitionCopy) -> None:
-        """A partition that had all has news: it had all when its group was asked for last.
+        """Note that a partition with new records was caught up when its group was fetched last.
 
-        Quiet partitions are heard of only with news.
+        Groups answer only for partitions with news, so quiet ones are not seen to be caught up.
         """
         plan = self.plan_of.get(item.index)
         if plan is not None:
@@ -153,7 +153,7 @@ class FetchSchedule:
             item.progress.caught_up_ms = max(item.progress.caught_up_ms, asked_ms)
 
     def judge(self, item: PartitionCopy, event: Fetched) -> None:
-        """Take note of an answer: how busy a partition is, and whether it is far behind."""
+        """Note from an answer how busy a partition is, and whether it is far behind."""
         plan = self.plan_of.get(item.index)
         if plan is not None:
             lag = item.progress.high_watermark - item.fetches.offset

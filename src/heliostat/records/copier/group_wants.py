@@ -1,8 +1,8 @@
-"""What the fetches of groups ask for: most partitions of a group ask for the same as the last time.
+"""What group fetches ask for: most partitions of a group want the same as the last time.
 
-Asking each partition anew for every fetch took a third of a lane's processor time with 1,200 busy
-partitions. What is remembered here may be out of date for `ANEW_EVERY_S`, which costs a look and no
-more: an answer to it is told by its attempt and offset, and dropped (`Copier`).
+Asking each partition again for every fetch took a third of a lane's processor time with 1,200 busy
+partitions. What is remembered here may be out of date for `ANEW_EVERY_S`, which costs one useless
+fetch: `Copier` recognises the answer by its attempt and offset, and drops it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from heliostat.records.copier.network import Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 ANEW_EVERY_S = 0.1
-"""All partitions are asked anew: for what changes by itself, such as a pause that is over."""
+"""Pause after which all partitions are asked again: a want may change by itself, as when a retry is
+due."""
 
 
 class GroupWants:
-    """Wants by partition, until something is heard of it."""
+    """The last want of each partition, until an answer for it."""
 
     def __init__(self) -> None:
         self._wants: dict[int, Want] = {}
         self._anew_at_s = 0.0
 
     def of(self, items: Sequence[PartitionCopy], now_s: float) -> list[Want]:
-        """What to ask for a group, a want each; nothing where no partition of it wants anything."""
+        """Return a want for each partition of a group; nothing if none of them wants anything."""
         if now_s >= self._anew_at_s:
             self._anew_at_s = now_s + ANEW_EVERY_S
             self._wants.clear()
@@ -38,9 +39,9 @@ class GroupWants:
         return [want or item.want_nothing() for want, item in zip(found, items, strict=True)]
 
     def answered(self, index: int) -> None:
-        """Something came of a partition: it may want something else."""
+        """Forget what a partition wants, because an answer for it may have changed that."""
         self._wants.pop(index, None)
 
     def forget(self) -> None:
-        """All may want something else, as after trouble."""
+        """Forget what all partitions want, as after a failure."""
         self._wants.clear()

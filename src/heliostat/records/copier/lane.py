@@ -1,4 +1,4 @@
-"""What a driver tells a lane's task, and what the task reports: plain values that pickle.
+"""What a driver gives to a lane's task, and what the task reports: plain values that pickle.
 
 A lane is the set of partitions that one Spark task serves; a round is one Spark job of one lane.
 """
@@ -19,7 +19,7 @@ from heliostat.records.batches.converted import ConvertSettings
 
 
 class PartitionState(Enum):
-    """Where a partition of a mirror stands, as people see it."""
+    """State of a mirror's partition, as people see it."""
 
     STARTING = "starting"
     """Its position has not been read from the target yet."""
@@ -38,19 +38,19 @@ class PartitionState(Enum):
     @classmethod
     @override
     def _missing_(cls, value: object) -> PartitionState | None:
-        """Reports of earlier versions, an hour old at most, call aligning `lifting`."""
+        """Map `lifting`, as reports of earlier versions, an hour old at most, call aligning."""
         return cls.ALIGNING if value == "lifting" else None
 
     @property
     def is_stopped(self) -> bool:
-        """Nothing more is copied until a person decides."""
+        """Whether nothing more is copied until a person decides."""
         return self in (PartitionState.BLOCKED, PartitionState.GAP, PartitionState.DIVERGED)
 
 
 class PartitionCode(StrEnum):
-    """Why a partition is not copied on, in a word; otherwise it is the name of a broker's code.
+    """Why a partition is stopped or retried, in a word, if it is not the name of a broker's code.
 
-    Together with `StopReason`, whose names are codes too.
+    The names of `StopReason` are codes, too.
     """
 
     SOURCE_OVERTOOK = "SOURCE_OVERTOOK"
@@ -73,7 +73,7 @@ class PartitionCode(StrEnum):
     """The decision was to go back to an earlier source offset, but offsets are to stay equal."""
     OFFSET_MAP_LOST = "OFFSET_MAP_LOST"
     """Records of the mirror's offset map are gone, or it is not the map by which records landed:
-    where the mirror goes on can't be known."""
+    where the mirror continues can't be known."""
     MARKERS_MISSING = "MARKERS_MISSING"
     """The mirror does not end where the markers for a hole should have brought it; retried."""
     CONNECTION_LOST = "CONNECTION_LOST"
@@ -84,8 +84,8 @@ class PartitionCode(StrEnum):
 class PartitionSpec:
     """One partition to copy.
 
-    `start` is the source offset that the mirror begins with: fixed when the mirror was made and
-    kept in the link's state, so that every round lifts an empty target to the same offset.
+    `start` is the source offset that the mirror begins with: fixed when the mirror was created and
+    stored in the link's state, so that every round aligns an empty target with the same offset.
     """
 
     source: TopicPartition
@@ -96,27 +96,27 @@ class PartitionSpec:
     batch_bytes_max: int
     """The target topic's `max.message.bytes`."""
     is_compacted: bool
-    """The source's topic is, and so its mirror: throw-away records need a key, and where records
-    were read before, fewer may be found now."""
+    """Whether the source topic, and so its mirror, is compacted: fillers need a key, and a later
+    read may find fewer records."""
     adopted_at: Offset | None = None
-    """The target's end when the mirror was taken over: the record before it is not ours, and may
-    stand there."""
+    """The target's end when the mirror was taken over: the record before it may be another
+    producer's."""
     jump: Break | None = None
-    """Where a recorded gap lets it go on elsewhere: at this target offset stands this source
-    offset (I6). Only where the target's log ends just there."""
+    """Where to continue after a recorded gap: at this target offset with this source offset (I6).
+    It applies only if the target's log ends exactly there."""
     truncated: str = ""
-    """The driver found that the source lost or replaced what was copied of it: stop, and why."""
+    """Not empty: stop; the driver found that the source lost or replaced what was copied."""
     map_lost: str = ""
-    """Rows of its offset map are gone: stop, and why."""
+    """Not empty: stop; rows of its offset map are gone."""
     fills: bool = False
-    """Holes are filled with markers, so that offsets stay equal: if it has not been mapped yet."""
+    """Whether holes are filled with markers to keep offsets equal, unless it is mapped already."""
     can_align: bool = True
-    """Whether an empty target is lifted to `start`: not where `cleanup.policy` is `compact`, as
+    """Whether an empty target is aligned with `start`: not if `cleanup.policy` is `compact`, as
     records can't be deleted there; its mirror is mapped from the beginning."""
 
 
 def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> ConvertSettings:
-    """How a partition's batches are converted for its mirror."""
+    """Return how to convert a partition's batches for its mirror."""
     return ConvertSettings(
         producer_id=producer_id,
         batch_bytes_max=spec.batch_bytes_max,
@@ -134,24 +134,24 @@ class CopySettings:
     partition_fetch_bytes_max: int = 2 * 1024 * 1024
     fetch_wait_ms: int = 500
     requests_in_flight_max: int = 5
-    """Per target broker; a broker remembers the last five batches of a producer."""
+    """Appends in flight per target broker, which remembers the last five batches of a producer."""
     queued_bytes_max: int = 8 * 1024 * 1024
-    """Per partition: fetched and not yet acknowledged."""
+    """Bytes of a partition that are fetched and not yet acknowledged."""
     lane_queued_bytes_max: int = 192 * 1024 * 1024
-    """Of a whole lane, so that its memory is bounded."""
+    """Bytes of a whole lane, to limit its memory."""
     join_below_bytes: int = 256 * 1024
     join_bytes_max: int = 1024 * 1024
     compression: str | None = None
     """Codec of joined batches; None leaves them as they came."""
     produce_timeout_s: float = 30.0
     producer_expiration_s: float = 86_400.0
-    """The target's `producer.id.expiration.ms`: how long the net under I1 holds."""
+    """The target's `producer.id.expiration.ms`: how long its sequence check covers I1."""
     report_interval_s: float = 1.0
     control_interval_s: float = 0.25
     live_partitions_max: int = 64
-    """A lane with no more at a broker has them all wait together: 0.6 ms of its time a fetch."""
+    """Up to this many partitions of a broker wait in one fetch, which costs a lane 0.6 ms."""
     backlog_connections: int = 1
-    """To each broker, for partitions far behind; several fill a long line."""
+    """Connections to each broker for partitions far behind; for high latency, use several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,50 +175,50 @@ class LaneSpec:
     progress_topic: str
     settings: CopySettings = field(default_factory=CopySettings)
     offsets_topic: str = ""
-    """Where rows of the offset map are."""
+    """Topic with the rows of the offset maps."""
     maps: tuple[tuple[int, MapTail], ...] = ()
-    """Maps by index of the partition, as far as the driver has read."""
+    """(Index of the partition, its map as far as the driver has read it)."""
     maps_from: int = 0
-    """Offset of the offsets topic from which on rows are not in `maps`."""
+    """Offset in the offsets topic from which on rows are not in `maps`."""
     maps_topic_id: str = ""
-    """Of the very topic that these rows are of; one made anew holds none of them. Empty: not
+    """Id of the topic that these rows are from: a recreated one holds none of them. Empty: not
     known, as before Kafka 2.8."""
     copied: tuple[tuple[int, int, int, int], ...] = ()
-    """By index of the partition: source offset behind a copied batch, its leader epoch, and where
-    the target's log ended then (-1: not known). Of those that are missing no round of this driver
-    has said that it copies them: what they end with is compared (`doubts`)."""
+    """(Index of the partition, source offset after a copied batch, its leader epoch, log end offset
+    of the target at that time or -1). A missing partition was not yet copied by any round of this
+    driver: its last records are compared (`doubts`)."""
     rates: tuple[tuple[int, float], ...] = ()
-    """By index of the partition: records a second, of those that are not nearly silent."""
+    """(Index of the partition, records a second), except for nearly silent ones."""
     begin_at_ms: int = 0
-    """Nothing is read or sent before this wall clock time: the predecessor's rounds end by then."""
+    """Nothing is read or sent before this wall clock time, by which earlier rounds have ended."""
     may_land_s: float = 0.0
-    """So long from its beginning on what rounds before it sent may still land: one has failed, or
-    another driver gave them out. For records as in `waits_for`."""
+    """How long after the round's begin appends of earlier rounds may still land, because one has
+    failed or another driver started them. It concerns the same records as `waits_for`."""
     waits_for: tuple[str, ...] = ()
     """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
     duplicate check may not hold (I10)."""
 
     @property
     def round_id(self) -> str:
-        """Names this round among all of the link."""
+        """Name of this round, unique within the link."""
         return f"{self.lane}/{self.generation}/{self.round_number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What running tasks are told."""
+    """What the driver announces to running tasks."""
 
     generations: Mapping[LaneId, int]
-    """The wanted one of each lane; rounds of any other end."""
+    """The wanted generation of each lane; rounds of any other one end."""
     switch_at_ms: int | None
-    """When these end (wall clock); None: at once."""
+    """When these rounds end (wall clock); None: at once."""
     running: tuple[str, ...]
     """Rounds that have not ended yet, see `LaneSpec.round_id`."""
 
 
 @dataclass(slots=True)
 class PartitionReport:
-    """Where one partition stands at the end of a report's interval."""
+    """State of one partition at the end of a report's interval."""
 
     source: TopicPartition
     target: TopicPartition
@@ -228,7 +228,7 @@ class PartitionReport:
     high_watermark: int
     """The source's high watermark when it was last seen (-1: not known yet)."""
     records: int
-    """Copied since the round began."""
+    """Records copied since the round began."""
     bytes: int
     """Bytes of batches appended since the round began."""
     last_timestamp_ms: int
@@ -236,31 +236,31 @@ class PartitionReport:
     caught_up_ms: int
     """Wall clock when the target last held all that the source had (-1: not in this round)."""
     since_ms: int
-    """Wall clock when it came into its state."""
+    """Wall clock when its state began."""
     code: str = ""
     reason: str = ""
     open_records: int = 0
-    """Of those that are missing, how many stand behind transactions that are open."""
+    """Missing offsets from the last stable offset on: they wait for open transactions."""
     breaks: int = 0
-    """Of its offset map; with none offsets are equal on both sides."""
+    """Number of breaks in its offset map; with none, offsets are equal on both sides."""
     copied_to: int = -1
-    """Source offset behind the last batch whose leader epoch is known (-1: none) ..."""
+    """Source offset after the last batch whose leader epoch is known (-1: none) ..."""
     copied_epoch: int = -1
     """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
     missing_ms: int = -1
-    """Timestamp of the first record that is missing, where nothing is copied (-1: not known)."""
+    """Timestamp of the first missing record, if nothing is being copied (-1: not known)."""
     target_end: int = -1
-    """Where the target's log ends (-1: not known)."""
+    """Log end offset of the target (-1: not known)."""
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known how far it is, and how far the source."""
+        """Whether its position and the source's high watermark are known."""
         return self.position >= 0 and self.high_watermark >= 0
 
 
 @dataclass(slots=True)
 class RoundReport:
-    """What a round says it did."""
+    """Report of a round."""
 
     lane: LaneId
     generation: int
@@ -273,10 +273,10 @@ class RoundReport:
     latency_ms: list[int] = field(default_factory=list)
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
     copied: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Of its end, as `LaneSpec.copied`, of partitions that it copied records of."""
+    """At its end, entries as in `LaneSpec.copied` for the partitions it copied records of."""
     lost: list[tuple[int, int, int]] = field(default_factory=list)
-    """Of its end, by index of the partition: source offsets `[first, end)` that the target had
-    acknowledged and lost; they were copied again."""
+    """At its end, (index of the partition, first, end): source offsets `[first, end)` that the
+    target had acknowledged and lost; they were copied again."""
     spare_s: float | None = None
-    """How long before its beginning it was ready, negative where that was late; None: nothing was
-    there to wait for."""
+    """How many seconds before its begin it was ready, negative if late; None: it had no predecessor
+    to wait for."""

@@ -1,4 +1,4 @@
-"""The copies of a lane's partitions as a round begins, with what is known from rounds before."""
+"""The copies of a lane's partitions as a round begins, with what earlier rounds have noted."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
 LATE_MARKERS_S = 1.0
-"""Markers whose answer was lost may land yet, and nothing tells them from those that are sent
-again: so long is waited before the end is read. A broker serves what it has taken in far less."""
+"""How long to wait before the end is read after an answer to markers was lost: they may still land,
+and can't be told from repeated ones. A broker handles what it has received in far less time."""
 
 
 def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCopy]:
-    """One for each partition, in the lane's order, of a round that begins at a monotonic second."""
+    """Create one for each partition, in the lane's order; the round begins at `begins_s`."""
     found = [
         PartitionCopy(
             index,
@@ -52,14 +52,14 @@ def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCop
 
 
 def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
-    """Whether any has next what must go with nothing before it on its connection (I4)."""
+    """Return whether any next batch is old: these need a connection with nothing in flight (I4)."""
     return any(item.appends.is_next_old(now_ms) for item in items.values())
 
 
 def last_batches_of(
     network: Network, ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy]
 ) -> tuple[Mapping[int, LastBatch | None], set[int]]:
-    """Who appended the last records of these logs; and those of which that can't be told now."""
+    """Return who appended the last records of these logs, and the logs for which that fails now."""
     asked = {
         index: target
         for index, target in ranges.items()
@@ -72,7 +72,7 @@ def last_batches_of(
 def ask_high_watermarks(
     network: Network, items: Sequence[PartitionCopy], now_s: float, now_ms: int
 ) -> bool:
-    """Ask where the source of these stands; whether somebody else may lead one of them now."""
+    """Ask for log ranges at the source; return whether a leader may have changed."""
     if not items:
         return False
     by_index = {item.index: item for item in items}
@@ -86,7 +86,7 @@ def ask_high_watermarks(
                 missing[index] = max(Offset(item.progress.position), source.start)
         elif item.fetches.needs_source_range:
             item.fetches.needs_source_range = False
-            if item.phase is not Phase.STOPPED:  # nothing hides that it waits for a person
+            if item.phase is not Phase.STOPPED:  # a stop must stay visible
                 item.standing.no_leader(source, now_s, now_ms)
             is_stale = True
     unknown = {
@@ -104,7 +104,7 @@ def look_after_markers(
     now_s: float,
     now_ms: int,
 ) -> list[PartitionCopy]:
-    """Tell partitions that can't go on without it where the target ends now; answers them."""
+    """Read the target's ends for partitions that wait for them; return these partitions."""
     for index, target in network.target_ranges(indexes).items():
         end = None if isinstance(target, Exception) else target.end
         items[index].ends_at(end, now_s, now_ms)
@@ -117,7 +117,7 @@ def went_wrong(
     now_s: float,
     now_ms: int,
 ) -> None:
-    """Tell those whom it concerns of a connection that was lost, or of a broker that is silent."""
+    """Inform the partitions concerned about a lost connection or a silent broker."""
     match event:
         case FetchLost():
             _fetch_lost(items, event, now_s, now_ms)
@@ -136,7 +136,7 @@ def went_wrong(
 
 
 def _fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, now_ms: int) -> None:
-    """A fetch will not be answered: those that waited for it try again."""
+    """Make partitions retry whose fetch will not be answered."""
     for want in lost.wants:
         item = items[want.index]
         if want.attempt == item.attempt and want.bytes_max:
@@ -148,7 +148,7 @@ def _fetch_lost(items: Sequence[PartitionCopy], lost: FetchLost, now_s: float, n
 def delete_throw_away(
     partitions: Sequence[PartitionCopy], network: Network, now_s: float, now_ms: int
 ) -> list[PartitionCopy]:
-    """Delete what lifted targets; the partitions that may go on."""
+    """Delete fillers that aligned starts; return the partitions that may continue."""
     aligned: list[PartitionCopy] = []
     for item in partitions:
         before = item.delete_before

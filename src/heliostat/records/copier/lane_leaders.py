@@ -1,4 +1,4 @@
-"""Which brokers lead a lane's partitions on both sides, asked for anew when they may be others."""
+"""Which brokers lead a lane's partitions on both sides; asked again when that may have changed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
-LEADERS_EVERY_S = 0.5  # metadata is asked for at most so often while a partition lacks a leader
+LEADERS_EVERY_S = 0.5  # at least this long between metadata requests while a leader is missing
 
 
 class LaneLeaders:
-    """The leaders as they were answered last.
+    """The leaders by the last metadata answer.
 
     Parameters
     ----------
     partitions
-        The lane's; they are told when one of their leaders can't be found.
+        Partitions of the lane; one without a leader is set to retry.
     network, clock
-        The lane's.
+        Network and clock of the lane.
     """
 
     def __init__(self, partitions: Sequence[PartitionCopy], network: Network, clock: Clock) -> None:
@@ -30,20 +30,20 @@ class LaneLeaders:
         self._network = network
         self._clock = clock
         self.source: dict[int, BrokerId] = {}
-        """By index of the partition; missing where it has no leader now."""
+        """Source leaders by partition index; missing where there is none now."""
         self.target: dict[int, BrokerId] = {}
-        """So, too."""
+        """Target leaders by partition index; missing where there is none now."""
         self.took_s = 0.0
-        """How long the last answer took."""
+        """How long the last answer took (seconds)."""
         self._asked_at_s = -1e9
         self._are_stale = True
 
     def may_be_others(self) -> None:
-        """Something went wrong that a change of leaders explains: ask again."""
+        """Ask again: a change of leaders may explain a failure."""
         self._are_stale = True
 
     def find(self, now_s: float) -> bool:
-        """Ask for them if they may be others, not too often; whether they were answered now."""
+        """Ask for the leaders if they may have changed, not too often; return whether they came."""
         if not self._are_stale or now_s < self._asked_at_s + LEADERS_EVERY_S:
             return False
         self._asked_at_s = now_s

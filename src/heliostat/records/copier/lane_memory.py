@@ -1,11 +1,11 @@
-"""What a lane keeps in memory of records on their way, and the bound that it holds.
+"""Counts what a lane keeps in memory of records in transit, and keeps it below a limit.
 
-Answers to fetches are counted whole, for as long as anything refers to them (`HeldBytes`); batches
-by what they keep by themselves, encoded anew or copied. A batch is a view of the answer that it
-came in: one of 171 bytes that has to wait kept 8 MiB, and hundreds of those a lane's memory.
+Fetch answers are counted whole, as long as anything refers to them (`HeldBytes`); batches are
+counted by what they keep themselves, re-encoded or copied. A batch is a view of the answer it came
+in: a waiting batch of 171 bytes kept 8 MiB, and hundreds of them exhausted a lane's memory.
 
-So where the bound is reached, what waits is copied out of answers of which it is the smaller part.
-Not before: bytes that are sent at once, as most are, are never copied.
+So when the limit is reached, waiting batches are copied out of answers of which they are the
+smaller part. Not earlier: bytes that are sent at once, as most are, are never copied.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 PROCESS_BYTES = 240 * 1024 * 1024
-"""Of a lane's process without records: 189 MiB measured, and room for what it knows of thousands of
-partitions."""
+"""Memory of a lane's process without records: 189 MiB measured, and room for the state of thousands
+of partitions."""
 COPY_OUT_EVERY_S = 0.1
-"""At most, while the bound is reached: all that waits is looked through, 0.5 us for each batch."""
+"""Shortest pause between two copies while the limit is reached: each scans all waiting batches,
+0.5 us for each."""
 
 
 def process_bytes_max(settings: CopySettings) -> int:
-    """What a lane's process needs at most (docs/spark.md): the bound, and what comes beside it.
+    """Return what a lane's process needs at most (docs/spark.md): the limit, and what it excludes.
 
-    One answer is taken in while there is any room at all; buffers that nobody uses are kept.
+    One more answer is received while there is any room at all; unused buffers are kept.
     """
     return (
         PROCESS_BYTES
         + settings.lane_queued_bytes_max
-        + size_of_buffer(settings.fetch_bytes_max + 1)  # what stands before records, too
+        + size_of_buffer(settings.fetch_bytes_max + 1)  # and what precedes the records
         + KEPT_BYTES_MAX
     )
 
 
 class LaneMemory:
-    """Counts what a lane keeps, and tells how much more may come.
+    """Counts what a lane keeps, and how much more it may receive.
 
     Parameters
     ----------
     network
-        Holds the answers.
+        Network of the lane, which holds the fetch answers.
     bytes_max
-        The lane's bound.
+        Memory limit of the lane.
     """
 
     def __init__(self, network: Network, bytes_max: int) -> None:
@@ -56,11 +57,11 @@ class LaneMemory:
         self._copy_out_at_s = -1e9
 
     def note(self, item: PartitionCopy) -> None:
-        """Something of this partition waits to be sent, or to be acknowledged."""
+        """Note that batches of this partition wait to be sent or acknowledged."""
         self._waiting[item.index] = item
 
     def room_bytes(self, now_s: float) -> int:
-        """How much may be taken in; none, or less, where the bound is reached."""
+        """Return how much may be received; zero or negative if the limit is reached."""
         room = self._bytes_max - self._kept_bytes()
         if room > 0 or now_s < self._copy_out_at_s:
             return room
@@ -77,7 +78,7 @@ class LaneMemory:
 
 
 def copy_out(items: Iterable[PartitionCopy]) -> None:
-    """Copy what waits out of answers of which it is less than half; these are let go."""
+    """Copy waiting batches out of answers of which they are less than half, to free these."""
     views = [(item, batch) for item in items for batch in item.appends.queue if batch.is_view]
     waiting_bytes: dict[int, int] = {}
     for _, batch in views:
@@ -90,7 +91,7 @@ def copy_out(items: Iterable[PartitionCopy]) -> None:
 
 
 def _answer_of(batch: ConvertedBatch) -> tuple[int, int]:
-    """Which answer a batch keeps, as long as it does, and how large that is."""
+    """Return the identity of the answer that a batch keeps in memory, and its size in bytes."""
     (part,) = batch.parts
     assert isinstance(part, memoryview)
     whole = memoryview(part.obj)

@@ -1,10 +1,10 @@
-"""Ends a process that would send later than its round may.
+"""Kills a process that would send after its round's deadline.
 
-I10 Between the look at the deadline and the last byte's way out a process can be stopped, suspended
-    with its machine, or held up by a broker that takes nothing. What it sends once it goes on lands
-    beside its successor's, and where the broker has forgotten the producer nothing refuses it
-    (2026-11-22: 3 records doubled behind an owner that was stopped in mid copy). The kernel's timer
-    goes on meanwhile, and a process that it kills runs no further instruction.
+I10 Between checking the deadline and sending the last byte, a process can be stopped, suspended
+    with its machine, or blocked by a broker that reads nothing. What it sends when it resumes lands
+    among its successor's records, and a broker that has forgotten the producer does not refuse it
+    (2026-11-22: 3 records duplicated after an owner was stopped in mid copy). The kernel's timer
+    keeps running meanwhile, and a process that it kills executes no further instruction.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import sys
 from typing import Protocol
 
 LATE_S = 1.0
-"""So long after the deadline the process may still be in the midst of what it began before. Who
-waits for a predecessor waits so much longer (`link.lane_set`)."""
+"""How long after the deadline (s) the process may still be sending what it began before. Whoever
+waits for a predecessor waits this much longer (`link.lane_schedule`, `link.lane_set`)."""
 CLOCK_BOOTTIME = 7
-"""Linux's number (`linux/time.h`): goes on while the machine is suspended."""
+"""Linux's number (`linux/time.h`) of a clock that counts while the machine is suspended."""
 SIGEV_SIGNAL = 0
 _NS_PER_S = 1_000_000_000
 
 
 class LateSends(Protocol):
-    """What keeps sends within their time."""
+    """A guard against sending after the deadline."""
 
     def arm(self, left_s: float) -> None:
-        """Something is sent from here on, which may take until `left_s` from now."""
+        """Begin to guard a send that must be done `left_s` seconds from now."""
         ...
 
     def disarm(self) -> None:
-        """All is sent."""
+        """End guarding: all is sent."""
         ...
 
 
 class NotWatched:
-    """For a clock that is not the machine's."""
+    """A guard that does nothing, for a clock that is not the machine's."""
 
     def arm(self, left_s: float) -> None:
         """Do nothing."""
@@ -50,20 +50,20 @@ NOT_WATCHED = NotWatched()
 
 
 class KilledWhenLate:
-    """The process ends by SIGKILL `LATE_S` after the time that `arm` named.
+    """A guard that kills the process by SIGKILL `LATE_S` after the time passed to `arm`.
 
-    Where there is no Linux, by SIGALRM, which a stopped process takes when it goes on.
+    On other systems than Linux by SIGALRM, which a stopped process receives when it resumes.
     """
 
     def __init__(self) -> None:
         self._timer = _BootTimer() if sys.platform == "linux" else _Alarm()
 
     def close(self) -> None:
-        """Forget the timer: nothing is sent any more."""
+        """Delete the timer: nothing more is sent."""
         self._timer.close()
 
     def arm(self, left_s: float) -> None:
-        """See `LateSends.arm`; a time that is over already is told by `may_send`."""
+        """See `LateSends.arm`; for a time already past, `may_send` is False."""
         if left_s > 0:
             self._timer.set(left_s + LATE_S)
 
@@ -104,7 +104,7 @@ class _SignalEvent(ctypes.Structure):
 
 
 class _BootTimer:
-    """A timer of timer_create(2); Python has none of a clock that counts a suspension."""
+    """A timer of timer_create(2); Python offers none on a clock that counts a suspension."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)

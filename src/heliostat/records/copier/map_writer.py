@@ -1,9 +1,9 @@
-"""Makes breaks of a lane's offset maps durable, those of all partitions together (I3).
+"""Makes new breaks of a lane's offset maps durable, for all partitions together (I3).
 
 I4  A row that was sent and is not known to be durable may become so at any time, and would replace
-    what was read since. It is written again, and its mirror's end is not read before that is done.
-I10 While rounds before this one may still send, nothing is written: what one of them appends last
-    may be other than what this one has read since, if the source was compacted in between.
+    rows read since. It is written again, and its mirror's end is not read before that is done.
+I10 While earlier rounds may still send, nothing is written: what one of them appends last may
+    differ from what this one has read, if the source was compacted in between.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from heliostat.records.copier.partition_copy import PartitionCopy
 
 
 class MapWriter:
-    """Rows that wait to be written.
+    """Writes the map rows of one lane.
 
     Parameters
     ----------
     partitions
-        The lane's.
+        Partitions of the lane, by index.
     network
-        Both clusters.
+        Connections to both clusters.
     is_held
-        Whether rounds before this one have not ended yet.
+        Whether earlier rounds have not ended yet.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class MapWriter:
         self._is_held = is_held
         self._waiting: dict[int, PartitionCopy] = {}
         self._unanswered: dict[int, MapWrite] = {}
-        """Rows that were sent and are not known to be durable; while nothing is under way, lost."""
+        """Rows that were sent and are not known to be durable; if no request is in flight, lost."""
         self.is_under_way = False
-        """Whether a request with rows has neither an answer yet nor is given up."""
+        """Whether a request with rows is in flight: neither answered nor given up."""
 
     def note(self, item: PartitionCopy) -> None:
-        """Take note of a partition that was just fetched."""
+        """Note a partition whose map may need a write, as after a fetch."""
         if item.map.needs_write:
             self._waiting[item.index] = item
 
     def write(self, may_write: Callable[[], bool]) -> None:
-        """Send what waits, unless something is under way, or the round has ended (I10)."""
+        """Send waiting rows, unless a request is in flight or the round has ended (I10)."""
         if not (self._waiting or self._unanswered) or self._is_held:
             return
         if not self._network.can_write_map() or not may_write():
@@ -54,8 +54,8 @@ class MapWriter:
         for index, item in list(self._waiting.items()):
             if index in self._unanswered:
                 continue
-            # Of a partition that looks anew no row gets longer: one of its stamp that was lost may
-            # land late, and would replace it.
+            # A partition that reads its end again (its queue is empty) gets no longer row: a lost
+            # one with the same stamp may land late, and would replace it.
             row = item.map.row_to_write() if item.appends.queue else None
             if row is None:
                 del self._waiting[index]
@@ -73,14 +73,14 @@ class MapWriter:
                 self._partitions[later.index].map.not_written()
 
     def release(self, now_ms: int) -> None:
-        """The rounds before have ended: look anew where they left the partitions that wait."""
+        """Allow writing, as earlier rounds have ended; waiting partitions read their ends again."""
         self._is_held = False
         for item in self._waiting.values():
             item.look_again(now_ms)
         self._waiting.clear()
 
     def take(self, event: MapWritten | MapLost, now_s: float, now_ms: int) -> list[PartitionCopy]:
-        """Take an answer; the partitions that may go on."""
+        """Process an answer; return the partitions that may continue."""
         self.is_under_way = False
         found: list[PartitionCopy] = []
         for write in event.writes:

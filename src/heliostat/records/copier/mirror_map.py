@@ -1,9 +1,9 @@
-"""One partition's offset map while it is copied: where the next record goes, what must be written.
+"""One partition's offset map while it is copied: where the next record goes, what to write.
 
 I3  `is_durable_for` holds a batch back until the breaks it needs are durable.
 
-A round begins rows of its own: its first row replaces what an earlier one wrote ahead and never
-reached. Rows grow, the same key again and again, so that compaction leaves one of each.
+Each round begins its own rows: the first one replaces what an earlier round wrote ahead and never
+reached. A row grows and is written again under its key, so that compaction leaves one per key.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class MirrorMap:
     Parameters
     ----------
     spec
-        The partition.
+        Partition to copy.
     stamp
-        Of the round.
+        Stamp of the round, for its rows.
     """
 
     def __init__(self, spec: PartitionSpec, stamp: Stamp) -> None:
@@ -36,30 +36,30 @@ class MirrorMap:
         self.source_offset = Offset(0)
         """Source offset of the next record, by the map at the target's end (I2)."""
         self.next_target = 0
-        """Target offset of the next record that is fetched."""
+        """Target offset of the next fetched record."""
         self.ahead: int | None = 0
-        """Source offset less target offset there; None: the next batch must say it anew."""
+        """Source offset less target offset there; None: the next batch has the break."""
         self.breaks = 0
-        """How many the map has: with none both offsets are equal."""
+        """Number of breaks in the map: with none both offsets are equal."""
         self.fills = False
-        """Holes are filled at the target: its offsets are the source's, and "target" here is the
-        number of our record."""
+        """Whether holes are filled at the target: its offsets then equal the source's, and "target"
+        in this class means the number of our record."""
         self._again: tuple[int, Offset] | None = None
         self._row: list[Break] = []
         self._written_ahead: deque[Break] = deque()
-        """Durable breaks behind the target's end, of an earlier round."""
+        """Durable breaks after the target's end, of an earlier round."""
         self._durable_to = NONE_DURABLE
         self._needed_to = NONE_DURABLE
         self._writing_to = NONE_DURABLE
 
     def begin(self, known: OffsetMap, end: int, *, fills: bool = False) -> None:
-        """Go on from the target's log end with what is durable of the map."""
+        """Begin at the target's log end with the durable part of the map."""
         self._stamp = self._stamp._replace(attempt=self._stamp.attempt + 1)
         self.fills = fills
         at = known.target_of(end) if fills else end
         self.source_offset = known.source_of(at)
         if known.is_identity and end < self._spec.start:
-            self.source_offset = self._spec.start  # nothing was copied yet, and it can't be lifted
+            self.source_offset = self._spec.start  # nothing copied yet, no alignment
         self._written_ahead = deque(known.breaks(behind=at))
         self.next_target = at
         self.ahead = known.source_of(at) - at
@@ -70,9 +70,9 @@ class MirrorMap:
         self._durable_to = self._needed_to = self._writing_to = NONE_DURABLE
 
     def read_again(self, end: int, source: Offset) -> None:
-        """While the target ends there, trust no hole of the source's at `source` or behind it.
+        """While the target ends at `end`, trust no hole of the source at `source` or after it.
 
-        It was written ahead by a round that read a log which the source has lost since.
+        The round that wrote it ahead read a part of the log that the source has lost since.
         """
         self._again = (end, source)
 
@@ -82,17 +82,17 @@ class MirrorMap:
             self._written_ahead.clear()
 
     def lands_at(self, batch: ConvertedBatch) -> int:
-        """Target offset of a batch's first record, where it is appended behind what is before."""
+        """Return the target offset that a batch's first record must get."""
         return batch.source_offset if self.fills else batch.base_offset
 
     def jump(self, source: int) -> Offset:
-        """Go on at another source offset, behind a gap or anew; the next batch says it (I3)."""
+        """Continue at another source offset, as after a gap; the next batch has the break (I3)."""
         if source != self.source_offset:
             self.source_offset, self.ahead = Offset(source), None
         return self.source_offset
 
     def queued(self, batch: ConvertedBatch) -> None:
-        """A batch was fetched; its breaks are to be written."""
+        """Note a fetched batch and its breaks, which must be written."""
         ahead_before = self.ahead
         self.next_target = batch.next_offset
         self.ahead = batch.source_ahead
@@ -107,9 +107,9 @@ class MirrorMap:
         self._needed_to = batch.breaks[-1]
 
     def is_known_hole(self, place: Break) -> bool:
-        """Whether an earlier round has written that no record stands before `place`.
+        """Return whether an earlier round's row already says that the hole reaches to `place`.
 
-        Said again otherwise, that row could arrive late, and replace what its successor relies on.
+        A new row in its stead could arrive late, and replace what a later round relies on.
         """
         return bool(self._written_ahead) and (
             self._written_ahead[0].target == place.target
@@ -117,13 +117,13 @@ class MirrorMap:
         )
 
     def _follow(self, batch: ConvertedBatch, ahead: int | None) -> bool:
-        """Compare with what was written ahead; whether a row must be written from now on.
+        """Compare with what was written ahead; return whether a row must be written from now on.
 
         While both agree nothing is written: a late append of an earlier round may still land, and
-        the map must be right for it, too. From the first difference on a row replaces the rest.
+        the map must fit it, too. From the first difference on, a row replaces the rest.
         """
         theirs: list[Break] = []
-        end = batch.next_offset + bool(batch.fills and batch.breaks)  # they stand before its record
+        end = batch.next_offset + bool(batch.fills and batch.breaks)  # breaks before its record
         while self._written_ahead and self._written_ahead[0].target < end:
             theirs.append(self._written_ahead.popleft())
         agreed = 0
@@ -137,7 +137,7 @@ class MirrorMap:
             return False
         rest = list(batch.breaks[agreed:])
         if agreed < len(theirs) and (not rest or theirs[agreed].target < rest[0].target):
-            # They have a break where we have none: say what stands there, so that theirs goes.
+            # They have a break where we have none: write one at that place to replace theirs.
             at = theirs[agreed].target
             before = batch.breaks[agreed - 1] if agreed else None
             distance = (before.source - before.target) if before else (ahead or 0)
@@ -147,16 +147,16 @@ class MirrorMap:
         return True
 
     def is_durable_for(self, batch: ConvertedBatch) -> bool:
-        """Whether the batch may be sent (I3)."""
+        """Return whether the batch may be sent because its breaks are durable (I3)."""
         return not batch.breaks or batch.breaks[-1] <= self._durable_to
 
     @property
     def needs_write(self) -> bool:
-        """Whether breaks wait to be made durable."""
+        """Whether breaks wait to be written durably."""
         return self._needed_to > max(self._durable_to, self._writing_to)
 
     def row_to_write(self) -> Row | None:
-        """What is to be made durable now; it then counts as under way."""
+        """Return the row to write now, if any; it then counts as in flight."""
         if self._writing_to != NONE_DURABLE or not self.needs_write:
             return None
         self._writing_to = self._needed_to
@@ -169,10 +169,10 @@ class MirrorMap:
         return Row(key, tuple(self._row), self.fills)
 
     def not_written(self) -> None:
-        """There was no room for its row: it is for the next request."""
+        """Leave the row to the next request: this one had no room."""
         self._writing_to = NONE_DURABLE
 
     def written(self, row: Row) -> None:
-        """A row is durable."""
+        """Note that a row is durable."""
         self._durable_to = row.breaks[-1]
         self._writing_to = NONE_DURABLE

@@ -1,11 +1,11 @@
-"""What a copier needs of the world: a source to fetch from, a target to append to, time to wait.
+"""What a copier needs of its environment: fetch from a source, append to a target, wait.
 
-`kafka_network.WireNetwork` is the real one; the simulation in the tests is the other. A partition
-is named by its index in the lane; a request that can be answered late carries the partition's
-attempt, so that an answer to an abandoned attempt is recognised.
+`kafka_network.WireNetwork` is the real implementation; the tests' simulation is the other one. A
+partition is named by its index in the lane; a request that may be answered late carries the
+partition's attempt, so that an answer to an abandoned attempt is recognised.
 
-What is made for every record or answer is a named tuple: making frozen dataclasses took a seventh
-of a lane's processor time with 1,200 busy partitions.
+What is created for every record or answer is a named tuple: creating frozen dataclasses took a
+seventh of a lane's processor time with 1,200 busy partitions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from heliostat.records.batches.converted import ConvertedBatch
 
 
 class Traffic(IntEnum):  # its numbers are hashed for each connection on every turn
-    """Kinds of traffic that must not wait for each other, each on connections of its own."""
+    """Kinds of traffic that must not wait for one another, each on separate connections."""
 
     LIVE = 0
     """Small fetches that wait at the broker for the next record: an answer within milliseconds."""
     SPARSE = 1
-    """Small groups of partitions in which little happens, each with a fetch that waits."""
+    """Small groups of partitions with little traffic, each with a fetch that waits."""
     BACKLOG = 2
     """Partitions far behind: large fetches and appends."""
 
@@ -44,7 +44,7 @@ LIVE = Channel(Traffic.LIVE, 0)
 ChannelKey = tuple[BrokerId, Channel]
 """One connection: requests in it are served in order."""
 DIALS_AT_ONCE = 16
-"""Connections that are opened side by side."""
+"""Connections that are opened concurrently."""
 
 
 class Want(NamedTuple):
@@ -55,7 +55,7 @@ class Want(NamedTuple):
     offset: int
     bytes_max: int
     last_epoch: int = -1
-    """Leader epoch of what was read before, see `CopiedEpochs`."""
+    """Leader epoch of the last batch read before, see `CopiedEpochs` (-1: none)."""
 
 
 class Send(NamedTuple):
@@ -65,7 +65,7 @@ class Send(NamedTuple):
     attempt: int
     batch: ConvertedBatch
     coordinator_epoch: int = -1
-    """Of markers, see `filling`."""
+    """Coordinator epoch of markers, see `markers.Filling` (-1: no markers)."""
 
 
 class Fetched(NamedTuple):
@@ -78,19 +78,18 @@ class Fetched(NamedTuple):
     start: int
     end: int
     last_stable_offset: int = -1
-    """End of what is decided: behind it transactions are open (the last stable offset)."""
+    """First offset of an open transaction, or the high watermark if none is open."""
     aborted: Sequence[Aborted] = ()
-    """Transactions in it that were aborted."""
+    """Aborted transactions in it."""
     diverging_epoch: tuple[int, int] | None = None
-    """The source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
+    """Set if the source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
 
 
 class Watched(NamedTuple):
-    """A group's fetch was answered; only partitions with news came as `Fetched` before."""
+    """Answer to a group's fetch, after a `Fetched` for each partition with news."""
 
     broker: BrokerId
     channel: Channel
-    """Size of the answer."""
 
 
 class Appended(NamedTuple):
@@ -101,15 +100,15 @@ class Appended(NamedTuple):
     base_offset: int
     message: str
     refused: int = -1
-    """Number in its batch of the first record that the broker names as refused (KIP-467)."""
+    """Number in the batch of the first record that the broker names as refused (KIP-467)."""
     is_repeated: bool = False
-    """The broker has taken it for one that it had (`UnifiedLog.append`): then its answer bears the
-    append's time, which one for a mirror, whose times are the source's, does not bear else."""
+    """Whether the broker took the batch for a duplicate (`UnifiedLog.append`): its answer then has
+    a log append time, which it otherwise never has for a mirror, as that keeps CreateTime."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLost:
-    """The fetch will not be answered."""
+    """A fetch that will not be answered."""
 
     wants: Sequence[Want]
     reason: str
@@ -117,7 +116,7 @@ class FetchLost:
 
 @dataclass(frozen=True, slots=True)
 class AppendLost:
-    """The appends will not be answered; they may have happened or may still happen (I4)."""
+    """Appends that will not be answered; they may have landed or may still land (I4)."""
 
     sends: Sequence[Send]
     reason: str
@@ -125,7 +124,7 @@ class AppendLost:
 
 @dataclass(frozen=True, slots=True)
 class MapWrite:
-    """Make a row of the offset map durable, for partition `index`."""
+    """A row of the offset map to make durable, for partition `index`."""
 
     index: int
     attempt: int
@@ -134,14 +133,14 @@ class MapWrite:
 
 @dataclass(frozen=True, slots=True)
 class MapWritten:
-    """Rows are durable on all replicas in sync; batches behind them may be sent (I3)."""
+    """Rows that are durable on all in-sync replicas; batches after them may be sent (I3)."""
 
     writes: Sequence[MapWrite]
 
 
 @dataclass(frozen=True, slots=True)
 class MapLost:
-    """Rows may be durable or may not."""
+    """Rows that may be durable or not: their request was not answered."""
 
     writes: Sequence[MapWrite]
     reason: str
@@ -149,7 +148,7 @@ class MapLost:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The broker that leads these partitions on one side is silent; requests may be under way."""
+    """Partitions whose leader on one side is silent; requests may be in flight."""
 
     indexes: Sequence[int]
     problem: ConnectionLost
@@ -161,14 +160,14 @@ Event = Unanswered | Fetched | Watched | Appended | FetchLost | AppendLost | Map
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets `[start, end)` a log holds; at the target `end` includes the uncommitted tail."""
+    """Offsets `[start, end)` of a log; `end`: high watermark of a source, log end of a target."""
 
     start: Offset
     end: Offset
 
 
 class LastBatch(NamedTuple):
-    """Who appended the last record of a log, and in which place of the producer's sequence."""
+    """Producer id and sequence number of the last record of a log."""
 
     producer_id: int
     sequence: int
@@ -182,32 +181,32 @@ class MirrorEnd(NamedTuple):
 
     target: LogRange
     known: OffsetMap
-    """The identity where offsets are equal."""
+    """Offset map of the mirror, without breaks if offsets are equal."""
     doubted_from: Offset = Offset(0)
-    """Source offset; what the mirror has of before tells nothing."""
+    """Source offset from which on records are doubted; earlier ones prove nothing."""
     asks_map: bool = False
-    """What is doubted is `known`, not the source: where that does not reach so far, or no more,
-    records before tell it as well."""
+    """Whether `known` is doubted, not the source: if the source does not reach that far, or no
+    longer does, earlier records prove it as well."""
 
     @property
     def source(self) -> Offset:
-        """Source offset of the record that would come next."""
+        """Source offset of the next record."""
         return self.known.source_of(self.target.end)
 
 
 class SourceSays(NamedTuple):
-    """What the source holds where a mirror's last record came from."""
+    """What the source has at the offset of a mirror's last record."""
 
     has_them: bool | None
-    """That very record; where the mirror has only holes, that the source has no record there.
-    None: an older one or none is there, so that nothing tells it."""
+    """Whether it has that very record or, where the mirror has only holes, no record either. None:
+    it has an older record or none there, which proves nothing."""
     epoch: int
-    """Of the leader that took it (-1: not known)."""
+    """Leader epoch of the source's record (-1: not known)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Leading brokers by partition index; a partition without one is missing, with its problem."""
+    """Leaders by partition index; a partition without one is missing here, and in `problems`."""
 
     source: Mapping[int, BrokerId]
     target: Mapping[int, BrokerId]
@@ -218,108 +217,108 @@ class Network(Protocol):
     """Both clusters, as one lane's partitions see them."""
 
     def leaders(self) -> Leaders:
-        """Ask both clusters anew who leads what."""
+        """Ask both clusters for the current leaders."""
         ...
 
     def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and real log ends at the target."""
+        """Return log start offsets and log end offsets (not high watermarks) at the target."""
         ...
 
     def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
-        """Who appended the last record of these logs; missing where that can't be told now.
+        """Return who appended the last record of these logs; missing if that can't be read now.
 
-        None where no record is left to tell it by, and the broker does not remember us.
+        None if no record is left that shows it, and the broker does not remember our producer.
         """
         ...
 
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
-        """Whether the source has the record that these end with; missing: can't be told now."""
+        """Compare these last records with the source's; missing: they can't be read now."""
         ...
 
     def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
-        """Times (ms) of the source's records at these offsets, or of the next ones.
+        """Return timestamps (ms) of the source's records at these offsets, or of the next ones.
 
-        Missing: there is none, or it can't be read now.
+        Missing: there is no record, or it can't be read now.
         """
         ...
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
-        """Maps with all rows that are durable now; to be asked for after the log ends (I2)."""
+        """Return maps with all rows that are durable now; call it after `target_ranges` (I2)."""
         ...
 
     def can_write_map(self) -> bool:
-        """No rows are under way."""
+        """Return whether no request with map rows is in flight."""
         ...
 
     def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
-        """Send rows and answer which; `MapWritten` or `MapLost` comes as an event."""
+        """Send rows and return those sent; `MapWritten` or `MapLost` comes as an event."""
         ...
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and high watermarks at the source."""
+        """Return log start offsets and high watermarks at the source."""
         ...
 
     def delete_target_records(self, index: int, before: Offset) -> Problem | None:
-        """Lift the target's log start."""
+        """Delete the target's records before an offset (DeleteRecords)."""
         ...
 
     def expect(self, channel_keys: Iterable[ChannelKey]) -> None:
-        """Say which connections to source brokers are needed from now on."""
+        """Declare which connections to source brokers are needed from now on."""
         ...
 
     def open(self, target: Iterable[BrokerId]) -> None:
-        """Open what is expected, and what these target brokers, ends and offset maps need.
+        """Open expected connections, and those for these target brokers, log ends and offset maps.
 
-        Where that fails, their use will show it.
+        A failure shows only when the connection is used.
         """
         ...
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
-        """Whether a fetch may be sent to this source broker now (one is in flight at most)."""
+        """Return whether a fetch may be sent to this source broker now (at most one in flight)."""
         ...
 
     def can_append(self, broker: BrokerId, channel: Channel) -> bool:
-        """Whether a further append may be in flight to this target broker now."""
+        """Return whether one more append may be in flight to this target broker now."""
         ...
 
     def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
-        """Whether an append is in flight there, before which a further one is not served."""
+        """Return whether an append is in flight there; the broker serves a further one after it."""
         ...
 
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; its answers come as events, a `Fetched` for each want.
 
-        Of a group (`Traffic.SPARSE`) only news comes, see `Watched`. A want with `bytes_max` 0
-        brings none.
+        For a group (`Traffic.SPARSE`) only partitions with news get one, see `Watched`. A want with
+        `bytes_max` 0 gets none.
         """
         ...
 
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
-        """Begin to send one produce request; its answers come as events."""
+        """Begin to send one produce request; answers come as events."""
         ...
 
     def held_bytes(self) -> int:
-        """Of answers to fetches that anybody refers to, whole, and of those that are coming in.
+        """Return the size of all fetch answers that are referred to or being received.
 
-        Also of what `copy_unsent` has copied.
+        Each counts whole; what `copy_unsent` has copied is included.
         """
         ...
 
     def copy_unsent(self) -> None:
-        """Keep no answer for what brokers have not taken yet, but its own bytes."""
+        """Copy bytes not yet sent out of fetch answers, so that these are freed."""
         ...
 
     def send_on(self) -> None:
-        """Go on to send what brokers have not taken yet; `wait` ends when one takes more."""
+        """Continue partial sends; `wait` ends when a broker can take more."""
         ...
 
     def send_no_more(self) -> None:
-        """Give up appends that brokers have not taken as a whole; `AppendLost` comes."""
+        """Give up appends that are not completely sent; each yields an `AppendLost`."""
         ...
 
     def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
-        """Wait for answers, at most so long, and give what has come.
+        """Wait for answers, at most `timeout_s`, and return the events.
 
-        Answers to fetches are left where they are once those that are taken in fill the room.
+        Fetch answers are not received beyond `room_bytes`.
         """
         ...

@@ -1,13 +1,13 @@
-"""One partition's copy: which offset is fetched next, what is under way, what an answer means.
+"""The copy of one partition: what is fetched and appended next, and what each answer means.
 
 I1  Every append names the target offset it expects; the answer's base offset is checked.
 I2  Position is the offset map at the target's log end, here `begin_at`; nothing else sets it.
 I3  A batch that needs a break of the map is not sent before the break is durable (`MirrorMap`).
-I4  After an ambiguous answer the queue is dropped and the target's end is read again. Nothing is
-    sent, and the end is not read, while an append of this partition is still unanswered.
-I7  Trouble changes this object only.
+I4  After an ambiguous answer the queue is dropped and the target's end is read again. While an
+    append of this partition is unanswered, nothing is sent and the end is not read.
+I7  A fault of one partition changes this object only.
 
-Pure state: no clock of its own, no network. `copier` drives it, the simulation drives `copier`.
+Pure state, without clock or network. `copier` drives it; the simulation drives `copier`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heliostat.clusters import kafka_codes
-from heliostat.errors import Append, Verdict, kafka_error
+from heliostat.errors import Verdict, kafka_error
 from heliostat.invariants import append_landed_where_named
 from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.converted import ConvertedBatch, Refusal, Stop, StopReason
+from heliostat.records.batches.converted import ConvertedBatch, Refusal
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
@@ -44,10 +44,9 @@ from heliostat.records.copier.partition_appends import PartitionAppends
 from heliostat.records.copier.partition_doubts import PartitionDoubts
 from heliostat.records.copier.partition_fetches import PartitionFetches
 from heliostat.records.copier.partition_progress import Progress
-from heliostat.records.copier.partition_standing import Phase, Standing, Trouble, counted
+from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
+from heliostat.records.copier.refused_appends import RefusedAppends
 
-REFUSALS_MAX = 2  # at one and the same log end: it is not ours
-CORRUPT_TRIES_MAX = 3  # fetches of a batch that the target calls corrupt: it is stored so
 NO_STAMP, EXACT = Stamp(0, 0), OffsetMap()
 
 
@@ -56,10 +55,17 @@ class PartitionCopy:
 
     Parameters
     ----------
-    index, spec, settings, producer_id
-        Its place in the lane, and the lane's.
-    now_ms, stamp
-        Wall clock, for `since_ms`; of the round, for rows of the offset map.
+    index, spec
+        Position of the partition in its lane, and what to copy where.
+    settings, producer_id
+        Those of the lane.
+    now_ms
+        Wall clock, for `since_ms`.
+    stamp
+        Generation and round, written into rows of the offset map.
+    holds_old
+        Whether an earlier round may still run: records that the target's brokers no longer
+        deduplicate by sequence have to wait for its end.
     """
 
     def __init__(
@@ -92,24 +98,24 @@ class PartitionCopy:
         )
         self.doubts = PartitionDoubts()
         self.has_row_under_way = False
-        """A row of its offset map is not known to be durable, or not to be (`MapWriter`)."""
+        """A row of its offset map was sent and is not acknowledged yet (`MapWriter`)."""
         self._resetting = False
         self._alignment: StartAlignment | None = None
-        self._refused = self._corrupt = (-1, 0)
+        self._refusals = RefusedAppends(self.map)
         self._producer_id = producer_id
 
     @property
     def must_find_end(self) -> bool:
-        """Whether the target's end must be read before anything else; never with one in flight."""
+        """Whether the target's end must be read first; never while an append is in flight."""
         is_idle = self.appends.in_flight == 0 and not self.has_row_under_way
         return self.phase is Phase.FIND_END and is_idle
 
     def begin_at(
         self, target: LogRange, last_batch: LastBatch | None, offset_map: OffsetMap, now_ms: int
     ) -> None:
-        """Take the map at the target's log end as the position (I2), if its tail is ours (I1).
+        """Take the map at the target's log end as position (I2), if the last batch is ours (I1).
 
-        `last_batch` as `target_last_batches` answers it; None also where it was not asked.
+        `last_batch` is what `target_last_batches` returns; None also where that was not asked.
         """
         end, progress, appends = target.end, self.progress, self.appends
         progress.missing_ms, appends.looked_early = -1, appends.holds_old
@@ -120,11 +126,11 @@ class PartitionCopy:
         progress.position = self.map.source_offset
         if (stopped := self.why_not_from(target, last_batch, offset_map)) is not None:
             if self.spec.map_lost:
-                progress.position = -1  # what the map would say of it is not true
+                progress.position = -1  # the map is lost: a position read from it would be wrong
             self.stop(*stopped, now_ms)
             return
         if (jump := jump_at(self.spec, end)) is not None:
-            progress.position = self.map.jump(jump.source)  # behind a recorded gap (I6)
+            progress.position = self.map.jump(jump.source)  # after a recorded gap (I6)
         elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_align:
             progress.position = end
             self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
@@ -132,8 +138,8 @@ class PartitionCopy:
             self.standing.become(PartitionState.ALIGNING, now_ms)
             return
         elif not fills and progress.copied_end == end:
-            # Behind the mirror's last record the source had no records: no map says so, and what
-            # stood there may be gone.
+            # After the mirror's last record the source had a hole: the map has no row of it, and
+            # the source may no longer have those offsets.
             progress.position = max(progress.position, progress.copied_to)
         self.fetches.offset = progress.position
         self.phase = Phase.COPY
@@ -149,7 +155,7 @@ class PartitionCopy:
         *,
         now_s: float,
     ) -> None:
-        """Go on where the target ends; `now_s` is from before the target was asked."""
+        """Continue at the target's end; `now_s` was taken before the target was asked."""
         self.begin_at(target, last_batch, known, now_ms)
         self.appends.looked_early |= now_s < self.appends.may_land_until_s
         self.progress.found_end(target.end, copies=self.phase is Phase.COPY)
@@ -157,8 +163,8 @@ class PartitionCopy:
     def why_not_from(
         self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
-        """Why a mirror can't be copied on behind what its log holds; None where it can."""
-        is_refused = self._refused == (target.end, REFUSALS_MAX)
+        """Return why copying can't continue at the mirror's end; None where it can."""
+        is_refused = self._refusals.is_foreign_end(target.end)
         fills, at = fills_holes(self.spec, known), self.progress
         noted = (at.copied_to, at.copied_end)
         begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
@@ -166,14 +172,14 @@ class PartitionCopy:
 
     @property
     def delete_before(self) -> Offset | None:
-        """Target offset below which throw-away records should go now, if any."""
+        """Target offset below which filler records should be deleted now, if any."""
         if self._alignment is None or self.phase is not Phase.ALIGN_START or self._resetting:
             return None
         is_idle = self.appends.in_flight == 0
         return self._alignment.delete_before(self.progress.position, is_idle=is_idle)
 
     def deleted(self, before: Offset, now_ms: int) -> None:
-        """Throw-away records below `before` are gone; at the start offset copying begins."""
+        """Note that filler records below `before` are gone; at the start offset copying begins."""
         if self._alignment is not None:
             self._alignment.aligned_to = before
         if before >= self.spec.start:
@@ -187,7 +193,7 @@ class PartitionCopy:
     # -- fetching ------------------------------------------------------------------------------
 
     def want(self, now_s: float) -> Want | None:
-        """What to fetch now, if anything."""
+        """Return what to fetch now, if anything."""
         if (
             self.phase is not Phase.COPY
             or self._resetting
@@ -201,7 +207,7 @@ class PartitionCopy:
         return Want(self.index, self.attempt, fetches.offset, fetches.wanted_bytes, epoch)
 
     def want_nothing(self) -> Want:
-        """Its place in a group's fetch while it wants nothing."""
+        """Return an entry that keeps its place in a group's fetch while nothing is wanted."""
         return Want(self.index, self.attempt, max(0, self.fetches.offset), 0)
 
     def fetched(
@@ -216,23 +222,25 @@ class PartitionCopy:
         last_stable_offset: int = -1,
         aborted: Sequence[Aborted] = (),
     ) -> None:
-        """Take the batches of an answer without error."""
+        """Take the batches of a fetch response that has no error."""
         progress = self.progress
         stable = high_watermark if last_stable_offset < 0 else last_stable_offset
         progress.high_watermark, progress.last_stable_offset = high_watermark, stable
         if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
             self._recovered(now_ms)
-        if start == end or self._resetting:  # what is read while resetting would stay in the queue
+        if start == end or self._resetting:  # what is queued while resetting would stay there
             progress.note_level(now_ms)
             return
         stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
-        if stop is not None and not self._is_passing(stop, now_s, now_ms):
+        if stop is not None and self._refusals.may_pass(stop):
+            self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
+        elif stop is not None:
             self.fetches.stop = stop
         self._pass_hole(now_ms)
         self._settle(now_ms)
 
     def _pass_hole(self, now_ms: int) -> None:
-        """With nothing under way all before the next fetch is at the target or is a hole."""
+        """With nothing under way, all before the next fetch is at the target or is a hole."""
         is_busy = self.appends.in_flight or self.appends.queue
         if is_busy or self._resetting or self.phase is not Phase.COPY:
             return
@@ -241,18 +249,8 @@ class PartitionCopy:
         self.progress.position = self.fetches.offset
         self.progress.note_level(now_ms)
 
-    def _is_passing(self, stop: Stop, now_s: float, now_ms: int) -> bool:
-        """Whether to fetch a damaged batch again: it may have been damaged on the way only."""
-        if stop.reason is not StopReason.CORRUPT:
-            return False
-        self._corrupt = counted(self._corrupt, stop.offset)
-        if self._corrupt[1] >= CORRUPT_TRIES_MAX:
-            return False
-        self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
-        return True
-
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
-        """A fetch was refused (Kafka's `error`) or lost (`error` 13)."""
+        """Take a fetch that the broker refused (Kafka's `error`), or whose answer was lost (13)."""
         if error == kafka_codes.OFFSET_OUT_OF_RANGE:
             self.fetches.out_of_range()
             return
@@ -264,7 +262,7 @@ class PartitionCopy:
         self.standing.retry(Trouble.FETCH, kind.name, text, now_s, now_ms)
 
     def source_stands(self, source: LogRange, now_ms: int) -> None:
-        """What the source holds; decides where it called our offset out of range."""
+        """Take the source's log range; it decides what an offset out of range means."""
         self.progress.high_watermark = source.end
         if (stopped := self.fetches.why_gone(source)) is not None:
             self.stop(*stopped, now_ms)
@@ -272,7 +270,7 @@ class PartitionCopy:
     # -- appending -----------------------------------------------------------------------------
 
     def next_send(self, now_s: float, now_ms: int) -> Send | None:
-        """The next batch to append now, if any; it then counts as in flight."""
+        """Return the next batch to append, if any; it counts as in flight from then on."""
         if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
             return None
         appends = self.appends
@@ -298,7 +296,7 @@ class PartitionCopy:
         return Send(self.index, self.attempt, batch)
 
     def _next_markers(self, batch: ConvertedBatch) -> Send | None:
-        """Markers go with nothing beside them (I4)."""
+        """Return the next markers; they are sent with nothing else in flight (I4)."""
         if self.appends.in_flight:
             return None
         markers, is_all = self.filling.next_of(batch)
@@ -310,7 +308,7 @@ class PartitionCopy:
     def appended(
         self, batch: ConvertedBatch, base_offset: int, now_ms: int, *, is_repeated: bool = False
     ) -> bool:
-        """An append was acknowledged; False if it does not count or landed elsewhere (I1)."""
+        """Take an acknowledged append; False if it is outdated or landed elsewhere (I1)."""
         was_current = self._answered(batch)
         if batch.fills:
             if was_current and self.filling.acknowledged(batch):
@@ -332,7 +330,7 @@ class PartitionCopy:
         if not was_current:
             return False
         self.appends.is_established = True
-        self._refused = (-1, 0)
+        self._refusals.acknowledged()
         progress = self.progress
         progress.position = progress.copied_to = batch.next_source_offset
         progress.copied_end = base_offset + batch.records
@@ -355,7 +353,7 @@ class PartitionCopy:
         self._settle(now_ms)
 
     def ends_at(self, end: int | None, now_s: float, now_ms: int) -> None:
-        """Where the target ends behind markers; if it should elsewhere, look at all anew (I4)."""
+        """Compare the target's end after markers with the expected one; reset if it differs."""
         expected, self.filling.check_end = self.filling.check_end, None
         if expected is None or self._resetting or self.phase is not Phase.COPY:
             return
@@ -375,57 +373,33 @@ class PartitionCopy:
         *,
         refused: int = -1,
     ) -> None:
-        """An append was refused with Kafka's `error`, for its record of number `refused`."""
+        """Take an append that was refused with Kafka's `error`, because of its record `refused`."""
         if not self._answered(batch):
-            return  # follows from the first failure: the sequence has a hole now
+            return  # a consequence of the first failure: the sequence has a hole now
         kind = kafka_error(error)
         if batch.fills:
+            message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
             if error == kafka_codes.TRANSACTION_COORDINATOR_FENCED:
                 self.filling.refused()
-            message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
-            if kind.verdict is Verdict.HALT:
-                self.stop(PartitionState.BLOCKED, kind.name, message, now_ms)
-                return
-        elif error == kafka_codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self._refused = counted(self._refused, self.map.lands_at(batch))
-        elif error == kafka_codes.INVALID_PRODUCER_EPOCH:
-            self.stop(
-                PartitionState.DIVERGED,
-                kind.name,
-                "the link's producer id was used with a newer epoch by somebody else",
-                now_ms,
-            )
-            return
-        elif error == kafka_codes.CORRUPT_MESSAGE:
-            self._corrupt = counted(self._corrupt, batch.base_offset)
-            if self._corrupt[1] >= CORRUPT_TRIES_MAX:
-                self.stop(
-                    PartitionState.BLOCKED,
-                    StopReason.CORRUPT.name,  # who of us and the target saw it first is chance
-                    f"the batch at source offset {batch.source_offset} is stored corrupt at the "
-                    "source: its checksum does not fit its bytes",
-                    now_ms,
-                )
-                return
-        elif kind.verdict is Verdict.HALT and kind.append is Append.NOT_APPENDED:
-            at = batch.source_of(max(0, refused))
-            text = f"the target refuses what stands at source offset {at}: {message or kind.name}"
-            text = f"{text}. {kind.hint}".strip()
+        found = self._refusals.verdict(batch, error, message, refused)
+        if isinstance(found, Refusal):
             if refused < 0 or self.fetches.refusal is not None or self.phase is not Phase.COPY:
-                self.stop(PartitionState.BLOCKED, kind.name, text, now_ms)
-                return
-            # What stands before it is copied, then it stops.
-            self.fetches.refusal = Refusal(at, text)
+                found = Stopped(PartitionState.BLOCKED, kind.name, found.text)
+            else:
+                self.fetches.refusal, found = found, None  # what stands before it is copied first
+        if found is not None:
+            self.stop(*found, now_ms)
+            return
         self._reset(kind.name, f"append: {kind.message(message)}", now_s, now_ms)
 
     def append_lost(self, batch: ConvertedBatch, reason: str, now_s: float, now_ms: int) -> None:
-        """An append will not be answered: ambiguous (I4)."""
+        """Take an append whose answer was lost: it may have landed or not (I4)."""
         self.appends.lost(batch, now_s, now_ms)
         if self._answered(batch):
             self._reset(PartitionCode.CONNECTION_LOST, f"append: {reason}", now_s, now_ms)
 
     def look_again(self, now_ms: int) -> None:
-        """Forget what was read; go on from the target's end as it is then."""
+        """Drop what was fetched, and read the target's end again before continuing."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START) and not self._resetting:
             self._resetting = True
             self.fetches.epochs.drop(self.progress.position)
@@ -433,43 +407,43 @@ class PartitionCopy:
             self._settle(now_ms)
 
     def doubt(self, end: Offset, now_ms: int) -> None:
-        """The source's epoch of what was copied has ended at `end`: compare what lies behind."""
+        """Compare what was copied from `end` on: the source's log of that epoch ended there."""
         self.doubts.doubted_from = end
         self.look_again(now_ms)
 
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
-        """A row of the offset map may be durable or not: all is looked at anew (I4)."""
+        """Reset: a row of the offset map may be durable or not (I4)."""
         if self.phase is Phase.COPY and not self._resetting:
             self._reset(PartitionCode.CONNECTION_LOST, f"offset map: {reason}", now_s, now_ms)
 
     # -- trouble -------------------------------------------------------------------------------
 
     def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
-        """Copy no more of this partition; a person decides (I7)."""
+        """Stop copying this partition until a person decides (I7)."""
         self.phase = Phase.STOPPED
         self.appends.drop_queue()
         self.standing.stop(state, code, reason, now_ms)
 
     def unanswered(self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool) -> None:
-        """A broker is silent; what is under way may be answered yet, and ends the trouble."""
+        """Note that a broker does not answer; a late answer ends that state."""
         self.appends.may_land(now_s if is_target else -1e9)
         goes_on = self.phase is not Phase.STOPPED
         self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
 
     def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
-        """The target's end could not be read, or the offset maps: those of all of a lane's."""
+        """Note that the target's end, or the lane's offset maps, could not be read."""
         self.appends.may_land(now_s)
         self.standing.find_end_failed(problem, now_s, now_ms)
 
     def is_awaited(self, now_s: float) -> bool:
-        """Whether a round should wait at its end: what was sent may be answered yet, or land."""
+        """Whether a round should wait before it ends: an append may still be answered, or land."""
         return not self.standing.is_unanswered and self.appends.are_awaited(now_s)
 
     def _recovered(self, now_ms: int) -> None:
         self.standing.recovered(now_ms, aligns=self.phase is Phase.ALIGN_START)
 
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
-        """Drop all that is queued; read the target's end once nothing is in flight (I4)."""
+        """Drop the queue; the target's end is read once nothing is in flight (I4)."""
         self._resetting = True
         self.fetches.epochs.drop(self.progress.position)
         self.appends.drop_queue()
@@ -477,7 +451,7 @@ class PartitionCopy:
         self._settle(now_ms)
 
     def _settle(self, now_ms: int) -> None:
-        """Finish what had to wait until nothing of this partition is under way."""
+        """Finish what had to wait until nothing of this partition is in flight."""
         if self.appends.in_flight or self.phase is Phase.STOPPED:
             return
         if self._resetting:
@@ -491,7 +465,7 @@ class PartitionCopy:
             self.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)
 
     def _answered(self, batch: ConvertedBatch) -> bool:
-        """Count an answer; whether it belongs to a partition that is still going on."""
+        """Count an answer; return whether the partition still copies in the attempt it is of."""
         is_current = not self._resetting and self.phase is not Phase.STOPPED
         self.appends.answered(batch)
         if self._resetting:

@@ -1,4 +1,4 @@
-"""What is doubted of one partition until the source is asked, see `doubts`."""
+"""What is doubted about one partition until the source is asked, see `doubts`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from heliostat.names import Offset
 
 
 class PartitionDoubts:
-    """Whether what the target holds is still what the source has, and what its map says."""
+    """Doubts whether the target still holds what the source has and what its map says."""
 
     def __init__(self) -> None:
         self.doubted_from: Offset | None = None
-        """From this source offset on the target may hold what the source has lost."""
+        """From this source offset on, the target may hold records that the source has lost."""
         self.is_unnoted = False
-        """The link has no note yet of what it copied of it."""
+        """Whether the link has not noted yet how far it copied."""
         self.repeated_to: Offset | None = None
-        """Up to there an append was answered as one that the target had already, though it may be
-        of a round that knew another map."""
+        """Target offset up to which an append was answered as a duplicate, though the first append
+        may be from a round that knew another map."""
 
     def nothing_noted(self, start: Offset) -> None:
-        """No round before has begun to copy it: all from `start` on is to be compared."""
+        """Doubt all from `start` on, as no earlier round is known to have copied it."""
         self.doubted_from, self.is_unnoted = start, True
 
     def settled(self) -> None:
-        """The source has what was copied, or it is known that it has not."""
+        """End the doubt: it is known whether the source has what was copied."""
         self.doubted_from, self.is_unnoted = None, False

@@ -1,4 +1,4 @@
-"""The fetch side of one partition: what is fetched next, and what of an answer is queued."""
+"""The fetch side of one partition: what is fetched next, and what is queued from an answer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from heliostat.records.copier.partition_appends import PartitionAppends
 
 
 class PartitionFetches:
-    """What was fetched of one partition, up to where it is queued.
+    """The fetches of one partition, up to the queue of its appends.
 
     Parameters
     ----------
     settings, conversion
-        The lane's, and how this partition's batches are converted.
+        Settings of the lane, and how this partition's batches are converted.
     offset_map, filling, appends
-        The partition's.
+        Map, markers and appends of the partition.
     """
 
     def __init__(
@@ -51,30 +51,30 @@ class PartitionFetches:
         self._filling = filling
         self._appends = appends
         self.offset = -1
-        """What is fetched next."""
+        """Source offset to fetch next."""
         self.under_way: Want | None = None
         self.wanted_bytes = settings.partition_fetch_bytes_max
         self.needs_source_range = False
-        """The source calls the offset out of range."""
+        """Whether the source answered that the offset is out of range."""
         self.epochs = CopiedEpochs()
         self.stop: Stop | None = None
-        """Why nothing behind what is queued is copied; told once that is appended."""
+        """Why nothing after the queue is copied; the partition stops once the queue is appended."""
         self.refusal: Refusal | None = None
-        """A record that the target refuses: what stands before it is copied."""
+        """A record that the target refuses: records before it are copied."""
         self._claimed = ClaimedOffsets()
 
     def begin(self, *, fills: bool) -> None:
-        """The target's end was read; whether holes are filled."""
+        """Begin at the target's end; `fills`: holes are filled."""
         self._convert = replace(self._convert, ends_at_holes=fills)
 
     def reset(self) -> None:
-        """Forget what was asked for and what stopped it."""
+        """Forget the fetch in flight and the stop."""
         self.under_way = None
         self.stop = None
 
     @property
     def are_held(self) -> bool:
-        """Whether nothing may be asked for before something else is known."""
+        """Whether nothing may be fetched now: a fetch is in flight, or a question is open."""
         return self.under_way is not None or self.stop is not None or self.needs_source_range
 
     def take(
@@ -87,7 +87,7 @@ class PartitionFetches:
         aborted: Sequence[Aborted],
         now_ms: int,
     ) -> Stop | None:
-        """Queue the batches of an answer; why it can't go on behind them, if so.
+        """Queue the batches of an answer; return why copying can't continue after them, if so.
 
         `stable` is the last stable offset.
         """
@@ -104,9 +104,9 @@ class PartitionFetches:
         is_all, is_full = upto == end, end - start >= self.wanted_bytes
         if outcome.next_offset == self.offset and not outcome.stop and (is_all or is_full):
             # Bytes came, but no whole batch: it is larger than we asked for, or its length is
-            # wrong: brokers give the first batch whole, whatever its size (KIP-74).
+            # wrong, as brokers return the first batch whole, whatever its size (KIP-74).
             if is_all and self.wanted_bytes >= self._bytes_max:
-                text = f"source offset {self.offset} can't be read: its batch never ends"
+                text = f"source offset {self.offset} can't be read: its batch is never complete"
                 outcome.stop = Stop(StopReason.CORRUPT, self.offset, text)
             self.wanted_bytes = min(self.wanted_bytes * 2, self._bytes_max)
         self.offset = outcome.next_offset
@@ -121,7 +121,7 @@ class PartitionFetches:
         self._map.queued(batch)
 
     def _fill_before(self, batch: ConvertedBatch, now_ms: int) -> bool:
-        """Put markers for a hole before a batch; False if there would be too many."""
+        """Queue markers for the hole before a batch; return False if there would be too many."""
         self.stop = self.stop or self._filling.too_large(batch.source_offset)
         if self.stop is None:
             for markers in self._filling.before(batch, now_ms):
@@ -129,7 +129,7 @@ class PartitionFetches:
         return self.stop is None
 
     def fill_behind(self, now_ms: int) -> bool:
-        """Put markers for a hole up to the next fetch, if there is one that is to be filled."""
+        """Queue markers for a hole up to the next fetch; return whether there is one to fill."""
         if not self._map.fills or self.offset <= self._filling.queued_to:
             return False
         self.stop = self.stop or self._filling.too_large(self.offset)
@@ -138,12 +138,12 @@ class PartitionFetches:
         return True
 
     def out_of_range(self) -> None:
-        """The source calls the offset so; also where its leader does not know the epoch named."""
+        """Note OFFSET_OUT_OF_RANGE, which a leader also answers to an epoch it does not know."""
         self.epochs.distrust()
         self.needs_source_range = True
 
     def why_gone(self, source: LogRange) -> Stopped | None:
-        """What the source holds, asked for as it called our offset out of range."""
+        """Return why the wanted offset is gone, given what the source holds; None if it is not."""
         if not self.needs_source_range:
             return None
         self.needs_source_range = False
@@ -160,6 +160,6 @@ class PartitionFetches:
                 PartitionState.GAP,
                 PartitionCode.SOURCE_TRUNCATED,
                 f"the target holds offsets up to {wanted - 1}, the source ends at {source.end}: "
-                "the source was truncated or made anew",
+                "the source was truncated or recreated",
             )
         return None

@@ -1,4 +1,4 @@
-"""How far the copy of one partition has come."""
+"""Progress of one partition's copy."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ class Progress:
 
     def __init__(self) -> None:
         self.position = -1
-        """Source offset: all below it is at the target, acknowledged or read from its end, or is
-        a hole."""
+        """Source offset below which everything is a hole or at the target (acknowledged, or by its
+        log end)."""
         self.copied_to = -1
         """Source offset below which the link knows that all is at the target (-1: not known)."""
         self.copied_end = -1
-        """Where the target's log ended then (-1: not known)."""
+        """Log end offset of the target at that time (-1: not known)."""
         self._found_end = -1
-        """Where the target's log ended when it was looked at last (-1: not in this round)."""
+        """Log end offset of the target when last read (-1: not in this round)."""
         self.lost: tuple[int, int] | None = None
         """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
         self.high_watermark = -1
         self.last_stable_offset = -1
-        """Behind it transactions are open: nothing of it is copied before they end."""
+        """From here on transactions are open: nothing is copied from there before they end."""
         self.missing_ms = -1
-        """Timestamp of the source's record at the position, where it was looked up."""
+        """Timestamp of the source's record at the position, if it was looked up (-1: not)."""
         self.records = self.bytes = 0
         self.last_timestamp_ms = -1
         self.caught_up_ms = -1
@@ -34,13 +34,13 @@ class Progress:
 
     @property
     def target_end(self) -> int:
-        """Where the target's log ends, as far as this round knows (-1: it has not looked yet)."""
+        """Log end offset of the target, as far as this round knows (-1: not read yet)."""
         return -1 if self._found_end < 0 else max(self._found_end, self.copied_end)
 
     def found_end(self, end: int, *, copies: bool) -> None:
-        """The target's log ends there; note what it has lost of what it had acknowledged (I2).
+        """Note the target's log end, and which acknowledged records it has lost (I2).
 
-        A report a second would not show it: what was lost is copied again within milliseconds.
+        Reports, one a second, would not show the loss: it is copied again within milliseconds.
         """
         self._found_end = end
         if copies and end < self.copied_end:
@@ -49,13 +49,13 @@ class Progress:
             self.copied_to, self.copied_end = self.position, end
 
     def has_news(self, standing: Standing) -> bool:
-        """Whether it stands elsewhere than at the last call."""
+        """Return whether anything changed since the last call."""
         at = (self.position, self.high_watermark, self.last_stable_offset, self.missing_ms)
         now = (*at, standing.state, standing.code)
         before, self._reported = self._reported, now
         return now != before
 
     def note_level(self, now_ms: int) -> None:
-        """Remember when all that can be copied was."""
+        """Note the time if everything that can be copied is."""
         if self.position >= self.last_stable_offset:
             self.caught_up_ms = now_ms

@@ -10,7 +10,7 @@ from heliostat.records.copier.partition_standing import Phase
 
 
 def report_of(item: PartitionCopy) -> PartitionReport:
-    """Where it stands."""
+    """Return the report of a partition as it is now."""
     return PartitionReport(
         item.spec.source,
         item.spec.target,
@@ -39,7 +39,7 @@ Lost = list[tuple[int, int, int]]
 
 
 def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copied, Lost]:
-    """What a round says when it ends, see `RoundReport`: how far was copied, what was lost."""
+    """Return how far a round copied and what was lost, for its last report (`RoundReport`)."""
     if not ended_by:
         return [], []
     return _copied_in(items), [
@@ -48,7 +48,7 @@ def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copi
 
 
 def _copied_in(items: Iterable[PartitionCopy]) -> Copied:
-    """How far those were copied of which this round copied anything, as `LaneSpec.copied`."""
+    """Return entries as in `LaneSpec.copied` of partitions that this round copied records of."""
     found: Copied = []
     for item in items:
         if item.progress.records:

@@ -1,4 +1,4 @@
-"""What a partition's copy is about, and what kind of trouble it is in (I7)."""
+"""The phase of a partition's copy, its state as people see it, and its failures (I7)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from heliostat.records.copier.network import Problem
 
 LATE_PREDECESSOR = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER")
 LATE_PREDECESSOR_S = 0.01
-"""What the round before sent last may land just after the end was read: look again at once."""
+"""The previous round's last append may land just after the end was read: read it again soon."""
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
-"""A pause doubles up to this; the outage of a broker is then noticed to be over within 5 s."""
+"""A pause doubles up to this, so that the end of a broker's outage is noticed within 5 s."""
 FIND_END_MAX_S = 0.5
-"""What a lane can't begin without is asked for again so soon. Who is silent is not asked, so it
-costs little; and one broker that hangs may lead the maps of partitions on all the others."""
+"""Longest pause before the target's end and the maps are read again: without them a partition can't
+begin. It costs little, as silent brokers are not asked; and one hung broker may lead the maps of
+partitions on all the others."""
 
 TAIL_UNREAD = (
-    "the last record at the target can't be read yet, so that it is not known whose it is: the "
-    "broker does not answer, or the record is not on all of its replicas"
+    "the last record at the target can't be read yet, so its producer is not known: the broker "
+    "does not answer, or not all replicas have the record yet"
 )
 
 
@@ -33,20 +34,15 @@ class Phase(Enum):
 
 
 class Trouble(Enum):
-    """Which side a passing fault is on: only success there ends it."""
+    """The side of a transient failure: only a success on that side ends it."""
 
     NONE = "none"
     FETCH = "fetch"
     APPEND = "append"
 
 
-def counted(seen: tuple[int, int], offset: int) -> tuple[int, int]:
-    """Count how often in a row something happened at one offset: (offset, times)."""
-    return (offset, seen[1] + 1) if seen[0] == offset else (offset, 1)
-
-
 def truncated_text(diverged_at: int | None) -> str:
-    """What a status says of a source that lost what was copied, from `diverged_at` on if known."""
+    """Return the reason for a stop at a source that lost what was copied."""
     where = "" if diverged_at is None else f" from offset {diverged_at} on"
     return (
         f"its leader epochs say that the source lost or replaced{where} records that the target "
@@ -55,19 +51,19 @@ def truncated_text(diverged_at: int | None) -> str:
 
 
 def retry_pause_s(failures: int, code: str) -> float:
-    """How long to wait after so many failures in a row before this one, of `code`."""
+    """Return the pause (s) after a failure of `code` that follows `failures` others in a row."""
     if failures == 0 and code in LATE_PREDECESSOR:
         return LATE_PREDECESSOR_S
     return min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(failures, 10))
 
 
 class Standing:
-    """How one partition's copy goes, as people see it, and when it is tried again.
+    """State of one partition's copy, as people see it, and when it is tried again.
 
     Parameters
     ----------
     now_ms
-        Wall clock.
+        Wall clock time.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -78,25 +74,25 @@ class Standing:
         self.not_before_s = 0.0
         """Nothing is tried before this monotonic second."""
         self.is_unanswered = False
-        """The broker that leads it on one side was silent when last heard of."""
+        """Whether a leader was silent, and nothing has succeeded since."""
         self.trouble = Trouble.NONE
         self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
 
     def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
-        """Nothing is tried any more; a person decides (I7)."""
+        """Stop trying; a person decides (I7)."""
         self.code, self.reason = str(code), reason
         self.become(state, now_ms, keep_reason=True)
 
     def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
-        """A side has no leader for it at the moment, or can't be asked."""
+        """Retry: a side has no leader for the partition now, or can't be asked."""
         self.retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
 
     def unanswered(
         self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool, goes_on: bool
     ) -> None:
-        """A broker is silent; what is under way may be answered yet, and ends the trouble.
+        """Note a silent broker; an answer to a request in flight would end the trouble.
 
-        `goes_on`: it is not stopped.
+        `goes_on`: the partition is not stopped.
         """
         self.is_unanswered = True
         if self.trouble is Trouble.NONE and goes_on:
@@ -104,16 +100,16 @@ class Standing:
             self.retry(trouble, problem.code, str(problem), now_s, now_ms)
 
     def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
-        """The target's end could not be read, or the offset maps: those of all of a lane's."""
+        """Retry: the target's end, or the offset maps of the whole lane, could not be read."""
         self.retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
         self.not_before_s = min(self.not_before_s, now_s + FIND_END_MAX_S)
 
     def last_batch_unread(self, now_s: float, now_ms: int) -> None:
-        """Who appended the target's last record can't be told now: nothing is appended behind."""
+        """Retry: the target's last record can't be read now, so nothing is appended after it."""
         self.retry(Trouble.APPEND, PartitionCode.TAIL_UNREAD, TAIL_UNREAD, now_s, now_ms)
 
     def retry(self, trouble: Trouble, code: str, reason: str, now_s: float, now_ms: int) -> None:
-        """Look again after a pause that doubles with each failure in a row."""
+        """Try again after a pause that doubles with each failure in a row."""
         failures = self._failures[trouble]
         self._failures[trouble] = failures + 1
         self.not_before_s = now_s + retry_pause_s(failures, code)
@@ -122,7 +118,7 @@ class Standing:
         self.become(PartitionState.RETRYING, now_ms, keep_reason=True)
 
     def recovered(self, now_ms: int, *, aligns: bool) -> None:
-        """Something succeeded: trouble is over; `aligns`: the target is being filled."""
+        """End the trouble after a success; `aligns`: the target's start is being aligned."""
         self.is_unanswered = False
         if self.trouble is Trouble.NONE:
             return
@@ -131,7 +127,7 @@ class Standing:
         self.become(PartitionState.ALIGNING if aligns else PartitionState.COPYING, now_ms)
 
     def become(self, state: PartitionState, now_ms: int, *, keep_reason: bool = False) -> None:
-        """Come into a state, if it is not in it yet."""
+        """Enter a state, if it is not the current one."""
         if not keep_reason:
             self.code = self.reason = ""
         if self.state is not state:

@@ -1,13 +1,13 @@
-"""Where a round watches partitions from that were quiet while it was prepared.
+"""Offsets from which a round watches partitions that were quiet while it was prepared.
 
-Asking where thousands of the target's logs end takes the better part of a second, during which none
-of them would be copied. So a round asks for those in which little happens while it is prepared, and
-watches them from there as soon as it begins.
+Reading thousands of log ends at the target takes most of a second, during which none of them would
+be copied. So a round that is being prepared reads those of partitions with little traffic, and
+watches these from there as soon as it begins.
 
-I2  What the round before may have copied since is not sent: where an answer holds a record from
-    before the beginning, the partition's end is read again.
-I1  A record that claims to be newer is appended at the end that is known. Where that is not the
-    end any more the target's sequence check refuses it, as it does what lands late at any change.
+I2  What the previous round may have copied since is not sent: if an answer holds a record from
+    before the round's begin, the partition's end is read again.
+I1  A record with a later timestamp is appended at the known end. If that is not the end any more,
+    the target's sequence check refuses it, like late appends at any change of rounds.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
 PARTITIONS_MIN = 256
-"""Of a lane; the ends of fewer are known within milliseconds."""
+"""Fewest partitions of a lane for this; the ends of fewer are read within milliseconds."""
 ASK_S_PER_PARTITION = 0.4e-3
-"""Twice what asking took on a machine that was full."""
+"""Twice what reading the ends took on a fully loaded machine."""
 
 
 class ProvisionalPlaces:
-    """The places of a lane's quiet partitions as they were shortly before its round began.
+    """The positions of a lane's quiet partitions shortly before its round began.
 
     Parameters
     ----------
     items
-        The lane's partitions.
+        Partitions of the lane.
     begin_at_ms
-        When the round begins (wall clock): from then on nobody else copies.
+        When the round begins (wall clock): from then on no other round copies.
     """
 
     def __init__(self, items: Sequence[PartitionCopy], begin_at_ms: int) -> None:
@@ -48,11 +48,11 @@ class ProvisionalPlaces:
         self._was_asked = len(items) < PARTITIONS_MIN
 
     def is_due(self, to_wait_s: float) -> bool:
-        """Whether to ask now, with so much time left: what moves meanwhile is looked at again."""
+        """Return whether to ask now, with `to_wait_s` left; what moves meanwhile is read again."""
         return not self._was_asked and to_wait_s <= ASK_S_PER_PARTITION * len(self._items)
 
     def ask(self, network: Network, plans: Mapping[int, FetchPlan], now_ms: int) -> None:
-        """Begin with all quiet partitions whose place follows from the target's end alone."""
+        """Begin all quiet partitions whose position follows from the target's end alone."""
         self._was_asked = True
         quiet = [
             item.index
@@ -76,7 +76,10 @@ class ProvisionalPlaces:
                     self._open.add(index)
 
     def must_look(self, event: Fetched) -> bool:
-        """Whether an answer says what may not be so any more; after news its place is certain."""
+        """Return whether an answer shows that a provisional position may be outdated.
+
+        The position is provisional until the first answer with news.
+        """
         index = event.want.index
         is_news = event.end > event.start or event.error or event.diverging_epoch is not None
         if index not in self._open or not is_news:
@@ -92,7 +95,7 @@ class ProvisionalPlaces:
 
 
 def busy_first(seekers: list[int], plans: Mapping[int, FetchPlan]) -> list[int]:
-    """Whose ends a round reads first: busy ones go on at once, the others right after them."""
+    """Return whose ends a round reads first: the busy ones, if any; the others follow."""
     return [i for i in seekers if i in plans and plans[i].is_busy(i)] or seekers
 
 

@@ -1,4 +1,4 @@
-"""What a lane's round reports of itself while it copies, and at its end."""
+"""The reports of a lane's round while it copies, and at its end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class RoundReports:
     Parameters
     ----------
     lane
-        What the round was told.
+        Specification of the round.
     partitions
-        The lane's.
+        Partitions of the lane.
     now_ms
-        Wall clock.
+        Wall clock time.
     """
 
     def __init__(self, lane: LaneSpec, partitions: Sequence[PartitionCopy], now_ms: int) -> None:
@@ -28,14 +28,14 @@ class RoundReports:
         self._partitions = partitions
         self.latency = LiveLatency(now_ms)
         self.spare_s: float | None = None
-        """See `RoundReport`."""
+        """See `RoundReport.spare_s`."""
         self._reported_all = False
 
     def report(self, ended_by: str) -> RoundReport:
-        """Where the lane stands; between the first report and the last only what has news."""
+        """Report the lane; between the first report and the last only partitions that changed."""
         lane = self._lane
         news = [item for item in self._partitions if item.progress.has_news(item.standing)]
-        # A round that ends in its time is followed by one that names all, and needs the processor.
+        # After a regular end the next round reports all partitions, and needs the processor.
         is_news = self._reported_all and ended_by != "plan"
         reported, self._reported_all = (news if is_news else self._partitions), True
         return RoundReport(

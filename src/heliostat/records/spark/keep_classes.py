@@ -1,9 +1,10 @@
-"""Keeps the classes of Spark's driver ready, see `heliostat.ops.quick_jvm`; a part of set-up."""
+"""Archives the classes of Spark's driver, see `heliostat.ops.quick_jvm`; a part of set-up."""
 
 from __future__ import annotations
 
 import os
 
+from heliostat.ops.pyspark_private import gateway_of
 from heliostat.ops.quick_jvm import ARCHIVE, archiving_java_options
 from heliostat.records.spark.pipeline import SparkRounds
 
@@ -12,12 +13,12 @@ END_WITHIN_S = 120.0
 
 
 def make_archive() -> None:
-    """Run a session as links do, with one small job, and keep the classes that it has loaded.
+    """Run a session as links do, with one small job, and archive the classes that it loads.
 
     Raises
     ------
     OSError
-        It can't be written.
+        The archive can't be written.
     subprocess.TimeoutExpired
         The JVM does not end.
     """
@@ -27,7 +28,7 @@ def make_archive() -> None:
     draft = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")
     conf = {"spark.driver.extraJavaOptions": archiving_java_options(draft)}
     rounds = SparkRounds("classes", "local[2]", conf, task_cpus=1.0)
-    gateway = SparkContext._gateway  # noqa: SLF001  # PySpark has no other way to end its JVM
+    gateway = gateway_of(SparkContext)  # PySpark has no public way to end its JVM
     assert gateway is not None
     try:
         context = rounds.session.sparkContext

@@ -1,8 +1,8 @@
 """Rounds on Spark.
 
-One job a round and lane, submitted by the lane's own thread on the driver with its own job group
-and description, so lanes live and fail independently and the Spark UI names them. The rows that
-come back are the report's sums. See docs/adr/0002 for why not Structured Streaming.
+Each round of a lane is one job, submitted by the lane's own thread on the driver with its own job
+group and description, so lanes run and fail independently and the Spark UI names them. The rows
+that come back are the report's sums. See docs/adr/0002 for why not Structured Streaming.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
+from heliostat.ops.pyspark_private import jvm_of, scala_context
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
@@ -49,15 +50,15 @@ if TYPE_CHECKING:
 WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
-"""A round waits so long when all executors are gone, then fails and is told as failed."""
+"""How long a round waits when all executors are gone, before it fails."""
 LOOK_S = 0.1
 STATE_TIMEOUT_S = 8.0
-"""For answers about state topics: a lane that hears nothing for 20 s ends its round."""
+"""For requests about state topics: a lane that gets no answer for 20 s ends its round."""
 SWITCH_INTERVAL_S = 0.0005
-"""While a report is written by the other thread, copying waits for the interpreter so long at most,
-not Python's 5 ms."""
+"""While the other thread writes a report, copying waits at most this long for the interpreter, not
+Python's 5 ms."""
 NAMED_PARTITIONS_MAX = 4
-"""A description names so many; Spark's page shows one line."""
+"""A description names at most this many; Spark's page shows one line."""
 
 
 class SparkRounds:
@@ -70,7 +71,7 @@ class SparkRounds:
     master
         `local[*]`, `spark://host:port`, `yarn`, `k8s://...`.
     conf
-        Further settings; they win over ours.
+        Further settings; they override ours.
     task_cpus
         Cores a lane counts for: lanes wait for the network most of the time (Spark 4.3 takes
         fractions).
@@ -89,8 +90,8 @@ class SparkRounds:
         settings = {
             "spark.task.cpus": f"{task_cpus:g}",
             "spark.driver.memory": "512m",
-            "spark.speculation": "false",  # two attempts of one lane would race for nothing
-            "spark.task.maxFailures": "1",  # a lane's next round is the retry, position read anew
+            "spark.speculation": "false",  # two attempts of one lane would only race
+            "spark.task.maxFailures": "1",  # a lane's next round is the retry, at the new position
             "spark.task.reaper.enabled": "true",
             "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
             **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
@@ -116,7 +117,7 @@ class SparkRounds:
 
     @property
     def cores(self) -> int:
-        """Cores that Spark has for us now; on a cluster they come and go with its executors."""
+        """Number of cores that Spark has for us now; on a cluster it varies with its executors."""
         context = self.session.sparkContext
         with report_death(context):
             if self.is_local:
@@ -129,7 +130,7 @@ class SparkRounds:
         Raises
         ------
         SparkUnavailable
-            No executor is there to run it, or Spark's JVM has died.
+            There is no executor to run it, or Spark's JVM has died.
         py4j.protocol.Py4JJavaError
             The task failed; the text holds our error's code.
         """
@@ -154,13 +155,13 @@ class SparkRounds:
                 self._placement.give_back(place, lane.round_number)
 
     def why_ended(self) -> SparkUnavailable | None:
-        """What ended Spark: its JVM died, or the cluster's master removed this program."""
+        """Return why Spark ended: its JVM died, or the cluster's master removed this program."""
         context = self.session.sparkContext
         if has_died(context):
             return death()
         try:
             with report_death(context):
-                is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001  # no other way
+                is_stopped = scala_context(context).isStopped()
         except SparkUnavailable as error:
             return error
         return SparkUnavailable("Spark has ended this program's session") if is_stopped else None
@@ -179,7 +180,7 @@ class SparkRounds:
                 self._package.delete()
 
     def _wait_executors(self) -> list[Executor]:
-        """Executors that run; waits for one when all are gone."""
+        """Return the running executors; waits for one when all are gone."""
         deadline_s = time.monotonic() + AN_EXECUTOR_WITHIN_S
         while not (found := executors_of(self.session.sparkContext)):
             if time.monotonic() > deadline_s:
@@ -189,17 +190,17 @@ class SparkRounds:
 
 
 def _log_option() -> str:
-    """Asked for at the driver: at an executor this package is in an archive, not a file."""
+    """Return the driver's logging option: at an executor this package is in an archive."""
     return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _job_group(lane: LaneSpec) -> str:
-    """Name under which a round's job can be cancelled, without the one that is prepared."""
+    """Return the name by which a round's job can be cancelled without the prepared next one."""
     return f"{lane.link}/{lane.round_id}"
 
 
 def describe(lane: LaneSpec) -> str:
-    """What Spark's page says of a round's job."""
+    """Return the description of a round's job for Spark's page."""
     named = [str(item.source) for item in lane.partitions[:NAMED_PARTITIONS_MAX]]
     more = len(lane.partitions) - len(named)
     plural = "" if len(lane.partitions) == 1 else "s"
@@ -211,20 +212,20 @@ def describe(lane: LaneSpec) -> str:
 
 
 def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
-    """One row, `lane`, which Spark would rather read on `executor` (SparkContext.makeRDD).
+    """Return one row, `lane`, for which Spark prefers `executor` (SparkContext.makeRDD).
 
-    Python's `parallelize` can't say where. Any other executor takes it when this one is gone.
+    Python's `parallelize` takes no location. If this executor is gone, any other takes the row.
     """
     from pyspark import RDD
     from pyspark.serializers import CPickleSerializer
 
-    jvm = context._jvm  # noqa: SLF001  # as PySpark's own modules do
+    jvm = jvm_of(context)
     place = f"executor_{executor.host}_{executor.number}"  # Scala class TaskLocation
     wanted = jvm.PythonUtils.toSeq([place])
     pickles: Any = CPickleSerializer()
     row = jvm.scala.Tuple2(pickles.dumps(lane), wanted)
     tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
-    rows = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq([row]), tag)  # noqa: SLF001  # as above
+    rows = scala_context(context).makeRDD(jvm.PythonUtils.toSeq([row]), tag)
     placed = jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rows, tag)
     return RDD(placed, context, pickles)
 
@@ -232,13 +233,13 @@ def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
 def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
     """Body of the Spark task."""
     for lane in lanes:
-        # The driver hears of partitions by the progress topic. Thousands of rows on their way
-        # through Spark would take the processor from the next round, which begins just now.
+        # The driver learns about partitions from the progress topic. Sending thousands of rows
+        # through Spark would take processor time from the next round, which begins just now.
         yield replace(copy_round(lane), partitions=[])
 
 
 def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
-    """Both clusters of a lane, not connected yet; the caller closes it."""
+    """Return both clusters of a lane, not connected yet; the caller closes it."""
     target = WireCluster(lane.target_access, dial)
     return WireNetwork(
         lane.partitions,
@@ -252,7 +253,7 @@ def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
 
 
 def copy_round(lane: LaneSpec) -> RoundReport:
-    """One round over real connections, in this process."""
+    """Run one round over real connections, in this process."""
     warm_up()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     clock = SystemClock()
@@ -265,13 +266,13 @@ def copy_round(lane: LaneSpec) -> RoundReport:
     )
     try:
         copier = Copier(lane, network, clock)
-        # What thousands of partitions consist of lasts as long as the round: not to be looked
-        # through again and again while it copies.
+        # The objects of thousands of partitions live as long as the round: the collector need not
+        # scan them again and again while it copies.
         gc.freeze()
         parent = os.getppid()
 
         def is_superseded() -> bool:
-            # Without the daemon that started it this process belongs to no executor any more:
+            # Without the daemon that started it, this process no longer belongs to an executor:
             # the lane's next round runs elsewhere.
             return os.getppid() != parent or state.is_superseded()
 

@@ -1,7 +1,7 @@
-"""Where rounds run: spread over Spark's executors by their cores, moved only for balance.
+"""Where rounds run: spread over Spark's executors by cores, moved only for balance.
 
-Pure. Spark itself gives a task to any executor with a free slot, by chance; as lanes count for a
-part of a core, all of them could end up on one machine.
+Pure. Spark itself picks a random executor with a free slot; as a lane counts as part of a core,
+all of them could end up on one machine.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from heliostat.ops.spark_session import Executor
 
 
 class Placement:
-    """Which executor runs which round: counts what it was asked for, so call it under a lock."""
+    """Which executor runs which round. Not thread-safe: call it under a lock."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, int], str] = {}  # executor by lane and round
         self._last: dict[str, str] = {}  # executor by lane
 
     def take(self, lane: str, number: int, executors: Sequence[Executor]) -> Executor | None:
-        """Choose for round `number` of `lane`: the least busy by cores, its last one if as good.
+        """Choose for round `number` of `lane`: the least busy by cores, or its last one if as good.
 
-        The lane's round before, if it still runs, makes no executor busy: it is about to end.
+        The lane's previous round, if it still runs, does not count: it is about to end.
         None when there are no executors.
         """
         taken = [where for (other, _), where in self._running.items() if other != lane]
@@ -37,10 +37,10 @@ class Placement:
         return chosen
 
     def give_back(self, lane: str, number: int) -> None:
-        """Round `number` of `lane` has ended."""
+        """Note that round `number` of `lane` has ended."""
         self._running.pop((lane, number), None)
 
 
 def lanes_for(executors: Sequence[Executor]) -> int:
-    """Lanes that use all executors: one a core."""
+    """Return the number of lanes that use all executors: one per core."""
     return max(1, sum(executor.cores for executor in executors))

@@ -1,7 +1,7 @@
-"""What is slow when a process does it for the first time, done once before it matters.
+"""Runs once, in advance, what is slow the first time a process does it.
 
-Compiled functions find their machine code at their first call, 40 ms for one of them, and a first
-answer would wait for that: rounds changed 0.15 s late in processes that were new (2026-11-21).
+Compiled functions load their machine code at their first call, 40 ms for one of them, and a first
+answer would wait for that: in new processes rounds changed 0.15 s late (2026-11-21).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RECORD = (b"key", bytes(100), 0)
 
 @functools.cache
 def warm_up() -> None:
-    """Carry a few records, once in the life of a process and of those it forks."""
+    """Convert a few records, once in the life of a process and of those it forks."""
     for codec in (Codec.NONE, Codec.LZ4):
         batch = encode_batch([_RECORD], codec=codec)
         data = bytearray(2 * batch)
@@ -34,5 +34,5 @@ def warm_up() -> None:
             outcome = convert(bytearray(data), 0, len(data), Place(0, 0, 0), settings, ())
             assert outcome.stop is None
     gc.collect()
-    # What is there now stays: looking through it later would copy it into each forked process.
+    # These objects stay: a later collection would copy them into each forked process.
     gc.freeze()

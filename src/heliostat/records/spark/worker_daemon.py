@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, with the copying code loaded before it forks them.
 
-Each of a lane's rounds may get a worker process of its own. Loading numpy, Numba and what it has
-compiled takes 1.4 s of processor time; a fork of this process has all of it at once, and shares the
-memory. Spark starts it as `python -m heliostat.records.spark.worker_daemon pyspark.worker`
+Each round of a lane may get a worker process of its own. Loading numpy, Numba and its compiled code
+takes 1.4 s of processor time; a fork of this process has all of it at once, and shares the memory.
+Spark starts it as `python -m heliostat.records.spark.worker_daemon pyspark.worker`
 (`spark.python.daemon.module`), on local masters only: elsewhere our code comes with the job.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-import heliostat.records.spark.pipeline  # noqa: F401  # what is to be there after the fork
+import heliostat.records.spark.pipeline  # noqa: F401  # loaded before the fork
 from heliostat.records.spark.warm_up import warm_up
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What is announced to a lane in the link's control topic: newer plans, stops, what runs.
+"""Announcements to a lane in the link's control topic: newer plans, stops, running rounds.
 
-A fetch waits at the broker, so that a new plan is heard within milliseconds.
+A fetch waits at the broker, so that a new plan arrives within milliseconds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateCo
 CONTROL_KEY = "lanes"
 CONTROL_FETCH_BYTES = 1024 * 1024
 CONTROL_WAIT_MS = 500
-"""How long the broker holds a fetch of the control topic when nothing is announced."""
+"""How long the broker holds a fetch of the control topic while there is no new announcement."""
 _ANSWERED_WITHIN_S = CONTROL_WAIT_MS / 1000 + ANSWER_S
 
 
 class Heard:
-    """What the control topic last said; written by the channel's thread, read by the copier's."""
+    """The newest announcement; written by the channel's thread, read by the copier's."""
 
     __slots__ = ("is_superseded", "running", "switch_at_ms")
 
@@ -37,31 +37,31 @@ class Heard:
         self.running: frozenset[str] | None = None
 
     def take(self, control: dict[str, object], lane: LaneSpec) -> None:
-        """Take one announcement; the newest one counts.
+        """Store an announcement, which replaces the one before.
 
         `{"lanes": {lane: generation}, "switch_at_ms": wall ms, "running": [round, ...]}`: a lane
-        that is not named, or is named with another generation, has ended.
+        that is not named, or is named with another generation, must end.
         """
         lanes, switch_at_ms = control.get("lanes"), control.get("switch_at_ms")
         running = control.get("running")
         current = lanes.get(str(lane.lane)) if isinstance(lanes, dict) else None
         self.running = frozenset(map(str, running if isinstance(running, list) else ()))
-        # In this order: whoever sees that the round is superseded must see until when as well.
+        # In this order: a reader that sees `is_superseded` must also see `switch_at_ms`.
         self.switch_at_ms = switch_at_ms if isinstance(switch_at_ms, int) else None
         self.is_superseded = current != lane.generation
 
 
 class Announcements:
-    """Reads the control topic from its beginning on, one fetch at a time. Used by one thread.
+    """Reads the control topic from its beginning, one fetch at a time. Used by one thread.
 
     Parameters
     ----------
     lane
-        Whom announcements are for.
+        Lane that the announcements are for.
     connection
-        To the control topic.
+        Connection to the control topic.
     heard
-        Where the newest one is put.
+        Receives the newest announcement.
     """
 
     def __init__(self, lane: LaneSpec, connection: StateConnection, heard: Heard) -> None:
@@ -70,19 +70,19 @@ class Announcements:
         self._heard = heard
         self._offset = -1
         self._announced: dict[str, object] | None = None
-        self._asked_at_s = -1.0  # when the fetch that is in flight was sent; negative: none is
+        self._asked_at_s = -1.0  # when the fetch in flight was sent; negative: there is none
 
     def close(self) -> None:
         """Close the connection."""
         self._control.close()
 
     def wait_with(self, poller: select.poll) -> float | None:
-        """Have `poller` told when an answer comes.
+        """Register the socket with `poller`, if an answer is awaited.
 
         Returns
         -------
         float | None
-            When to go on in any case (monotonic seconds); None: at once.
+            Latest time to call `listen` again (monotonic seconds); None: at once.
         """
         connection = self._control.connection
         if self._asked_at_s < 0 or connection is None:
@@ -93,7 +93,7 @@ class Announcements:
         return self._asked_at_s + _ANSWERED_WITHIN_S
 
     def listen(self) -> None:
-        """Take the answer that has come, and ask again."""
+        """Process answers that have arrived, and send the next fetch."""
         now_s = self._control.monotonic_s()
         if now_s < self._control.retry_at_s:
             return
@@ -112,7 +112,7 @@ class Announcements:
 
     def _not_heard(self, error: ConnectionLost | BrokerError) -> None:
         self._asked_at_s = -1.0
-        self._offset = -1  # of a topic that was made anew it would be out of range
+        self._offset = -1  # if the topic was recreated, the old offset is out of range
         self._control.failed(error, self._lane.settings.control_interval_s)
 
     def _ask(self) -> None:
@@ -150,7 +150,7 @@ class Announcements:
                     control = json.loads(value)
                     if _is_for_us(control, self._lane):
                         self._announced = control
-            # Old announcements, read on the way to the newest, must end no round.
+            # Older announcements, read before the newest, must not end a round.
             if self._announced is not None and self._offset >= got.high_watermark:
                 self._heard.take(self._announced, self._lane)
                 self._announced = None
@@ -158,13 +158,13 @@ class Announcements:
 
 
 def _is_for_us(control: dict[str, object], lane: LaneSpec) -> bool:
-    """`"claim"` says which owner announces: one that was taken over is not listened to (I10)."""
+    """Whether the announcing owner, numbered by `"claim"`, was not taken over (I10)."""
     claim = control.get("claim")
     return not isinstance(claim, int) or is_from_current_owner(claim, lane.generation)
 
 
 def _frame_that_came(connection: Connection) -> Frame | None:
-    """A whole frame, if one is there: asked for only where reading does not wait."""
+    """Return a whole frame if one has arrived, without waiting."""
     poller = select.poll()
     poller.register(connection.fileno(), select.POLLIN)
     return connection.pump() if connection.has_held() or poller.poll(0) else None

@@ -1,8 +1,8 @@
-"""Room for the answers to a lane's fetches: one that finds none is left with its broker.
+"""Memory limit for the answers to a lane's fetches: without room, an answer stays at its broker.
 
-How much a fetch brings is known only when its answer begins. What all fetches under way may bring
-together is a multiple of what a lane may keep: a hundred groups are watched at a time, and each
-answer may have 32 MiB.
+An answer's size is known only when it begins to arrive. All fetches in flight together may return a
+multiple of what a lane may hold: a hundred groups are watched at a time, and each answer may have
+32 MiB.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from heliostat.clusters.wire.buffers import BUFFERS, HeldBytes
 
 SMALL_BYTES = 16 * 1024
-"""Such an answer is always taken: one without news has less, as what is said of SASL."""
+"""An answer up to this size is always accepted: those without news, or of SASL, are smaller."""
 
 
 class AnswerRoom:
@@ -22,20 +22,23 @@ class AnswerRoom:
 
     @property
     def held_bytes(self) -> int:
-        """Of those that anybody refers to."""
+        """Bytes of the buffers that are still referenced."""
         return self._held.bytes
 
     def hold(self, buffer: bytearray) -> memoryview:
-        """View of a buffer that counts, too, as long as it is referred to."""
+        """Return a view of a buffer, which counts as held while the view is referenced."""
         return self._held.view(buffer)
 
     def give(self, room_bytes: int) -> bool:
-        """So much may be taken in from now on; whether that is anything."""
+        """Set the bytes that may be received from now on; return whether there are any."""
         self._left_bytes = room_bytes
         return room_bytes > 0
 
     def buffer_for(self, size_bytes: int) -> memoryview | None:
-        """For an answer; the last one may be larger than what is left, or it might never come."""
+        """Return a buffer, or None without room.
+
+        The last buffer may exceed the room left: else a large answer might never be received.
+        """
         if self._left_bytes <= 0 and size_bytes > SMALL_BYTES:
             return None
         view = self.hold(BUFFERS.take(size_bytes))

@@ -1,7 +1,7 @@
-"""Connections of a lane to target brokers, each with what is under way on it.
+"""Connections of a lane to target brokers, each with its requests in flight.
 
-Appends are pipelined: the broker serves them strictly in order (`SocketServer` mutes the connection
-meanwhile).
+Appends are pipelined: the broker serves them strictly in order (its `SocketServer` mutes the
+connection while it handles a request).
 """
 
 from __future__ import annotations
@@ -27,71 +27,71 @@ def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int
 
 
 class AppendConnection:
-    """One connection to a target broker; several appends under way, answered in order.
+    """One connection to a target broker; several appends in flight, answered in order.
 
     Parameters
     ----------
     connection, version
-        Open, and the version of Produce that it speaks.
+        Open connection, and the version of Produce to use.
     context
-        The lane's.
+        Partitions, settings and clock of the lane.
     """
 
     def __init__(self, connection: Connection, version: int, context: ConnectionContext) -> None:
         self.connection = connection
-        connection.discard_at_close(is_wanted=True)  # nothing lands that nobody waits for (I10)
+        connection.discard_at_close(is_wanted=True)  # so nothing is appended after the round (I10)
         self._version = version
         self._context = context
         self._requests: deque[tuple[int, float, Sequence[Send]]] = deque()
-        """Correlation id, when it was sent (monotonic seconds), what it holds: only batches of
+        """Correlation id, time of sending (monotonic seconds), and contents: only batches of
         records, or only markers."""
         self._throttled_until_s = 0.0
 
     @property
     def is_free(self) -> bool:
-        """Fewer appends are under way than allowed, all taken, and no pause was asked for."""
+        """Whether another append may be sent: room in flight, nothing unsent, not throttled."""
         is_room = len(self._requests) < self._context.settings.requests_in_flight_max
         is_room = is_room and not self.connection.has_unsent
         return is_room and self._context.monotonic_s() >= self._throttled_until_s
 
     @property
     def is_busy(self) -> bool:
-        """Whether an append is under way."""
+        """Whether an append is in flight."""
         return bool(self._requests)
 
     @property
     def under_way(self) -> set[int]:
-        """Partitions with something that is not answered."""
+        """Indexes of partitions with unanswered appends."""
         return {send.index for _, _, request in self._requests for send in request}
 
     def is_overdue(self, limit_s: float) -> bool:
-        """Whether an answer is due for longer than `limit_s`."""
+        """Whether an answer has been due for longer than `limit_s`."""
         return bool(self._requests) and (
             self._context.monotonic_s() > self._requests[0][1] + limit_s
         )
 
     def is_silent(self, for_s: float) -> bool:
-        """Whether nothing has come for so long of an answer that is due."""
+        """Whether an answer has been due for `for_s` and no part of it has arrived."""
         return self.is_overdue(for_s) and not self.connection.is_receiving
 
     def give_up(self, reason: str) -> AppendLost:
-        """What is under way, which will not be answered."""
+        """Return the appends in flight, which will not be answered."""
         sends = [send for _, _, request in self._requests for send in request]
         self._requests.clear()
         return AppendLost(sends, reason)
 
     def close(self) -> None:
-        """Close the connection; what is under way is thrown away where it was not taken yet."""
+        """Close the connection; bytes of requests in flight that are still unsent are discarded."""
         self.connection.discard_at_close(is_wanted=bool(self._requests))
         self.connection.close()
 
     def send(self, sends: Sequence[Send]) -> None:
-        """Begin to send a produce request; markers among them go in a request of their own.
+        """Begin to send a produce request; markers among `sends` go in a request of their own.
 
         Raises
         ------
         ConnectionLost
-            It can't be sent, as a whole at least.
+            It can't be sent, or only in part.
         """
         marking = [send for send in sends if send.batch.fills]
         records = [send for send in sends if not send.batch.fills] if marking else sends
@@ -99,7 +99,7 @@ class AppendConnection:
         if marking:
             frames.append(self._mark(marking))
         for send in sends:
-            send.batch.let_go()  # an answer that is kept for it would count until the broker's
+            send.batch.let_go()  # else it would hold its fetch's answer until the broker answers
         self.connection.begin_send(*frames)
 
     def _produce(self, sends: Sequence[Send]) -> list[Buffer]:
@@ -121,7 +121,7 @@ class AppendConnection:
         return [self._begun(produce.API_KEY, self._version, sends), *body]
 
     def _mark(self, sends: Sequence[Send]) -> list[Buffer]:
-        """A request for markers, see `filling`."""
+        """Encode a request for markers, see `filling`."""
         targets = [self._context.partitions[send.index].target for send in sends]
         wanted = [
             markers.Markers(
@@ -133,7 +133,7 @@ class AppendConnection:
         return [self._begun(markers.API_KEY, markers.VERSIONS[0], sends), body]
 
     def _begun(self, api_key: int, version: int, sends: Sequence[Send]) -> bytes:
-        """Count a request as under way; its header."""
+        """Register a request as in flight, and return its header."""
         number = self.connection.next_correlation_id()
         self._requests.append((number, self._context.monotonic_s(), sends))
         client_id = self.connection.settings.client_id
@@ -146,20 +146,20 @@ class AppendConnection:
             target = self._context.partitions[send.index].target
             error = errors.get((target.topic, target.partition))
             if error is None:
-                raise ProtocolError("an answer about markers lacks partitions")
+                raise ProtocolError("the answer to a request for markers lacks partitions")
             events.append(Appended(send, error, -1, ""))
         return events
 
     def take(self, frame: Frame) -> list[Event]:
-        """Events of an answer.
+        """Return the events of an answer.
 
         Raises
         ------
         ProtocolError
-            It does not fit what was sent.
+            The answer does not match the request.
         """
         if not self._requests or self._requests[0][0] != frame.correlation_id:
-            raise ProtocolError("a produce answer belongs to another request")
+            raise ProtocolError("a produce answer has the wrong correlation id")
         if self._requests[0][2][0].batch.fills:
             return self._take_markers(frame)
         answers, throttle_ms = produce.decode_produce(self._version, frame.buffer, 4)
@@ -174,7 +174,7 @@ class AppendConnection:
         for got in answers:
             send = waiting.pop((got.topic, got.partition), None)
             if send is None:
-                raise ProtocolError("a produce answer holds what was not sent", topic=got.topic)
+                raise ProtocolError("a produce answer has a partition not sent", topic=got.topic)
             is_repeated = got.log_append_time_ms >= 0
             events.append(
                 Appended(send, got.error, got.base_offset, got.message, got.refused, is_repeated)

@@ -1,8 +1,8 @@
-"""A lane's line to the link's state topics on the target: it reports, and it hears of newer plans.
+"""A lane's channel to the link's state topics on the target: it reports, and receives newer plans.
 
-All of it happens on a thread of its own, over connections of its own: the copying never waits for
-it. A fetch of the control topic waits at the broker, so that a new plan is heard within
-milliseconds; the socket and a wake-up are waited for together.
+It has its own thread and connections: copying never waits for it. A fetch of the control topic
+waits at the broker, so that a new plan arrives within milliseconds; the thread waits for the socket
+and for a wake-up together.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection
 
 CLOSE_S = 5.0
-"""How long the end of a round waits until its last report is written."""
+"""How long the end of a round waits for its last report to be written."""
 
 
 class StateChannel:
-    """Reports of one lane to the progress topic, newer generations from the control topic.
+    """Writes one lane's reports to the progress topic, and reads its control topic.
 
-    Its methods are called from the copier's thread and return at once, but for `close`.
+    The copier's thread calls the methods; all but `close` return at once.
 
     Parameters
     ----------
     lane
-        Names the topics and how often to report.
+        The lane, with the names of the topics and the report interval.
     target
-        The target cluster (a `WireCluster` of its own: it must not share the copier's).
+        Target cluster connection (a `WireCluster` of its own, not the copier's).
     monotonic_s, wall_ms
-        The clocks.
+        Monotonic clock (s) and wall clock (ms).
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class StateChannel:
         self._thread.start()
 
     def is_superseded(self) -> bool:
-        """Whether this round must end now: a newer generation, or a stop, was announced.
+        """Return whether this round must end now, as a newer generation or a stop was announced.
 
-        An announcement may name a later time, up to which the round goes on (`switch_at_ms`).
+        An announcement may name a later time, until which the round continues (`switch_at_ms`).
 
         Raises
         ------
@@ -80,18 +80,18 @@ class StateChannel:
 
     @property
     def switch_at_ms(self) -> int | None:
-        """When this round, superseded, must end (wall ms); None: it is not, or must at once."""
+        """When a superseded round must end (wall ms); None: at once, or it is not superseded."""
         return self._heard.switch_at_ms if self._heard.is_superseded else None
 
     def running(self) -> frozenset[str] | None:
-        """Ids of the rounds that run, by the latest announcement; None before the first."""
+        """Return ids of running rounds, by the latest announcement; None before the first."""
         return self._heard.running
 
     def publish(self, report: RoundReport) -> None:
         """Hand over a report; the next one is due a second later.
 
-        Its partitions are those that may have changed since the report before: all of them in the
-        round's first. A report that was not written yet is superseded by the next one.
+        Its partitions are those that may have changed since the previous report: all of them in the
+        round's first. Reports not written yet are merged, with the latest one's figures.
 
         Raises
         ------
@@ -105,16 +105,16 @@ class StateChannel:
             self._progress.raise_if_silent()
 
     def due(self) -> bool:
-        """Whether a report is wanted now: making one costs something."""
+        """Whether a report is due now; building one takes processor time."""
         return self._monotonic_s() >= self._next_report_s
 
     def close(self) -> None:
-        """Write what was handed over, within `CLOSE_S`, and close the connections."""
+        """Write the reports handed over, within `CLOSE_S`, and close the connections."""
         self._thread.end(CLOSE_S)
 
 
 class _ChannelThread:
-    """The thread: waits for announcements, has reports written."""
+    """The thread: waits for announcements, and writes reports."""
 
     def __init__(
         self,
@@ -136,27 +136,27 @@ class _ChannelThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def hand_over(self, report: RoundReport) -> None:
-        """Give it a report to write."""
+        """Queue a report, and wake the thread."""
         self._reports.hand_over(report)
         self._nudge()
 
     def raise_if_broken(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise the error that ended the thread, if there was one."""
         if self._broken is not None:
             raise self._broken
 
     def end(self, timeout_s: float) -> None:
-        """Write what is left and end, within `timeout_s`."""
+        """Write the remaining reports and end, within `timeout_s`."""
         self._ending = True
         self._nudge()
         self._thread.join(timeout_s)
 
     def _nudge(self) -> None:
-        with self._lock:  # its descriptor is another file's once it is closed
+        with self._lock:  # once closed, its descriptor may belong to another file
             if self._wake >= 0:
                 with contextlib.suppress(BlockingIOError):  # full: it is awake anyway
                     os.write(self._wake, b"\0")
@@ -174,7 +174,7 @@ class _ChannelThread:
                 else:
                     self._announcements.listen()
                 self._wait(ending=ending)
-        except Exception as error:  # noqa: BLE001  # told to the copier, which ends the round by it
+        except Exception as error:  # noqa: BLE001  # `raise_if_broken` ends the round with it
             self._broken = error
         finally:
             self._announcements.close()
@@ -186,7 +186,7 @@ class _ChannelThread:
             os.close(self._woken)
 
     def _wait(self, *, ending: bool) -> None:
-        """Until something is to be done: a report, an announcement, another try."""
+        """Wait for a report, an announcement, or the time of another attempt."""
         now_s = self._now_s()
         times_s = [now_s + ANSWER_S]
         poller = select.poll()

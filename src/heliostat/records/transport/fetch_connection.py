@@ -1,7 +1,4 @@
-"""Connections of a lane to source brokers, each with what is under way on it: fetches, watches.
-
-A fetch is answered before the next one is sent.
-"""
+"""Connections of a lane to source brokers, each with at most one fetch in flight."""
 
 from __future__ import annotations
 
@@ -32,15 +29,15 @@ from heliostat.records.copier.lane import CopySettings, PartitionSpec
 from heliostat.records.copier.network import Channel, Event, Fetched, FetchLost, Want, Watched
 
 FETCH_BYTES_MIN = 1
-"""A fetch is answered as soon as there is anything: no linger."""
+"""The broker answers a fetch as soon as there is any record: no linger."""
 NO_TAGS = 0
 _TOPICS_BEHIND_TAGS = 10
-"""Throttle time, error and session id stand before the list of topics."""
+"""Bytes of throttle time, error and session id, which precede the list of topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """What all connections of a lane have in common."""
+    """What all connections of a lane share."""
 
     partitions: Sequence[PartitionSpec]
     settings: CopySettings
@@ -59,15 +56,15 @@ class FetchConnection:
     Parameters
     ----------
     connection, version
-        Open, and the version of Fetch that it speaks.
+        Open connection, and the version of Fetch to use.
     context
-        The lane's.
+        Partitions, settings and clock of the lane.
     bytes_max
-        Of an answer.
+        Most bytes of an answer.
     """
 
     WAIT_MS: int | None = None
-    """How long the broker waits for records; None: as the settings say."""
+    """How long the broker waits for records; None: `CopySettings.fetch_wait_ms`."""
 
     def __init__(
         self, connection: Connection, version: int, context: ConnectionContext, bytes_max: int
@@ -84,26 +81,26 @@ class FetchConnection:
 
     @property
     def is_free(self) -> bool:
-        """No fetch is under way, and the broker has not asked for a pause (KIP-219)."""
+        """Whether no fetch is in flight, and the broker is not throttling us (KIP-219)."""
         return not self._wants and self._context.monotonic_s() >= self._throttled_until_s
 
     def is_overdue(self, limit_s: float) -> bool:
-        """Whether an answer is due for longer than `limit_s`."""
+        """Whether an answer has been due for longer than `limit_s`."""
         is_due = bool(self._wants) and not self.connection.waits_for_room
         return is_due and self._context.monotonic_s() > self._sent_at_s + limit_s
 
     def go_on(self) -> None:
-        """There is room for the answer: only now the rest of it is due."""
+        """Restart the answer's time limit: there was no room for the rest of it until now."""
         self._sent_at_s = self._context.monotonic_s()
 
     def is_silent(self, for_s: float) -> bool:
-        """Whether nothing has come for so long of an answer that is due."""
+        """Whether an answer has been due for `for_s` and no part of it has arrived."""
         settings = self._context.settings
         wait_ms = settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS
         return self.is_overdue(for_s + wait_ms / 1000) and not self.connection.is_receiving
 
     def give_up(self, reason: str) -> FetchLost:
-        """What is under way, which will not be answered."""
+        """Return the fetch in flight, which will not be answered."""
         wants, self._wants = self._wants, ()
         return FetchLost(list(wants), reason)
 
@@ -154,15 +151,15 @@ class FetchConnection:
         connection.begin_send([header, body])
 
     def take(self, frame: Frame) -> list[Event]:
-        """Events of an answer.
+        """Return the events of an answer.
 
         Raises
         ------
         ProtocolError
-            It does not fit what was asked.
+            The answer does not match the request.
         """
         if frame.correlation_id != self._correlation_id:
-            raise ProtocolError("a fetch answer belongs to another request")
+            raise ProtocolError("a fetch answer has the wrong correlation id")
         answer = fetch.decode_fetch(self._version, frame.buffer, 4)
         until_s = self._context.monotonic_s() + answer.throttle_ms / 1000
         self._throttled_until_s = max(self._throttled_until_s, until_s)
@@ -180,7 +177,7 @@ class FetchConnection:
         for got in answer.partitions:
             want = wants.pop((got.topic, got.partition), None)
             if want is None:
-                raise ProtocolError("a fetch answer holds what was not asked", topic=got.topic)
+                raise ProtocolError("a fetch answer has a partition not requested", topic=got.topic)
             events.append(
                 Fetched(
                     want,
@@ -200,19 +197,19 @@ class FetchConnection:
 
 
 class WatchConnection(FetchConnection):
-    """Watches a group of partitions, and looks only at the news of an answer.
+    """Watches a group of partitions, and handles only those with news in an answer.
 
-    The request is made once; then only offsets that moved are written into it. The answer is looked
-    through by compiled code (`scan`).
+    The request is encoded once; then only offsets that moved are written into it. Compiled code
+    (`scan`) searches the answer.
 
     Parameters
     ----------
     broker, channel
-        Whom it goes to, and for which group.
+        Broker that the fetches go to, and the group's channel.
     """
 
     WAIT_MS = 1000
-    """So late at most it is seen that a partition is to be read from elsewhere."""
+    """Also the longest delay until a partition can be moved to another connection."""
 
     def __init__(
         self,
@@ -231,7 +228,7 @@ class WatchConnection(FetchConnection):
         self._rows = np.empty((0, ROW_FIELDS), np.int64)
         self._numbers = np.empty(0, np.int64)
         self._ends = np.empty(0, np.int64)
-        """High watermarks as last heard, in the order of the request."""
+        """Last known high watermarks, in the order of the request."""
 
     @override
     def send(self, wants: Sequence[Want]) -> None:
@@ -271,7 +268,7 @@ class WatchConnection(FetchConnection):
         found = scan_partitions(data, at, self._by_id, rows)
         events: list[Event] = []
         if found != len(rows) or not np.array_equal(rows[:, PARTITION], self._numbers):
-            # Not in the order of the request, as refused partitions make it: the slow way.
+            # Not in the order of the request, as with refused partitions: take the slow path.
             events = super()._events(frame, answer)
         else:
             self._add_news(events, frame, rows)

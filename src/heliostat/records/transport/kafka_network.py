@@ -1,7 +1,7 @@
 """Both clusters over real connections: the `Network` that a Spark task uses.
 
-I7  A broker that hangs holds up its own partitions only: nothing waits until it takes what is sent
-    to it, and once it is silent it is asked nothing before a probe beside the copy was answered.
+I7  A broker that hangs delays its own partitions only: sends to it never block, and once it is
+    silent, nothing is asked of it until it has answered a probe on a separate connection.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from heliostat.records.transport.watched_connections import (
 )
 
 OVERDUE_EVERY_S = 0.1
-"""There may be a hundred connections to look at."""
+"""Interval of the check for overdue answers: there may be a hundred connections."""
 ANSWER_SLACK_S = 5.0
-"""Beyond the time that the broker itself may take (`produce_timeout_s`)."""
+"""Added to the time that the broker itself may take (`produce_timeout_s`)."""
 
 
 class WireNetwork(WireQuestions):
@@ -54,17 +54,17 @@ class WireNetwork(WireQuestions):
     Parameters
     ----------
     partitions
-        The lane's, in order of their indexes.
+        Partitions of the lane, in order of their indexes.
     source, target
         Both clusters.
     settings
         Sizes and limits.
     monotonic_s
-        The clock that the copier uses.
+        The copier's clock (s).
     maps
-        The offset map's topic.
+        Channel of the offset map's topic.
     producer_id
-        The link's.
+        Producer id of the link.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WireNetwork(WireQuestions):
         self._overdue_at_s = 0.0
 
     def close(self) -> None:
-        """Close all connections; what is in flight stays ambiguous."""
+        """Close all connections; whether appends in flight happen stays unknown."""
         self._conns.close()
         self._watched.close()
         self._source.close()
@@ -101,7 +101,7 @@ class WireNetwork(WireQuestions):
 
     @override
     def leaders(self) -> Leaders:
-        """See `WireQuestions.leaders`; who is silent and leads no more is not waited for."""
+        """See `WireQuestions.leaders`; drops connections to silent brokers that lost leadership."""
         before = self._leaders
         found = super().leaders()
         for broker in _deposed(before.source, found.source):
@@ -113,14 +113,14 @@ class WireNetwork(WireQuestions):
     # -- requests ------------------------------------------------------------------------------
 
     def expect(self, places: Iterable[Place]) -> None:
-        """Take note of what to open together, at the first use of one of them."""
+        """Note which connections to open together when one of them is first used."""
         self._conns.expect(places)
 
     def open(self, target: Iterable[BrokerId]) -> None:
-        """Open the connections of a round's beginning; a failure shows up again at their use.
+        """Open the connections that a round begins with; a failure shows up again at their use.
 
-        What a round begins with, ends and offset maps, is asked once for nothing: connections and
-        versions are there then, and of the maps only what came since is left to read.
+        Log ends and offset maps, which a round asks for first, are requested once in advance: later
+        requests find connections and API versions ready, and only new rows of the maps to read.
         """
         brokers = sorted(set(target))
         self._conns.reach_expected()
@@ -134,17 +134,17 @@ class WireNetwork(WireQuestions):
         self.offset_maps(())
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
-        """No fetch is in flight there, and the broker has not asked for a pause (KIP-219)."""
+        """Whether no fetch is in flight there, and the broker is not throttling us (KIP-219)."""
         conn = self._conns.fetching.get((broker, channel))
         return conn is None or conn.is_free
 
     def can_append(self, broker: BrokerId, channel: Channel) -> bool:
-        """Fewer appends in flight there than allowed, and no pause asked for."""
+        """Whether another append may be sent there, see `AppendConnection.is_free`."""
         conn = self._conns.appending.get((broker, channel))
         return conn is None or conn.is_free
 
     def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
-        """Something is in flight on that connection."""
+        """Whether an append is in flight on that connection."""
         conn = self._conns.appending.get((broker, channel))
         return conn is not None and conn.is_busy
 
@@ -173,7 +173,7 @@ class WireNetwork(WireQuestions):
                 self._lost.append(AppendLost(list(sends), str(error)))
 
     def held_bytes(self) -> int:
-        """See `Network`; the buffers as they are, an eighth larger at most."""
+        """See `Network`; counts whole buffers, which are up to an eighth larger than answers."""
         return self._room.held_bytes
 
     def copy_unsent(self) -> None:
@@ -182,7 +182,7 @@ class WireNetwork(WireQuestions):
             conn.connection.copy_unsent(self._room.hold)
 
     def send_on(self) -> None:
-        """Go on where a broker takes more; nothing waits for one that does not."""
+        """Continue unsent requests as far as brokers take more, without blocking."""
         for key, conn in list(self._watched.unsent.items()):
             try:
                 conn.connection.send_on()
@@ -193,14 +193,14 @@ class WireNetwork(WireQuestions):
                 self._watched.note_taken(key)
 
     def send_no_more(self) -> None:
-        """Close connections whose broker has not taken all: nothing lands behind a round (I10)."""
+        """Close connections with unsent appends, so that none lands after the round (I10)."""
         for key in [each for each in self._watched.unsent if each[0] == APPEND]:
-            self._drop(key, "the round's time was over before the broker took it")
+            self._drop(key, "the round's deadline passed before the append was fully sent")
 
     # -- the offset map ------------------------------------------------------------------------
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
-        """Maps of these partitions with all rows that are durable now."""
+        """Return maps of these partitions, with all rows that are durable now."""
         try:
             found = self._maps.read()
         except (BrokerError, ConnectionLost, OffsetMapLost) as error:
@@ -210,11 +210,11 @@ class WireNetwork(WireQuestions):
         return {index: found.get(index, OffsetMap()) for index in indexes}
 
     def can_write_map(self) -> bool:
-        """No rows are under way."""
+        """Whether rows can be sent now, see `MapChannel.is_free`."""
         return self._maps.is_free
 
     def write_map(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
-        """Send as many rows as one request takes, and answer which; the rest is for later."""
+        """Send as many rows as fit into one request, and return those; the rest is for later."""
         try:
             self._conns.watch_map()
             return self._maps.send(writes)
@@ -227,7 +227,7 @@ class WireNetwork(WireQuestions):
     # -- answers -------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
-        """Answers that came within `timeout_s`, and requests that will not be answered."""
+        """Return events of answers within `timeout_s`, and of requests that were lost."""
         if self._room.give(room_bytes):
             self._watched.go_on()
         self._drop_overdue()
@@ -247,7 +247,7 @@ class WireNetwork(WireQuestions):
         return events
 
     def _drop_overdue(self) -> None:
-        """Give up connections on which an answer is overdue: a broker that hangs closes nothing."""
+        """Drop connections with an overdue answer: a broker that hangs doesn't close them."""
         now_s = self._monotonic_s()
         if now_s < self._overdue_at_s:
             return
@@ -259,17 +259,17 @@ class WireNetwork(WireQuestions):
     def _leave_silent(
         self, side: str, cluster: WireCluster, broker: BrokerId, places: Iterable[Place]
     ) -> None:
-        """Wait no longer for a broker that has lost partitions to others meanwhile."""
+        """Drop connections to a silent broker that is no longer the leader of some partitions."""
         if cluster.silence_of(broker, 0.0) is None:
             return
         for place in [each for each in places if each[0] == broker]:
-            self._drop((side, *place), "the broker does not answer, and others lead by now")
+            self._drop((side, *place), "the broker does not answer, and leaders have changed")
 
     def _drop(self, key: ConnectionKey, reason: str) -> None:
-        """Close a connection; what was under way on it is lost."""
+        """Close a connection; its requests in flight are lost."""
         self._lost.append(self._conns.drop(key, reason))
 
 
 def _deposed(before: Mapping[int, BrokerId], now: Mapping[int, BrokerId]) -> set[BrokerId]:
-    """Brokers that led a partition which another one leads now."""
+    """Return brokers that led a partition which another one leads now."""
     return {broker for index, broker in before.items() if now.get(index, broker) != broker}

@@ -1,4 +1,4 @@
-"""A lane's connections to brokers of both clusters: opened at their first use, kept by whose."""
+"""A lane's connections to brokers of both clusters, opened at first use."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ from heliostat.records.transport.watched_connections import (
 )
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
-"""Of one answer for partitions far behind: live ones wait while it is taken in, milliseconds."""
+"""Most bytes of one answer for partitions far behind: live ones wait milliseconds while it is
+received."""
 Place = tuple[BrokerId, Channel]
 MAP_KEY: ConnectionKey = (MAP, BrokerId(-1), LIVE)
-"""The offset map's topic has one leader."""
+"""Its broker is a placeholder: the offset map's topic has one leader."""
 
 
 class LaneConnections:
-    """Opens, finds and drops them; all that are open are watched.
+    """Opens, finds and drops a lane's connections; all open ones are watched.
 
     Parameters
     ----------
     source, target
         Both clusters.
     maps
-        The offset map's topic, which opens its connection itself.
+        Channel of the offset map's topic, which opens its connection itself.
     context
-        The lane's.
+        Partitions, settings and clock of the lane.
     watched
-        Where they are watched.
+        Selector that watches the connections.
     buffer_for
-        Where an answer to a fetch of so many bytes goes, see `Connection.buffer_for`.
+        Returns a buffer for a fetch's answer of that many bytes, see `Connection.buffer_for`.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class LaneConnections:
         self._expected: set[Place] = set()
 
     def close(self) -> None:
-        """Close them all; what is in flight stays ambiguous."""
+        """Close all connections; whether appends in flight happen stays unknown."""
         for fetching in self.fetching.values():
             fetching.connection.close()
         for appending in self.appending.values():
@@ -80,7 +81,7 @@ class LaneConnections:
         self._maps.close()
 
     def of(self, key: ConnectionKey) -> AnyConnection:
-        """An open one."""
+        """Return the open connection of that key."""
         side, broker, channel = key
         if side == MAP:
             return self._maps
@@ -89,7 +90,7 @@ class LaneConnections:
         return self.appending[broker, channel]
 
     def overdue(self, limit_s: float) -> list[ConnectionKey]:
-        """Those on which an answer is due for longer than `limit_s`."""
+        """Return the connections whose answer has been due for longer than `limit_s`."""
         found: list[ConnectionKey] = [
             (FETCH, *key) for key, conn in self.fetching.items() if conn.is_overdue(limit_s)
         ]
@@ -101,7 +102,7 @@ class LaneConnections:
         return found
 
     def drop(self, key: ConnectionKey, reason: str) -> Event:
-        """Close one; what was under way on it is lost, as the event says."""
+        """Close a connection; the event names the requests lost with it."""
         side, broker, channel = key
         conn = self.of(key)
         if side == MAP:
@@ -116,7 +117,7 @@ class LaneConnections:
         return conn.give_up(reason)
 
     def watch_map(self) -> None:
-        """Watch the offset map's connection, which may be another one since the last write.
+        """Watch the offset map's connection, which may have been replaced since the last write.
 
         Raises
         ------
@@ -130,7 +131,7 @@ class LaneConnections:
             self._watched.add(MAP_KEY, self._maps)
 
     def unwatch_map(self) -> None:
-        """The offset map's connection is given up, by whom it belongs to."""
+        """Stop watching the offset map's connection, which its owner closes."""
         if self._map_watched is not None:
             self._watched.remove(MAP_KEY, self._map_watched)
             self._map_watched = None
@@ -138,28 +139,28 @@ class LaneConnections:
     # -- to the source -------------------------------------------------------------------------
 
     def expect(self, places: Iterable[Place]) -> None:
-        """Take note of what to open together, at the first use of one of them."""
+        """Note which connections to open together when one of them is first used."""
         self._expected = set(places)
 
     def reach_expected(self) -> None:
-        """Connect to their brokers side by side, see `WireCluster.reach`."""
+        """Connect to the brokers of expected connections in parallel, see `WireCluster.reach`."""
         self._source.reach(broker for broker, _ in self._expected)
 
     def open_expected(self) -> None:
-        """Open them.
+        """Open the expected connections.
 
         Raises
         ------
         ConnectionLost
-            One can't be opened; others may be open all the same.
+            One can't be opened; others may be open nevertheless.
         """
         self._open_fetch_connections(self._expected)
 
     def to_source(self, broker: BrokerId, channel: Channel) -> FetchConnection:
-        """The one for fetches there, opened if need be; raises `ConnectionLost`."""
+        """Return the connection for fetches, opened if needed; raises `ConnectionLost`."""
         conn = self.fetching.get((broker, channel))
         if conn is None:
-            # A broker that was away has mostly closed them all.
+            # A broker that was down has usually closed all of its connections.
             others = (each for each in self._expected if each[0] == broker)
             try:
                 self._open_fetch_connections({(broker, channel), *others})
@@ -170,7 +171,7 @@ class LaneConnections:
         return conn
 
     def _open_fetch_connections(self, places: Iterable[Place]) -> None:
-        """Open those that are missing, several at once: one takes a second on a long line."""
+        """Open missing connections in parallel: over a long distance each takes a second."""
         wanted = sorted(each for each in places if each not in self.fetching)
         versions: dict[BrokerId, int] = {}
         silent: ConnectionLost | None = None
@@ -181,7 +182,7 @@ class LaneConnections:
                 silent = error
         missing = [each for each in wanted if each[0] in versions]
         lost: ConnectionLost | None = None
-        # The first one alone: where that fails, the others would as well.
+        # The first one alone: if it fails, the others would fail too.
         for some in (missing[:1], missing[1:]):
             if not some or lost is not None:
                 break
@@ -219,7 +220,7 @@ class LaneConnections:
     # -- to the target -------------------------------------------------------------------------
 
     def to_target(self, broker: BrokerId, channel: Channel) -> AppendConnection:
-        """The one for appends there, opened if need be; raises `ConnectionLost`."""
+        """Return the connection for appends, opened if needed; raises `ConnectionLost`."""
         conn = self.appending.get((broker, channel))
         if conn is None:
             version = self._target.produce_version(broker)

@@ -1,8 +1,8 @@
-"""Who appended the last records of target partitions, asked before anything is appended there.
+"""Finds who appended the last records of target partitions, before anything is appended there.
 
-A broker that has forgotten our producer takes any first sequence (KIP-98; it forgets by record
-timestamp), so a foreign record at the end would become part of the mirror unseen. Where the leader
-remembers us its own word is enough; else the log's last batch is read.
+A broker that has forgotten our producer accepts any first sequence (KIP-98; it forgets by record
+timestamp), so a foreign record at the end would become part of the mirror unnoticed. Where the
+leader remembers our producer, its answer is enough; else the log's last batch is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heliostat.records.copier.network import LastBatch, LogRange
 from heliostat.records.transport.single_batches import BatchAt, read_batches
 
 NOBODY = LastBatch(-1, -1)
-"""Of records in a format that has no producers."""
+"""For records in a format without producer ids."""
 LastBatches = dict[int, LastBatch | None]
 
 
@@ -30,22 +30,23 @@ def read_last_batches(
     ranges: Mapping[int, LogRange],
     producer_id: int,
 ) -> LastBatches:
-    """Tell who wrote the last record of logs.
+    """Return who wrote the last record of these logs.
 
     Parameters
     ----------
     cluster, broker
-        The target, and the leader of all these partitions.
+        Target cluster, and the leader of all these partitions.
     specs, ranges
-        Partitions by any key, and what is in the logs of those to look at.
+        Partitions by any key, and the log ranges of those to check.
     producer_id
-        Ours.
+        The link's producer id.
 
     Returns
     -------
     dict
-        None where no record is left to tell it by and the broker does not remember us. Missing are
-        those that can't be told now, as one that is not committed yet.
+        None where no record is left that shows it and the broker does not remember our producer.
+        Partitions that can't be checked now are missing, e.g. if the record is not below the high
+        watermark yet.
     """
     try:
         partitions = {index: specs[index].target for index in ranges}
@@ -66,10 +67,10 @@ def read_last_batches(
         return {}
     gone = [index for index in asked if ranges[index].start >= ranges[index].end]
     for index in (*gone, *(index for index, batch in read.items() if batch is None)):
-        # That the record is gone does not hide that it was none of ours.
+        # Even if the record is gone, the broker's memory shows whether it was ours.
         found[index] = known.get(index)
     for index, batch in read.items():
-        if batch:  # one whose log has changed since can't be told
+        if batch:  # empty: the log has changed since, so it can't be checked now
             _take(batch, index, ranges[index].end, found)
     return found
 
@@ -77,7 +78,7 @@ def read_last_batches(
 def _places(
     specs: Mapping[int, PartitionSpec], ranges: Mapping[int, LogRange], indexes: Iterable[int]
 ) -> dict[int, BatchAt]:
-    """The last records of those logs that have any."""
+    """Return where the last records are, of those logs that have any."""
     return {
         index: BatchAt(
             specs[index].target, specs[index].target_topic_id, Offset(ranges[index].end - 1)
@@ -88,7 +89,7 @@ def _places(
 
 
 def _take(batch: bytes, index: int, end: Offset, found: LastBatches) -> None:
-    """Whose the record before `end` is; one whose log has moved on can't be told."""
+    """Note who wrote the record before `end`, unless the log has grown since."""
     if batch[MAGIC_AT] != MAGIC:
         found[index] = NOBODY
         return

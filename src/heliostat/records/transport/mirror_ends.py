@@ -1,4 +1,4 @@
-"""Whether the source holds the very records that mirrors end with, and how old others are."""
+"""Compares the last records of mirrors with the source's, and reads records' timestamps."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from heliostat.records.copier.network import MirrorEnd, SourceSays
 from heliostat.records.transport.single_batches import STRETCH_BYTES, Batches, each_batch
 
 STEPS_MAX = 8
-"""Batches with records looked at from the target's end on for one that the source still has: a
-cleaner takes what was written again."""
+"""Batches with records searched from the target's end back for one that the source still has:
+compaction removes what a later record replaced."""
 STRETCHES_MAX = 64
-"""Read where a mirror has no record, or for the last record that is left of what a map is asked
-for: 200,000 markers at least."""
+"""Most stretches read where a mirror has no record, or to find the last record left of doubted
+ones; enough for 200,000 markers."""
 STRIDE_FACTOR = 16
 RECORDS_MAX = 8
-"""Of a batch, from its last one back: the first, second, fourth and so on."""
+"""Records of a batch compared, counted from its end: the first, second, fourth and so on."""
 NOTHING_TO_TELL = SourceSays(None, -1)
 OFFSET = struct.Struct(">q")
-"""What a batch and a message of any format begin with."""
+"""The first field of a batch, and of a message of an older format."""
 
 
 class Read(Protocol):
-    """Reads batches that hold these offsets, as `read_batches`."""
+    """Reads batches that hold given offsets, as `read_batches` does."""
 
     def __call__(self, places: Mapping[int, Offset], room: int = ..., /) -> Batches:
-        """Of each partition, and so many bytes of what follows."""
+        """Read one batch of each partition; `room`: bytes to read, following batches included."""
         ...
 
 
 class _Record(NamedTuple):
     offset: int
     what: tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-    """Time, key, value, headers: all that a reader sees but the offset."""
+    """Time, key, value, headers: all that a reader sees except the offset."""
 
 
 def compare_ends(
     ends: Mapping[int, MirrorEnd], read_target: Read, read_source: Read
 ) -> dict[int, SourceSays]:
-    """Whether the source has what these mirrors end with; see `Network.compare_ends`.
+    """Return whether the source has the last records of these mirrors; see `Network.compare_ends`.
 
-    One that has no record of what is doubted, as behind a transaction's last one, whose marker is a
-    hole here, is compared by that: the source must have none there either.
+    A mirror without a record among the doubted offsets (as after a transaction's last record, whose
+    marker is a hole in the mirror) passes if the source has no record there either.
     """
     found = _by_last_records(ends, read_target, read_source)
     is_open = {index for index, says in found.items() if says.has_them is None}
@@ -67,10 +67,10 @@ def _by_last_records(
     at = {index: Offset(end.target.end - 1) for index, end in ends.items()}
     passed: set[int] = set()
     held: set[int] = set()
-    """Whose mirrors have, or may have, a record that is doubted."""
+    """Partitions whose mirrors have, or may have, a doubted record."""
     bare: dict[int, MirrorEnd] = {}
     marked: set[int] = set()
-    """Whose mirrors end in markers, for which the source may have what is of a later epoch."""
+    """Partitions whose mirrors end in markers, where the source may have a later leader epoch."""
     for _ in range(STEPS_MAX):
         over = {index for index in at if not _is_doubted(ends[index], at[index])}
         found |= dict.fromkeys(over, NOTHING_TO_TELL)
@@ -103,9 +103,9 @@ def _by_last_records(
 def _after_markers(
     at: Mapping[int, Offset], ends: Mapping[int, MirrorEnd], read_target: Read
 ) -> dict[int, Offset]:
-    """Where the last records of these mirrors are that stand at `at` or before, or none may.
+    """Return offsets, at `at` or before, after which these mirrors have only markers.
 
-    Of one that can't be read now that is where it was read last.
+    Where a mirror can't be read now, its value is the last offset reached.
     """
     runs = {index: _Markers(ends[index].target.start, top) for index, top in at.items()}
     left = {index: run for index, run in runs.items() if not run.is_over}
@@ -120,31 +120,31 @@ def _after_markers(
 
 
 class _Markers:
-    """Markers without a record between them, read from the last one back in growing strides.
+    """A run of markers without records, read backwards in growing strides.
 
-    A mirror that fills holes has one for each record of an aborted transaction.
+    A filled mirror has one for each record of an aborted transaction.
 
     Parameters
     ----------
     start
-        Where the log begins.
+        Log start offset.
     top
-        Behind it stand markers only.
+        Offset after which the log has only markers.
     """
 
     def __init__(self, start: Offset, top: Offset) -> None:
         self.top = top
         self.at = top
-        """Where to read."""
+        """Offset to read next."""
         self.is_over = False
-        """Whether `top` is where the last record is, or before the log."""
+        """Whether `top` is the offset of the last record, or before the log start."""
         self._start = start
         self._stride = 1
         self._last: Offset | None = None
         self._step_back()
 
     def take(self, stretch: bytes | None) -> None:
-        """Take what was read."""
+        """Process the batches read at `at`."""
         following = int(self.at)
         for batch in each_batch(stretch or b""):
             base, following = _span(batch)
@@ -155,7 +155,7 @@ class _Markers:
         elif self._last is not None:
             self.top, self.is_over = self._last, True
         elif not stretch:
-            self.is_over = True  # its log has changed since, as the next look shows
+            self.is_over = True  # the log has changed since, as the next read will show
         else:
             self.top = Offset(self.top - self._stride)
             self._step_back()
@@ -167,7 +167,7 @@ class _Markers:
 
 
 def _compare_bare(ends: Mapping[int, MirrorEnd], read_source: Read) -> dict[int, SourceSays]:
-    """Whether the source has no record either where these mirrors have none that is doubted."""
+    """Return whether the source has no records either at the doubted offsets of these mirrors."""
     found: dict[int, SourceSays] = {}
     left = {index: _Hole(end.source, end.doubted_from) for index, end in ends.items()}
     for _ in range(STRETCHES_MAX):
@@ -186,9 +186,9 @@ class _Hole:
     Parameters
     ----------
     end
-        The first offset behind them.
+        First source offset after the hole.
     at
-        Where to read.
+        Source offset to read next.
     """
 
     def __init__(self, end: Offset, at: Offset) -> None:
@@ -196,10 +196,10 @@ class _Hole:
         self._end = end
         self._epoch = -1
         self._open: dict[int, int] = {}
-        """Producers of transactions, and the epoch: their records are none if they are aborted."""
+        """Leader epochs by producer of an open transaction: if aborted, its records don't count."""
 
     def take(self, stretch: bytes | None) -> SourceSays | None:
-        """What is told when this is read, too; None: read on."""
+        """Process the batches read at `at`; return the result, or None to read on."""
         if not stretch:
             return NOTHING_TO_TELL
         says = (self._take(batch) for batch in each_batch(stretch))
@@ -229,13 +229,13 @@ class _Hole:
 
 
 def _is_bare(end: MirrorEnd, offset: Offset) -> bool:
-    """Whether all that is doubted was there to be read, and is asked of the source."""
+    """Whether all doubted offsets could be read, and the doubt is about the source."""
     is_whole = end.known.source_of(end.target.start) <= end.doubted_from
     return (is_whole or offset >= end.target.start) and not end.asks_map
 
 
 def _has_none(batch: bytes | None) -> bool:
-    """Whether a batch is sound and holds no record that a reader sees."""
+    """Whether a batch is valid and holds no record that a reader sees."""
     if not batch or batch[MAGIC_AT] != MAGIC:
         return False
     header = BatchHeader._make(HEADER.unpack_from(batch))
@@ -243,7 +243,7 @@ def _has_none(batch: bytes | None) -> bool:
 
 
 def _may_have(batch: bytes, first: int, end: int) -> bool:
-    """Whether one of its records stands there; also where they can't be read."""
+    """Whether a batch has a record in `[first, end)`; True also if its records can't be read."""
     records = _records(batch)
     return not records or any(first <= each.offset < end for each in records)
 
@@ -251,9 +251,9 @@ def _may_have(batch: bytes, first: int, end: int) -> bool:
 def _by_what_is_left(
     ends: Mapping[int, MirrorEnd], read_target: Read, read_source: Read
 ) -> dict[int, SourceSays]:
-    """Ask by the last record that the source has left of what is doubted: the others are gone.
+    """Compare the last record that the source still has of the doubted ones: the others are gone.
 
-    Where it has none there is none that could be missing. What it has and the map calls a hole was
+    If the source has none left, none can be missing. What it has where the map has a hole was
     aborted: compaction brings no record back.
     """
     at = {index: Offset(end.doubted_from) for index, end in ends.items()}
@@ -285,13 +285,12 @@ def _compared_each(
     read_source: Read,
     passed: Collection[int],
 ) -> dict[int, SourceSays | None]:
-    """What the source says of some of these, the last ones first; those that it answers for.
+    """Compare some of these records with the source's, the last ones first.
 
-    None where it still has none of them: a cleaner took what was written again. Where its log does
-    not reach so far nothing more is asked, but of a map: what stands before tells nothing of what
-    it lost.
-    The epoch of one before the last, as of those with some `passed`, is not that of what the mirror
-    ends with.
+    None where the source has none of them: compaction removed them. Where its log does not reach a
+    record, no earlier ones are compared, as they don't show what it lost; but they do show whether
+    a map is right. Partitions that can't be read now are missing.
+    The epoch is given only for the mirror's very last record, so never for those in `passed`.
     """
     found: dict[int, SourceSays | None] = dict.fromkeys(records)
     left = {index: some for index, some in records.items() if some}
@@ -322,12 +321,12 @@ def _compared_each(
 
 
 def _is_doubted(end: MirrorEnd, offset: Offset) -> bool:
-    """Whether a target offset is still there, and one that tells something."""
+    """Whether a target offset is still in the log, and among the doubted ones."""
     return offset >= end.target.start and end.known.source_of(offset) >= end.doubted_from
 
 
 def times_at(places: Mapping[int, Offset], read_source: Read) -> dict[int, int]:
-    """Times in ms of the records at these source offsets, or of the next ones behind them."""
+    """Return timestamps (ms) of the records at these source offsets, or of the next ones."""
     found: dict[int, int] = {}
     for index, batch in read_source(places).items() if places else ():
         if batch and batch[MAGIC_AT] == MAGIC:
@@ -339,7 +338,7 @@ def times_at(places: Mapping[int, Offset], read_source: Read) -> dict[int, int]:
 
 
 def _span(batch: bytes) -> tuple[int, int]:
-    """First offset, and the one behind the last; of older formats a message's own."""
+    """Return a batch's first offset and its next offset; for older formats the message's own."""
     if batch[MAGIC_AT] != MAGIC:
         (offset,) = OFFSET.unpack_from(batch)
         return offset, offset + 1
@@ -348,7 +347,7 @@ def _span(batch: bytes) -> tuple[int, int]:
 
 
 def _records_before(batch: bytes | None, at: Offset) -> tuple[list[_Record], Offset]:
-    """Records of a batch that are not behind `at`, and where to look before it."""
+    """Return a batch's records up to `at`, and the last offset before the batch."""
     if (opened := _opened(batch)) is None:
         return [], Offset(-1)
     header, records = opened
@@ -356,7 +355,7 @@ def _records_before(batch: bytes | None, at: Offset) -> tuple[list[_Record], Off
 
 
 def _records_from(batch: bytes | None, start: Offset, end: Offset) -> tuple[list[_Record], Offset]:
-    """Records of a batch with offsets `[start, end)`, and where to look behind it."""
+    """Return a batch's records in `[start, end)`, and the next offset after the batch."""
     if (opened := _opened(batch)) is None:
         return [], end
     header, records = opened
@@ -375,7 +374,7 @@ def _compared(record: _Record, batch: bytes | None, offset: Offset) -> SourceSay
 
 
 def _opened(batch: bytes | None) -> tuple[BatchHeader, list[_Record]] | None:
-    """A batch's header and what readers see of it; None where there is none of today's format."""
+    """Return a batch's header and the records that readers see; None if not of format v2."""
     if not batch or batch[MAGIC_AT] != MAGIC:
         return None
     header = BatchHeader._make(HEADER.unpack_from(batch))
@@ -383,7 +382,7 @@ def _opened(batch: bytes | None) -> tuple[BatchHeader, list[_Record]] | None:
 
 
 def _records(stretch: bytes) -> list[_Record]:
-    """Of the first batch."""
+    """Return the records of the first batch."""
     try:
         return [
             _Record(each.offset, (each.timestamp, each.key, each.value, tuple(each.headers)))
@@ -391,4 +390,4 @@ def _records(stretch: bytes) -> list[_Record]:
             for each in DefaultRecordBatch(batch)
         ]
     except (CodecError, ValueError, IndexError, RuntimeError, MemoryError):
-        return []  # damaged: it tells nothing
+        return []  # damaged: it proves nothing

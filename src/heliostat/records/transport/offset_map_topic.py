@@ -1,11 +1,11 @@
-"""The offset map's rows, as a lane's task reads and writes them on the target.
+"""Reads and writes the offset map's rows on the target, for a lane's task.
 
-I2  `read` answers with every row that was durable when it was called. What a fetch calls the high
-    watermark does not say how many that are: a leader that was elected just now learns it only
-    from its followers' next fetches, and has all acknowledged rows before. ListOffsets waits for
-    that, it answers OFFSET_NOT_AVAILABLE meanwhile (KIP-207). Where rows are gone, or are another
-    topic's, nothing is read or written: the driver must find out first what that concerns.
-I3  `MapWritten` comes only after all replicas in sync have a row.
+I2  `read` returns every row that was durable when it was called. The high watermark of a fetch
+    does not show how many there are: a newly elected leader has all acknowledged rows, but learns
+    the high watermark only from its followers' next fetches. ListOffsets waits for that; until
+    then it answers OFFSET_NOT_AVAILABLE (KIP-207). Where rows are gone, or the topic is another
+    one, nothing is read or written: the driver must first find out which mirrors are affected.
+I3  `MapWritten` comes only after all in-sync replicas have the row.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ FETCH_BYTES = 4 * 1024 * 1024
 ANSWER_S = 8.0
 """Longest wait for one answer."""
 WRITE_BYTES_MAX = 512 * 1024
-"""Of one batch of rows; the topic takes 1 MiB."""
+"""Most bytes of one batch of rows; the topic accepts 1 MiB."""
 
 
 class MapChannel:
-    """Rows of one lane's partitions.
+    """Offset map rows of one lane's partitions.
 
     Parameters
     ----------
     lane
-        Names the topic, and what is known of the maps.
+        The lane, with the topic's name and what is known of the maps.
     target
-        The target cluster.
+        Target cluster connection.
     monotonic_s, wall_ms
-        The clocks.
+        Monotonic clock (s) and wall clock (ms).
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MapChannel:
             spec = lane.partitions[index]
             self._maps.begin(spec.target, id_text(spec.target_topic_id), tail)
         self._lost_maps: dict[int, str] = {}
-        """Why no map of these can be relied on."""
+        """Why the maps of these partitions can't be relied on, by index."""
         self._writes: Sequence[MapWrite] = ()
         self._sent_at_s = 0.0
 
@@ -86,20 +86,20 @@ class MapChannel:
     # -- reading -------------------------------------------------------------------------------
 
     def read(self) -> Mapping[int, OffsetMap]:
-        """Maps that have breaks, by index of the partition.
+        """Return the maps that have breaks, and the lost ones, by index of the partition.
 
         Raises
         ------
         OffsetMapLost
-            Rows are gone that had been there.
+            Rows that existed are gone.
         ConnectionLost, BrokerError, ProtocolError
-            They can't be read now.
+            Rows can't be read now.
         """
         try:
             end = self._durable_end()
             if end < self._next_offset:
                 raise self._lost(f"it ends at {end}, and had rows up to {self._next_offset}")
-            while self._next_offset < end:  # ends: each turn goes on, or raises
+            while self._next_offset < end:  # ends: each turn advances, or raises
                 self._read_more(end)
             for odd in self._maps.lost_rows():
                 self._lose(odd)
@@ -111,7 +111,7 @@ class MapChannel:
         return found | {index: OffsetMap(lost=why) for index, why in self._lost_maps.items()}
 
     def _durable_end(self) -> int:
-        """Behind the last row that was acknowledged."""
+        """Return the offset after the last acknowledged row."""
         conn = self._reading
         _, leaders, leader = conn.open()
         self._look_at_id(leaders)
@@ -122,7 +122,7 @@ class MapChannel:
         return found
 
     def _read_more(self, end: int) -> None:
-        """Read what one fetch gives of the rows before `end`."""
+        """Read the rows before `end` that one fetch returns."""
         conn = self._reading
         connection, leaders, leader = conn.open()
         version = conn.target.fetch_version(leader.broker)
@@ -136,7 +136,7 @@ class MapChannel:
         buffer = connection.receive(ANSWER_S).buffer
         for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error == OFFSET_OUT_OF_RANGE:
-                raise self._lost(f"what stood before {end} from {self._next_offset} on is deleted")
+                raise self._lost(f"rows before {end}, from {self._next_offset} on, were deleted")
             if got.error:
                 raise BrokerError("the offset map can't be read", kafka_code=got.error)
             for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
@@ -144,23 +144,23 @@ class MapChannel:
                     self._take(offset, key, value)
             following = _next_offset(buffer[got.start : got.end])
             if following is None and got.end == got.start:
-                following = got.high_watermark  # compaction has taken the rest
+                following = got.high_watermark  # compaction removed the rest
             if (following or 0) <= self._next_offset < end:
                 raise ConnectionLost("the offset map's leader has changed", topic=conn.topic)
             self._next_offset = max(self._next_offset, following or 0)
             return
-        raise ProtocolError("a fetch of the offset map is answered without it")
+        raise ProtocolError("the answer to a fetch of the offset map lacks its partition")
 
     def _look_at_id(self, leaders: TopicLeaders) -> None:
         found = id_text(leaders.topic_id)
         if is_another(self._topic_id, found):
-            raise self._lost("it was deleted and made anew")
+            raise self._lost("it was deleted and recreated")
 
     def _lost(self, why: str) -> OffsetMapLost:
         return OffsetMapLost(f"topic {self._reading.topic} has lost rows: {why}")
 
     def _take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """A record that is no row concerns that mirror alone whose row it may have replaced."""
+        """Apply a record; an invalid one affects only the mirror whose row it may replace."""
         odd = self._maps.take_record(key, value, offset)
         if odd is not None:
             self._lose(odd)
@@ -175,23 +175,23 @@ class MapChannel:
 
     @property
     def is_free(self) -> bool:
-        """No rows are under way, and a failure is not too fresh."""
+        """Whether no rows are in flight, and the pause after a failure is over."""
         return not self._writes and self._monotonic_s() >= self._writing.retry_at_s
 
     @property
     def connection(self) -> Connection:
-        """What rows are written over."""
+        """The connection for writing rows, opened if needed."""
         return self._writing.open()[0]
 
     def send(self, writes: Sequence[MapWrite]) -> Sequence[MapWrite]:
-        """Send as many rows as fit into one batch; answers which.
+        """Send as many rows as fit into one batch, and return those.
 
         Raises
         ------
         OffsetMapLost
             The topic is not the one that was read.
         ConnectionLost, BrokerError
-            They can't be sent.
+            The rows can't be sent.
         """
         conn = self._writing
         _, leaders, leader = conn.open()
@@ -214,12 +214,12 @@ class MapChannel:
         return self._writes
 
     def take(self, frame: Frame) -> list[MapWritten | MapLost]:
-        """Events of an answer.
+        """Return the events of an answer.
 
         Raises
         ------
         ProtocolError
-            It is none.
+            The frame is not an answer to a produce request.
         """
         conn = self._writing
         _, _, leader = conn.open()
@@ -234,18 +234,18 @@ class MapChannel:
         return [MapWritten(writes)]
 
     def is_overdue(self, limit_s: float) -> bool:
-        """Whether an answer is due for longer than `limit_s`."""
+        """Whether an answer has been due for longer than `limit_s`."""
         return bool(self._writes) and self._monotonic_s() > self._sent_at_s + limit_s
 
     def give_up(self, reason: str) -> MapLost:
-        """Close the connection; what is under way will not be answered."""
+        """Close the connection, and return the rows in flight: they will not be answered."""
         writes, self._writes = self._writes, ()
         self._writing.failed(ConnectionLost(reason), 0.1)
         return MapLost(list(writes), reason)
 
 
 def _next_offset(data: memoryview) -> int | None:
-    """Offset behind the last whole batch, which compaction may have left without records."""
+    """Return the offset after the last whole batch, which compaction may have left empty."""
     at, found = 0, None
     while (header := read_header(data, at, len(data))) is not None:
         at, found = at + header.size, header.next_offset

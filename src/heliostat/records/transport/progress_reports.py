@@ -1,11 +1,11 @@
-"""What a lane writes to the progress topic: only what changed, so that thousands of rows are cheap.
+"""A lane's reports to the progress topic: only what changed, so that thousands of rows are cheap.
 
-A round's first report holds every partition, and its last one where a newer plan ends it. Others
-hold the partitions that changed since they were last written, and a slice of all others: whoever
-begins to read knows every partition after `REFRESH_S`. Where many move, each is written when it
-has not been for `MOVED_EVERY_S`, but at once if its state changes: a row takes a lane and its
-driver some 50 us of processor time. The round's last report holds all that moved. A report of many
-rows is several records, and each can be read alone.
+A round's first report holds every partition, and so does its last one if a newer plan ends the
+round. Others hold the partitions that changed since they were last written, and a slice of all
+others: a new reader knows every partition after `REFRESH_S`. Where many move, each is written once
+in `MOVED_EVERY_S`, but at once if its state changes: a row costs a lane and its driver some 50 us
+of processor time. The round's last report holds all that moved. A report of many rows is several
+records, each readable by itself.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 
 REFRESH_S = 30.0
-"""Every partition is written at least so often, changed or not."""
+"""Every partition is written at least once in this time, changed or not."""
 MOVED_EVERY_S = 5.0
 DUE_SLACK_S = 0.5
-"""Reports come each second, or a little later."""
+"""Tolerance, as reports come each second or a little later."""
 MOVED_MAX = 100
-"""So many partitions that moved are written in every report."""
+"""Up to this many partitions that moved are all written in every report."""
 ROWS_PER_RECORD = 1000
-"""Some 80 bytes each: a record stays far below a broker's `message.max.bytes` (1 MiB)."""
+"""About 80 bytes each: a record stays far below a broker's `message.max.bytes` (1 MiB)."""
 ROWS_PER_STEP = 64
-"""Encoded in one go, in some 0.2 ms: the copier's thread waits for the interpreter so long."""
+"""Rows encoded without a pause, about 0.2 ms: the copier's thread waits that long for the GIL."""
 REASON_CHARACTERS_MAX = 400
-"""A thousand reasons still fit into a record."""
+"""A thousand reasons of this length still fit into a record."""
 
 _Key = tuple[TopicName, PartitionId]
 _Standing = tuple[object, ...]
@@ -47,13 +47,13 @@ class Progress:
     Parameters
     ----------
     report
-        Its partitions are those of this record; its other figures are the round's.
+        The report; its partitions are those of this record, its other figures the round's.
     at_ms
-        When it was written, by the wall clock of the lane's machine.
+        Time of writing, by the wall clock of the lane's machine.
     lane_partitions
-        How many the lane has.
+        Number of partitions of the lane.
     is_whole
-        It ends a report that named every partition of the lane.
+        Whether it is the last record of a report with every partition of the lane.
     """
 
     report: RoundReport
@@ -68,16 +68,16 @@ class Thinning:
     Parameters
     ----------
     refresh_s
-        Within so long every partition is chosen at least once.
+        Time (s) within which every partition is chosen at least once.
     """
 
     def __init__(self, refresh_s: float = REFRESH_S) -> None:
         self._refresh_s = refresh_s
         self._known: dict[_Key, PartitionReport] = {}
         self._written: dict[_Key, tuple[_Standing, _Moved, float]] = {}
-        """What was written last, and when."""
+        """What was written last, and when (monotonic seconds)."""
         self._moved: set[_Key] = set()
-        """Those that stand elsewhere than was written."""
+        """Partitions whose figures have changed since they were written."""
         self._order: list[_Key] = []
         self._next = 0
         self._at_s = 0.0
@@ -91,18 +91,20 @@ class Thinning:
         pause: Pause,
         is_last: bool = False,
     ) -> list[PartitionReport]:
-        """Rows to write now, by topic; they count as written.
+        """Return the rows to write now, sorted by topic; they count as written.
 
         Parameters
         ----------
         rows
-            Partitions that may have changed since the last call; all of them at the first.
+            Partitions that may have changed since the last call; all of them in the first call.
+        now_s
+            Current time (monotonic seconds).
         whole
-            Every partition known is chosen.
+            Whether to choose every known partition.
         pause
             Called between steps of `ROWS_PER_STEP`.
         is_last
-            All that moved are chosen.
+            Whether to choose all that moved.
         """
         chosen: set[_Key] = set()
         for number, row in enumerate(rows):
@@ -124,21 +126,21 @@ class Thinning:
         keys = sorted(chosen)
         for place, key in enumerate(keys):
             row = self._known[key]
-            # As if written a little earlier each, so that those of one report come apart.
+            # Staggered times, so that the rows of one report are not all due at once later.
             apart_s = MOVED_EVERY_S * place / len(keys) if whole else 0.0
             self._written[key] = (_standing(row), _moved(row), now_s - apart_s)
         self._moved -= chosen
         return [self._known[key] for key in keys]
 
     def _due(self, now_s: float, *, every: bool) -> list[_Key]:
-        """Of those that moved: all if they are few, else whose turn it is."""
+        """Return the moved partitions to write: all if they are few, else those that are due."""
         if every or len(self._moved) <= MOVED_MAX:
             return list(self._moved)
         before_s = now_s - MOVED_EVERY_S + DUE_SLACK_S
         return [key for key in self._moved if self._written[key][2] <= before_s]
 
     def _slice(self, past_s: float) -> list[_Key]:
-        """The next partitions in line, as many as keep the pace."""
+        """Return the next partitions in turn, as many as `refresh_s` requires after `past_s`."""
         count = len(self._order)
         share = min(count, int(count * past_s / self._refresh_s) + 1)
         start, self._next = self._next, self._next + share
@@ -148,12 +150,12 @@ class Thinning:
 
 
 def _standing(row: PartitionReport) -> _Standing:
-    """What makes a row worth writing at once."""
+    """Return the values whose change makes a row worth writing at once."""
     return (row.state, row.since_ms, row.code, row.reason)
 
 
 def _moved(row: PartitionReport) -> _Moved:
-    """What makes it worth writing soon: not the moment at which it was level, which moves."""
+    """Return the values whose change makes it worth writing soon; `caught_up_ms` always changes."""
     at = (row.position, row.high_watermark, row.bytes)
     return (*at, row.open_records, row.breaks, row.missing_ms)
 
@@ -167,7 +169,7 @@ def encode_progress(
     is_whole: bool,
     pause: Pause = lambda: None,
 ) -> Iterator[bytes]:
-    """The records of one report, at least one; `rows` stand by topic."""
+    """Yield the records of one report, at least one; `rows` are sorted by topic."""
     starts = range(0, max(1, len(rows)), ROWS_PER_RECORD)
     for start in starts:
         head = {
@@ -192,7 +194,7 @@ def encode_progress(
 
 
 def _encoded_topics(rows: Sequence[PartitionReport]) -> bytes:
-    """`[source, target, [row, ...]], ...`: a topic's names stand once beside its rows."""
+    """Encode as `[source, target, [row, ...]], ...`: each topic's names once, with its rows."""
     topics = [
         [source, target, [_row(item) for item in group]]
         for (source, target), group in groupby(rows, _names)
@@ -229,13 +231,13 @@ def _row(item: PartitionReport) -> list[object]:
 
 
 def _numbers(item: PartitionReport) -> object:
-    """The partition; both sides' where they differ, as with fan-in."""
+    """Return the partition's number; both sides' numbers where they differ, as with fan-in."""
     source, target = item.source.partition, item.target.partition
     return source if source == target else [source, target]
 
 
 def decode_progress(value: Mapping[str, Any]) -> Progress:
-    """One record, decoded from JSON."""
+    """Build a `Progress` from one record's JSON."""
     partitions = [
         _partition(TopicName(source), TopicName(target), row)
         for source, target, rows in value["topics"]
@@ -287,6 +289,6 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
 
 
 def _copied(item: PartitionReport) -> object:
-    """The leader epoch of the last copied batch; with its end where that is not the position."""
+    """Return the leader epoch of the last copied batch, and its end unless it is the position."""
     is_level = item.copied_epoch < 0 or item.copied_to == item.position
     return item.copied_epoch if is_level else [item.copied_to, item.copied_epoch]

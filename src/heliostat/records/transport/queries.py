@@ -1,6 +1,6 @@
-"""What a lane asks both clusters: who leads what, where logs end, what stands there.
+"""A lane's queries to both clusters: partition leaders, log ends, and batches at the ends.
 
-Each question goes to the brokers that it concerns, and fails for their partitions alone (I7).
+Each query goes to the brokers that it concerns, and fails only for their partitions (I7).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class WireQuestions:
     Parameters
     ----------
     partitions
-        The lane's, in order of their indexes.
+        Partitions of the lane, in order of their indexes.
     source, target
         Both clusters.
     producer_id
-        The link's.
+        Producer id of the link.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class WireQuestions:
         Raises
         ------
         ConnectionLost
-            One of the clusters answers nothing at all.
+            No broker of one of the clusters answers.
         """
         source_topics = self._source.metadata(sorted({p.source.topic for p in self._partitions}))
         target_topics = self._target.metadata(sorted({p.target.topic for p in self._partitions}))
@@ -89,12 +89,12 @@ class WireQuestions:
         return self._leaders
 
     def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and log ends, uncommitted tail included, asked from the leaders.
+        """Ask the leaders for log starts and log end offsets, uncommitted tail included.
 
-        ListOffsets and markers know topics by name only. An empty mirror may be one that was made
-        anew since its leaders were asked for: a round of the old one was seen to begin it with a
-        marker, which the new one's rounds took for a stranger's. What has records is known by
-        them, as fetches name the id.
+        ListOffsets and WriteTxnMarkers identify topics by name only. An empty mirror may have been
+        recreated since its leaders were looked up: a round of the old topic was seen to append a
+        marker to the new one, whose rounds took it for a foreign record. A mirror with records is
+        checked by fetching them, as fetches name the topic id.
         """
         partitions = {index: self._partitions[index].target for index in indexes}
         found = self._ranges(self._target, self._leaders.target, partitions, DEBUGGING_CONSUMER)
@@ -102,7 +102,7 @@ class WireQuestions:
         return found | self._recreated(empty)
 
     def _recreated(self, indexes: Sequence[int]) -> dict[int, Problem]:
-        """Those of these whose topic is another one now, or of which that can't be told."""
+        """Return problems of partitions whose topic was recreated, or can't be checked."""
         targets = {index: self._partitions[index].target for index in indexes}
         if not targets:
             return {}
@@ -117,7 +117,7 @@ class WireQuestions:
         return {index: each for index, each in answers.items() if isinstance(each, BrokerError)}
 
     def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
-        """Who appended the last record of these logs, asked from the leaders."""
+        """Ask the leaders who appended the last record of these logs."""
         found: dict[int, LastBatch | None] = {}
         for broker, some in by_leader(self._leaders.target, ranges).items():
             specs = {index: self._partitions[index] for index in some}
@@ -125,11 +125,11 @@ class WireQuestions:
         return found
 
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
-        """Whether the source has what these end with, read from the leaders of both sides."""
+        """Compare the last records of mirrors with the source's, read from both sides' leaders."""
         return compare_ends(ends, self._at_target, self._at_source)
 
     def source_times(self, places: Mapping[int, Offset]) -> Mapping[int, int]:
-        """Times of records, read from the source's leaders."""
+        """Return timestamps (ms) of records, read from the source's leaders."""
         return times_at(places, self._at_source)
 
     def _at_target(self, offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
@@ -143,7 +143,7 @@ class WireQuestions:
         return read_led(self._source, self._leaders.source, at, room)
 
     def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
-        """Log starts and high watermarks, asked from the leaders."""
+        """Ask the leaders for log starts and high watermarks."""
         partitions = {index: self._partitions[index].source for index in indexes}
         return self._ranges(self._source, self._leaders.source, partitions, CONSUMER)
 
@@ -175,10 +175,10 @@ class WireQuestions:
         return result
 
     def delete_target_records(self, index: int, before: Offset) -> Problem | None:
-        """Lift the log start of one target partition.
+        """Raise the log start offset of one target partition.
 
-        DeleteRecords knows topics by name only: whether it is the very topic is looked at right
-        before and right after, so that nothing is copied into another one.
+        DeleteRecords identifies topics by name only: the topic id is checked right before and right
+        after, so that nothing is copied into a recreated topic.
         """
         broker = self._leaders.target.get(index)
         spec = self._partitions[index]
@@ -193,7 +193,7 @@ class WireQuestions:
         return None
 
     def _check_target(self, spec: PartitionSpec) -> None:
-        """See that the mirror's topic has not been made anew."""
+        """Raise an error if the mirror's topic was recreated."""
         topic = self._target.metadata([spec.target.topic]).get(spec.target.topic)
         leader = _leader(topic, spec.target, spec.target_topic_id)
         if isinstance(leader, BrokerError):
@@ -208,7 +208,7 @@ def _leader(
         return BrokerError("no metadata of a topic", kafka_code=code, topic=partition.topic)
     if is_another(topic_id, topic.topic_id):
         return BrokerError(
-            "the topic was deleted and made anew",
+            "the topic was deleted and recreated",
             kafka_code=UNKNOWN_TOPIC_ID,
             topic=partition.topic,
             was=str(topic_id),

@@ -1,4 +1,4 @@
-"""Writes a lane's reports into the link's progress topic, as often and as much as is wanted."""
+"""Writes a lane's reports to the link's progress topic."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from heliostat.records.transport.progress_reports import Thinning, encode_progre
 from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
 
 STEP_PAUSE_S = 0.0003
-"""Between two steps of encoding: long enough that the copier's thread gets the interpreter."""
+"""Between two steps of encoding: long enough for the copier's thread to get the GIL."""
 
 
 class ReportWriter:
-    """Holds what was handed over until it is written.
+    """Holds reports until they are written.
 
-    Handed over by one thread, written by another one.
+    One thread hands them over, another one writes them.
 
     Parameters
     ----------
     lane
-        Whose reports.
+        Lane of the reports.
     connection
-        To the progress topic.
+        Connection to the progress topic.
     wall_ms
-        The clock.
+        Wall clock (ms).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ReportWriter:
         self._progress.close()
 
     def hand_over(self, report: RoundReport) -> None:
-        """Give it a report to write; one that is not written yet is superseded."""
+        """Queue a report; it is merged with queued ones, and its figures replace theirs."""
         with self._lock:
             self._reports.append(report)
 
@@ -61,11 +61,11 @@ class ReportWriter:
 
     @property
     def retry_at_s(self) -> float:
-        """When to try again (monotonic seconds)."""
+        """Earliest time of the next attempt (monotonic seconds)."""
         return self._progress.retry_at_s
 
     def write(self) -> None:
-        """Write what was handed over; what could not be written is kept and tried again."""
+        """Write the queued reports; those that can't be written are kept for another attempt."""
         if self._progress.monotonic_s() < self._progress.retry_at_s:
             return
         try:
@@ -77,7 +77,7 @@ class ReportWriter:
             self._progress.failed(error, self._lane.settings.report_interval_s)
 
     def _encode(self) -> bool:
-        """Encode what was handed over last; whether there was anything."""
+        """Encode the queued reports as one; return whether there were any."""
         with self._lock:
             reports, self._reports = self._reports, []
         if not reports:
@@ -120,7 +120,7 @@ class ReportWriter:
         )
         answers, _ = produce.decode_produce(version, connection.receive(ANSWER_S).buffer, 4)
         if answers[0].error:
-            raise BrokerError("progress can't be written", kafka_code=answers[0].error)
+            raise BrokerError("a report can't be written", kafka_code=answers[0].error)
 
 
 def _pause() -> None:
@@ -128,4 +128,4 @@ def _pause() -> None:
 
 
 def _no_pause() -> None:
-    """A round that has ended has no copying to be kind to."""
+    """Do nothing: a round that has ended has no copying to give way to."""

@@ -1,4 +1,4 @@
-"""Which brokers owe a lane an answer and say nothing: they are probed, and told of (I7)."""
+"""Finds brokers that owe a lane an answer and are silent: they are probed and reported (I7)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from heliostat.records.transport.lane_connections import LaneConnections
 from heliostat.records.transport.watched_connections import APPEND, FETCH
 
 SILENT_S = 1.5
-"""A broker that owes an answer and sends nothing for so long is probed."""
+"""A broker that owes an answer is probed after this silence."""
 TOLD_AFTER_S = 1.5
-"""One that has not answered a probe for so long is told of."""
+"""A broker that has not answered a probe for this long is reported."""
 AGAIN_S = 5.0
-"""How often a silent broker is told of, and one that answers probes but nothing else is probed."""
+"""Interval between reports of a silent broker, and between its probes."""
 
 
 class SilentBrokers:
-    """Looks over a lane's connections; a probe goes beside them, see `WireCluster.doubt`."""
+    """Watches a lane's connections; probes use other connections, see `WireCluster.doubt`."""
 
     def __init__(
         self, source: WireCluster, target: WireCluster, connections: LaneConnections
@@ -27,10 +27,10 @@ class SilentBrokers:
         self._connections = connections
         self._probed_at_s: dict[tuple[str, BrokerId], float] = {}
         self._told_at_s: dict[tuple[str, BrokerId], float] = {}
-        """Both: from when on it is done again."""
+        """Both hold the earliest time (monotonic seconds) of the next probe or report."""
 
     def look(self, now_s: float, leaders: Leaders) -> list[Unanswered]:
-        """Have brokers probed that owe an answer; tell of those that don't answer that either."""
+        """Probe brokers that owe an answer; return those that don't answer the probe either."""
         appending = self._connections.appending
         found: list[Unanswered] = []
         sides = (
@@ -46,7 +46,7 @@ class SilentBrokers:
                 if silence is not None and now_s >= self._told_at_s.get((side, broker), 0.0):
                     self._told_at_s[side, broker] = now_s + AGAIN_S
                     led = {index for index, leader in led_by.items() if leader == broker}
-                    if side == APPEND:  # some may have no leader any more
+                    if side == APPEND:  # some of these partitions may have no leader any more
                         conns_there = (appending[key] for key in conns if key[0] == broker)
                         led = led.union(*(conn.under_way for conn in conns_there))
                     found.append(Unanswered(sorted(led), silence, side == APPEND))

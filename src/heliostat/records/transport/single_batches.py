@@ -1,8 +1,8 @@
-"""Single batches of many partitions, read beside the copy: what stands at these offsets.
+"""Reads single batches at given offsets of many partitions, on connections of their own.
 
-Brokers give the first batch of an answer whole, whatever its size, and of every further partition
-none that is larger than what was asked for it (KIP-74): what came empty is asked for again, with
-more room.
+Brokers return the first batch of an answer whole, whatever its size, and for every further
+partition no batch larger than its limit (KIP-74): partitions that came empty are requested again,
+with a higher limit.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from heliostat.names import BrokerId, Offset, TopicId, TopicPartition
 from heliostat.records.batches.batch import MAGIC_AT, claimed_size
 
 PARTITIONS_MAX = 2_000
-"""Of one request."""
+"""Most partitions of one request."""
 SMALL_BATCH_BYTES = 16 * 1024
-"""What most partitions' last batch fits into, of those that wrote nothing for a day."""
+"""Limit that fits the last batch of most partitions idle for a day."""
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 STRETCH_BYTES = 256 * 1024
-"""Of small batches behind each other, where only the last one with records counts."""
+"""Limit for a run of small batches of which only the last one with records counts."""
 SILENT_S = 2.0
-"""Longest wait for the next bytes of an answer: whoever copies waits, too (I7)."""
+"""Longest wait for the next bytes of an answer: copying waits meanwhile (I7)."""
 NO_SUCH_OFFSET = b""
 Batches = dict[int, bytes | None]
 Place = TypeVar("Place")
 
 
 class BatchAt(NamedTuple):
-    """A place of a log."""
+    """An offset in a partition of a topic with that id."""
 
     partition: TopicPartition
     topic_id: TopicId | None
@@ -48,29 +48,29 @@ def read_batches(
     places: Mapping[int, BatchAt],
     room: int = SMALL_BATCH_BYTES,
 ) -> Batches:
-    """Read the batches that hold these offsets, or else the next ones behind them.
+    """Read the batches that hold these offsets, or else the next ones.
 
     Parameters
     ----------
     cluster, broker
-        One side, and the leader of all these partitions.
+        The cluster, and the leader of all these partitions.
     places
-        By any key.
+        Offsets to read, by any key.
     room
-        Bytes asked for of each.
+        Bytes requested per partition.
 
     Returns
     -------
     dict
-        A whole batch, or a message of an older format, and those behind it that had room, too, see
-        `each_batch`; None where no record is left from there on,
-        `NO_SUCH_OFFSET` where the log begins behind or ends before. Missing are those that can't be
-        read now, as one that is not committed yet.
+        A whole batch, or a message of an older format, and the following ones that fit into `room`,
+        see `each_batch`; None where no batch is left from the offset on, `NO_SUCH_OFFSET` where the
+        log starts after it or ends before it. Partitions that can't be read now are missing, e.g.
+        if the offset is not below the high watermark yet.
 
     Raises
     ------
     ConnectionLost, ProtocolError
-        The broker does not answer, or answers what can't be read.
+        The broker does not answer, or its answer can't be parsed.
     """
     found: Batches = {}
     left = sorted(places, key=lambda index: places[index].partition)
@@ -80,7 +80,7 @@ def read_batches(
     connection = cluster.open_data(broker)
     try:
         asked_bytes = room
-        while left:  # ends: each turn decides on the first one at least
+        while left:  # ends: each turn settles at least the first one
             some, later = left[:PARTITIONS_MAX], left[PARTITIONS_MAX:]
             asked = {index: places[index] for index in some}
             left = _ask(connection, version, asked, (asked_bytes, room), found) + later
@@ -96,7 +96,7 @@ def read_batches(
 def by_leader(
     leaders: Mapping[int, BrokerId], places: Mapping[int, Place]
 ) -> dict[BrokerId, dict[int, Place]]:
-    """What to ask each broker; what has no leader now is missing."""
+    """Group `places` by leader; partitions without a leader now are left out."""
     found: dict[BrokerId, dict[int, Place]] = {}
     for index, place in places.items():
         if index in leaders:
@@ -110,7 +110,7 @@ def read_led(
     places: Mapping[int, BatchAt],
     room: int = SMALL_BATCH_BYTES,
 ) -> Batches:
-    """Read from all leaders of a side that answer; see `read_batches`."""
+    """Read from all leaders of a cluster that answer; see `read_batches`."""
     found: Batches = {}
     for broker, some in by_leader(leaders, places).items():
         with contextlib.suppress(ConnectionLost, ProtocolError):  # missing: can't be read now
@@ -119,7 +119,7 @@ def read_led(
 
 
 def each_batch(data: bytes) -> Iterator[bytes]:
-    """The whole batches of what was read, in their order."""
+    """Yield the whole batches in `data`, in order."""
     at = 0
     while MAGIC_AT < (size := claimed_size(data, at, len(data)) or 0) <= len(data) - at:
         yield data[at : at + size]
@@ -133,9 +133,9 @@ def _ask(
     room: tuple[int, int],
     found: Batches,
 ) -> list[int]:
-    """One request; those that came empty and are to be asked again.
+    """Send one request, add results to `found`, and return the partitions to request again.
 
-    `room` is what is asked for of each, and what is kept of it if that is more than one batch.
+    `room` is the bytes requested per partition, and the bytes kept of it (at least one batch).
     """
     keys = {_key(version, place): index for index, place in places.items()}
     body = fetch.encode_fetch(

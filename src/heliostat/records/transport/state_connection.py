@@ -1,4 +1,4 @@
-"""One state topic on the target, as a lane's task reaches it."""
+"""A lane task's connection to one state topic on the target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import PartitionId, TopicName
 
 SILENT_S_MAX = 20.0
-"""A lane that can't reach its state topics for so long ends its round: nobody could stop it."""
+"""A lane that can't reach its state topics for this long ends its round: it can't be stopped."""
 ANSWER_S = 8.0
 """Longest wait for one answer; well within `SILENT_S_MAX`, so that a failure is known by then."""
 ONLY = PartitionId(0)
@@ -19,7 +19,7 @@ ONLY = PartitionId(0)
 
 
 class StateConnection:
-    """One state topic: its connection, and for how long it has not answered."""
+    """Connection to one state topic, with the time since when it has not answered."""
 
     def __init__(self, topic: str, target: WireCluster, monotonic_s: Callable[[], float]) -> None:
         self.topic = topic
@@ -32,7 +32,7 @@ class StateConnection:
         self._open: tuple[Connection, TopicLeaders, Leader] | None = None
 
     def open(self) -> tuple[Connection, TopicLeaders, Leader]:
-        """A connection to the leader of the topic's only partition."""
+        """Return a connection to the leader of the topic's only partition."""
         if self._open is None:
             leaders = self.target.metadata([TopicName(self.topic)])[TopicName(self.topic)]
             leader = leaders.partitions.get(ONLY)
@@ -58,18 +58,18 @@ class StateConnection:
         connection.send([header, *body])
 
     def worked(self) -> None:
-        """It answered."""
+        """Note that the topic's leader answered."""
         self.good_at_s = self.monotonic_s()
         self._error = None
 
     def failed(self, error: ConnectionLost | BrokerError, pause_s: float) -> None:
-        """It did not: begin anew after a pause."""
+        """Note a failure: reconnect after a pause (s)."""
         self._error = error
         self.retry_at_s = self.monotonic_s() + pause_s
         self.close()
 
     def raise_if_silent(self) -> None:
-        """Raise the last error once there were only errors for `SILENT_S_MAX`."""
+        """Raise the last error if there have been only errors for `SILENT_S_MAX`."""
         error = self._error
         if error is not None and self.monotonic_s() > self.good_at_s + SILENT_S_MAX:
             raise error

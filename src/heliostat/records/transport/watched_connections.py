@@ -1,4 +1,4 @@
-"""A lane's connections as one selector sees them: whom to read from, and who takes more."""
+"""Watches a lane's connections with one selector: which are readable, and which writable."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ AnyConnection = FetchConnection | AppendConnection | MapChannel
 
 
 class WatchedConnections:
-    """Each is added once, under a key of its own, and removed before it is closed."""
+    """Each connection is added once, under its own key, and removed before it is closed."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._paused: dict[ConnectionKey, FetchConnection] = {}
-        """Whose answer waits for room: nothing is read from there, nor looked at."""
+        """Connections whose answer waits for room: neither watched nor read from."""
         self._secured: dict[ConnectionKey, AnyConnection] = {}
         self._unsent: dict[ConnectionKey, FetchConnection | AppendConnection] = {}
 
     def close(self) -> None:
-        """Watch nothing any more; the connections stay as they are."""
+        """Stop watching; the connections stay open."""
         self._selector.close()
 
     def add(self, key: ConnectionKey, conn: AnyConnection) -> None:
-        """Watch it for answers."""
+        """Watch a connection for answers."""
         self._selector.register(conn.connection, selectors.EVENT_READ, key)
         if conn.connection.settings.security != PLAINTEXT:
             self._secured[key] = conn
 
     def remove(self, key: ConnectionKey, connection: Connection) -> None:
-        """Watch it no more, paused or not."""
+        """Stop watching a connection, paused or not."""
         self._secured.pop(key, None)
         self._unsent.pop(key, None)
         if self._paused.pop(key, None) is None:
@@ -48,40 +48,40 @@ class WatchedConnections:
     # -- answers -------------------------------------------------------------------------------
 
     def readable(self, timeout_s: float) -> Iterable[ConnectionKey]:
-        """Whom to read from; secured connections may hold what no selector sees."""
+        """Return readable connections; secured ones may hold data that no selector sees."""
         held = [key for key, conn in self._secured.items() if conn.connection.has_held()]
         found = self._selector.select(0.0 if held else timeout_s)
         readable = (key.data for key, events in found if events & selectors.EVENT_READ)
         return dict.fromkeys([*held, *readable]) if held else readable
 
     def pause(self, key: ConnectionKey, conn: FetchConnection) -> None:
-        """Leave an answer with its broker, which stops sending: it is told no more of it."""
+        """Stop reading an answer, so that its broker stops sending (TCP flow control)."""
         self._selector.unregister(conn.connection)
         self._secured.pop(key, None)
         self._paused[key] = conn
 
     def go_on(self) -> None:
-        """Watch again what was paused: there is room."""
+        """Watch paused connections again: there is room."""
         for key, conn in self._paused.items():
             conn.go_on()
             self.add(key, conn)
         self._paused.clear()
 
-    # -- what the broker has not taken ---------------------------------------------------------
+    # -- unsent bytes --------------------------------------------------------------------------
 
     @property
     def unsent(self) -> Mapping[ConnectionKey, FetchConnection | AppendConnection]:
-        """Those whose broker has not taken all that was sent."""
+        """Connections with bytes that the broker has not taken yet."""
         return self._unsent
 
     def note_unsent(self, key: ConnectionKey, conn: FetchConnection | AppendConnection) -> None:
-        """Be told when its broker takes more, if it has not taken all."""
+        """Also watch for writability, if the broker has not taken all bytes."""
         if conn.connection.has_unsent:
             self._unsent[key] = conn
             events = selectors.EVENT_READ | selectors.EVENT_WRITE
             self._selector.modify(conn.connection, events, key)
 
     def note_taken(self, key: ConnectionKey) -> None:
-        """Its broker has taken all."""
+        """Note that the broker has taken all bytes."""
         conn = self._unsent.pop(key)
         self._selector.modify(conn.connection, selectors.EVENT_READ, key)

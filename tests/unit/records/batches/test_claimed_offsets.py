@@ -17,7 +17,8 @@ from heliostat.records.batches.convert import convert
 from heliostat.records.batches.converted import ConvertSettings, Place, StopReason
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.network import LastBatch, LogRange
-from heliostat.records.copier.partition_copy import CORRUPT_TRIES_MAX, PartitionCopy
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.refused_appends import CORRUPT_TRIES_MAX
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 LOG_END = 1000

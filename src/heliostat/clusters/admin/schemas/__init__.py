@@ -1,1 +1,1 @@
-"""Messages that kafka-python does not have, as its classes read them (KIP-848)."""
+"""Schemas of messages that kafka-python does not have, in its own format (KIP-848)."""
