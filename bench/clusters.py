@@ -20,14 +20,14 @@ from heliostat_sandbox.settings import SMALL_HEAP_MB
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
 SETTINGS = {
-    # Files of deleted topics are gone within seconds, so that no part pays for the one before.
+    # Files of deleted topics are removed within seconds, so that no part slows the next one.
     "log.segment.delete.delay.ms": "1000",
 }
 TIMEOUT_S = 60.0
-"""For topics to come or go, files included."""
+"""Time limit for creating or deleting topics, files included."""
 LOOK_S = 0.1
 CREATED_AT_ONCE = 200
-"""Topics in one request: well below what a controller takes at once (10,000 records)."""
+"""Topics in one request: well below a controller's limit (10,000 records)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Pair:
     secure: bool = False
 
     def ways(self) -> tuple[Way, Way]:
-        """How a replicator reaches A and B."""
+        """How a replicator connects to A and B."""
         return way(self.a, secure=self.secure), way(self.b, secure=self.secure)
 
     @property
@@ -81,9 +81,9 @@ def pair_of_clusters(
     secure: bool = False,
     small: bool = False,
 ) -> Iterator[Pair]:
-    """Start both, stop both; `secure` adds listeners for the replicators.
+    """Start both, stop both at the end; `secure` adds listeners for the replicators.
 
-    Those of a `small` run begin quickly and are slow, see `heliostat_sandbox.settings`.
+    Brokers of a `small` run start quickly and are slow, see `heliostat_sandbox.settings`.
     """
     heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
     names = ("bench-a", "bench-b")
@@ -100,7 +100,7 @@ def pair_of_clusters(
 
 @contextlib.contextmanager
 def admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
-    """A client for topics."""
+    """Return an admin client for topics."""
     client = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         yield client
@@ -120,7 +120,7 @@ def _until_files_are_gone(folder: Path) -> None:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Create a topic with the broker's settings and wait until it takes records."""
+    """Create a topic with the broker's settings and wait until it accepts records."""
     with admin(bootstrap) as client, Connection(bootstrap) as broker:
         client.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
         until(
@@ -130,7 +130,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
-    """Create topics by partition count and wait until all of them take records."""
+    """Create topics by partition count and wait until all of them accept records."""
     names = list(topics)
     with admin(bootstrap) as client, Connection(bootstrap) as broker:
         for at in range(0, len(names), CREATED_AT_ONCE):
@@ -147,7 +147,7 @@ def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
 
 
 def log_ends(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
-    """End offset of each partition."""
+    """Return the log end offset of each partition."""
     with Connection(bootstrap) as broker:
         return broker.ends({topic: partitions}).get(topic, {})
 

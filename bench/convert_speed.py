@@ -1,4 +1,4 @@
-"""How fast `carry` is on one core, no brokers: `python bench/convert_speed.py`.
+"""How fast `convert` is on one core, without brokers: `python bench/convert_speed.py`.
 
 Times are the process's CPU time, the best of several passes. Batches come from aiokafka's codec.
 
@@ -26,7 +26,7 @@ SETTINGS = ConvertSettings(producer_id=77, batch_bytes_max=1024 * 1024 + 12)
 
 
 def encode(base_offset: int, values: list[bytes], step_ms: int, codec: int = 0) -> bytes:
-    """One batch as a source stores it."""
+    """Return one batch as a source stores it."""
     builder = DefaultRecordBatchBuilder(2, codec, 0, 7, 0, 0, 2**30)
     for place, value in enumerate(values):
         timestamp = NOW_MS + (base_offset + place) * step_ms
@@ -37,7 +37,7 @@ def encode(base_offset: int, values: list[bytes], step_ms: int, codec: int = 0) 
 
 
 def answer(batches: int, records: int, value_bytes: tuple[int, int], codec: int = 0) -> bytes:
-    """A fetch's answer of equal batches."""
+    """Return a fetch answer of equal batches."""
     sizes = random.Random(1)  # noqa: S311 - seeded sizes
     return b"".join(
         encode(
@@ -51,7 +51,7 @@ def answer(batches: int, records: int, value_bytes: tuple[int, int], codec: int 
 
 
 def best_s(stored: bytes, limits: ConvertSettings) -> tuple[float, ConvertOutcome]:
-    """Shortest CPU time of one pass, and what it gave."""
+    """Return the shortest CPU time of one pass, and its result."""
     best = float("inf")
     for _ in range(PASSES):
         buffer = bytearray(stored)

@@ -1,4 +1,4 @@
-"""From what was sent and what was seen to figures of latency."""
+"""Latency figures computed from the records sent and the records seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW_BYTES = 32
 
 
 def read_rows(file: Path) -> Rows:
-    """Rows of four numbers, as `load.py` and `watch.py` write them; a half-written one is left."""
+    """Read rows of four numbers, written by `load.py` and `watch.py`; skip a half-written one."""
     data = file.read_bytes()
     size = len(data) // ROW_BYTES * ROW_BYTES
     return np.frombuffer(data[:size], dtype=np.int64).reshape(-1, 4)
@@ -49,13 +49,13 @@ class Window:
         return self.sent[inside & np.isin(self.sent[:, 2], list(self.sample))]
 
     def missing(self, seen: Rows) -> int:
-        """How many of them have not been seen."""
+        """Return how many of them have not been seen."""
         return int((~np.isin(self.expected()[:, 3], seen[:, 3])).sum())
 
     def figures(self, seen: Rows) -> dict[str, Any]:
-        """Quantiles in milliseconds, from sending at the source to being readable at the target.
+        """Return quantiles in ms, from sending at the source to being readable at the target.
 
-        `after_ack` counts from the source's acknowledgement instead, `append` is what lies between.
+        `after_ack` counts from the source's acknowledgement instead, `append` is the time between.
         A record that was seen twice counts the first time; `seen_twice` says how many were.
         """
         sent = self.expected()
@@ -75,7 +75,7 @@ class Window:
 
 
 def quantiles(nanoseconds: Rows) -> dict[str, float | None]:
-    """In milliseconds; null where there is nothing."""
+    """Return quantiles in milliseconds; null without values."""
     if not len(nanoseconds):
         return dict.fromkeys(QUANTILES)
     found = np.percentile(nanoseconds, list(QUANTILES.values())) / 1e6
@@ -83,6 +83,6 @@ def quantiles(nanoseconds: Rows) -> dict[str, float | None]:
 
 
 def rate_per_s(sent: Rows, begin_ns: int, end_ns: int) -> float:
-    """Records a second over all partitions that were really sent."""
+    """Return the records a second that were really sent, over all partitions."""
     inside = (sent[:, 0] >= begin_ns) & (sent[:, 0] < end_ns)
     return round(float(inside.sum()) / (end_ns - begin_ns) * 1e9, 1)

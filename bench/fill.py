@@ -31,7 +31,7 @@ def fill(
     batch_records: int,
     codec: str,
 ) -> int:
-    """Append at least `records` records, equally many to each partition; answer how many."""
+    """Append at least `records` records, equally many to each partition; return how many."""
     random_bytes = random.Random(SEED)  # noqa: S311 - seeded, to be the same each time
     now_ms = time.time_ns() // 1_000_000
     batches = [

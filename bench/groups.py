@@ -1,8 +1,8 @@
-"""`bench/compare groups`: offsets of thousands of groups, translated, and what is read again.
+"""`bench/compare groups`: translated offsets of thousands of groups, and records read again.
 
-Groups that nobody is in have committed somewhere in a dense and in a transactional topic. The clock
-runs from the replicator's start until the target has all of their offsets, or no more come. Which
-offset a group should have is known from how the topics were filled: nobody's own word.
+Empty groups have committed offsets in a dense and in a transactional topic. The clock runs from the
+replicator's start until the target has all of their offsets, or no more come. The correct offset of
+a group is known from how the topics were filled, not from either replicator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DENSE, TRANSACTIONAL = "moved-dense", "moved-transactional"
 PARTITIONS = 3
 RECORD_BYTES = 200
 TRANSACTION_RECORDS = 100
-"""Of a partition; behind them is a marker, which no mirror of committed records has."""
+"""Records per transaction and partition; a marker follows, which no mapped mirror has."""
 LOOK_S = 1.0
 COMMITTED_AT_ONCE = 500
 OFTEN = {
@@ -47,14 +47,14 @@ OFTEN = {
     for what in ("emit.checkpoints", "sync.group.offsets", "refresh.groups", "refresh.topics")
 }
 SYNCED = {"emit.checkpoints.enabled": "true", "sync.group.offsets.enabled": "true"}
-"""What a user must switch on who wants groups' offsets at the target; checkpoints are on anyway."""
+"""What a user must enable to get groups' offsets at the target; checkpoints are on by default."""
 PRECISE = {**OFTEN, "offset.lag.max": "0"}
-"""As often as ours looks, and a pair of offsets for each batch it copies."""
+"""As often as ours polls, and a pair of offsets for each batch it copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """How much; `steady_s` without news is the end of a part."""
+    """Sizes; a part ends after `steady_s` without new offsets."""
 
     groups: int = 10_000
     records: int = 600_000
@@ -67,7 +67,7 @@ Places = Mapping[GroupId, Mapping[TopicPartition, Offset]]
 
 
 def run(given: argparse.Namespace, folder: Path) -> int:
-    """Measure the parts that were asked for, each on clusters of its own, and report."""
+    """Measure the requested parts, each on its own clusters, and report."""
     scenario = SMALL if given.small else Scenario()
     shape = {"groups": scenario.groups, "records": scenario.records}
     results = live_report.earlier(given.json, shape) if given.json else {}
@@ -86,13 +86,13 @@ def run(given: argparse.Namespace, folder: Path) -> int:
 def document(
     shape: Mapping[str, Any], about: Mapping[str, Any], results: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The report."""
+    """Return the report."""
     parts = {name: {"cases": dict(cases)} for name, cases in results.items()}
     return {"scenario": NAME, "shape": dict(shape), "machine": dict(about), **parts}
 
 
 def measured(name: str, scenario: Scenario, pair: Pair, folder: Path) -> dict[str, Any]:
-    """Fill, commit, run one replicator until the target's offsets stand still."""
+    """Fill, commit, run one replicator until the target's offsets no longer change."""
     create_topics(pair.source, {DENSE: PARTITIONS, TRANSACTIONAL: PARTITIONS})
     shape = {"partitions": PARTITIONS, "records": scenario.records, "record_bytes": RECORD_BYTES}
     fill.fill(pair.source, DENSE, batch_records=TRANSACTION_RECORDS, codec="none", **shape)
@@ -122,7 +122,7 @@ def measured(name: str, scenario: Scenario, pair: Pair, folder: Path) -> dict[st
 
 
 def commit_groups(source: ClusterAdmin, pair: Pair, count: int) -> Places:
-    """Groups with an offset in each partition of one of the topics; half of them in each."""
+    """Commit an offset in each partition of one of the topics per group; half of them in each."""
     chance = random.Random(fill.SEED)  # noqa: S311 - seeded, to be the same each time
     all_ends = {topic: log_ends(pair.source, topic, PARTITIONS) for topic in (DENSE, TRANSACTIONAL)}
     places: dict[GroupId, dict[TopicPartition, Offset]] = {}
@@ -146,12 +146,12 @@ def commit_groups(source: ClusterAdmin, pair: Pair, count: int) -> Places:
 
 
 def _is_done(answer: Mapping[TopicPartition, BrokerError | None] | BrokerError) -> bool:
-    """Whether a group's offsets were taken: a coordinator that begins refuses some."""
+    """Return whether a group's offsets were accepted: a loading coordinator refuses some."""
     return not isinstance(answer, BrokerError) and not any(answer.values())
 
 
 def replicator_of(name: str, pair: Pair, folder: Path) -> tuple[Part, str]:
-    """What to start, and its prefix at the target."""
+    """Return the command to start, and its prefix at the target."""
     topics = [DENSE, TRANSACTIONAL]
     if name == "ours":
         wanted = ours.config(*pair.ways(), topics)
@@ -166,12 +166,12 @@ def replicator_of(name: str, pair: Pair, folder: Path) -> tuple[Part, str]:
 
 
 def mirror_of(partition: TopicPartition, prefix: str) -> TopicPartition:
-    """Where a partition's records are."""
+    """Return the mirror of a partition."""
     return TopicPartition(TopicName(prefix + partition.topic), partition.partition)
 
 
 def exact_offset(partition: TopicPartition, offset: Offset) -> Offset:
-    """Committed records before a source offset: so many are before the mirror's next one."""
+    """Return the number of committed records before a source offset: the mirror's offset."""
     if partition.topic == DENSE:
         return offset
     whole, rest = divmod(offset, TRANSACTION_RECORDS + 1)
@@ -181,7 +181,7 @@ def exact_offset(partition: TopicPartition, offset: Offset) -> Offset:
 def watch(
     target: ClusterAdmin, wanted: Places, scenario: Scenario, began_s: float, tree: Tree
 ) -> tuple[Places, float | None, float | None]:
-    """The target's offsets once they stand still, and the seconds until the first and the last."""
+    """Return the target's final offsets, and the seconds until the first and the last."""
     groups = list(wanted)
     found: dict[GroupId, dict[TopicPartition, Offset]] = {}
     first_s = last_s = None
@@ -201,14 +201,14 @@ def watch(
 
 
 def rounded(seconds: float | None) -> float | None:
-    """To a tenth."""
+    """Round to a tenth."""
     return None if seconds is None else round(seconds, 1)
 
 
 def committed_at(
     target: ClusterAdmin, groups: Sequence[GroupId]
 ) -> dict[GroupId, dict[TopicPartition, Offset]]:
-    """What the target has of the groups."""
+    """Return the groups' offsets at the target."""
     found: dict[GroupId, dict[TopicPartition, Offset]] = {}
     for group, answer in target.committed_offsets(groups).items():
         if not isinstance(answer, BrokerError) and answer:
@@ -218,7 +218,7 @@ def committed_at(
 
 
 def compared(wanted: Places, found: Places) -> dict[str, Any]:
-    """Partitions of groups that are there and that are not, and how far off they are."""
+    """Count partitions of groups that are present or missing, and their distances."""
     again = skipped = synced = missing = 0
     worst = 0
     for group, places in wanted.items():
@@ -241,7 +241,7 @@ def compared(wanted: Places, found: Places) -> dict[str, Any]:
 
 
 def show(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    """The table."""
+    """Print the table."""
     table = Table("part", "first s", "all s", "CPU s", *("partitions of groups", "missing"))
     for heading in ("records read again", "at most", "records skipped"):
         table.add_column(heading, justify="right")

@@ -1,4 +1,4 @@
-"""Source data with holes: transactions of real producers, and a log that a real cleaner thinned."""
+"""Source data with holes: transactions of real producers, and a log that a cleaner compacted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire import Connection
 
 TRANSACTIONS, COMPACTION = "transactions", "compaction"
 VERSIONS_OF_A_KEY = 10
-"""Of each key so many values are written; the cleaner leaves about one in so many records."""
+"""Values written per key; the cleaner leaves about one in so many records."""
 CLEANED_WITHIN_S = 300.0
 CLEANER = {
     "cleanup.policy": "compact",
@@ -24,7 +24,7 @@ CLEANER = {
     "max.compaction.lag.ms": "1000",
 }
 FROZEN = {"max.compaction.lag.ms": str(2**63 - 1), "min.compaction.lag.ms": str(10**12)}
-"""From here on the cleaner leaves the log alone: what is copied stays the same for all."""
+"""Stops the cleaner: all replicators copy the same log."""
 _HEADER = struct.Struct(">qi11xi30xi")
 """Base offset, length, last offset delta, records; the length counts what follows it."""
 _LENGTH_ENDS_AT, _HEADER_BYTES = 12, 61
@@ -34,7 +34,7 @@ FETCH_BYTES = 8 << 20
 def fill_transactions(
     bootstrap: str, topic: str, *, partitions: int, records: int, record_bytes: int, each: int
 ) -> int:
-    """Transactions of `each` records in every partition, all committed; how many records."""
+    """Write committed transactions of `each` records per partition; return how many records."""
     values = random.Random(SEED)  # noqa: S311 - seeded, to be the same each time
     tail = (REPEATED * record_bytes)[: record_bytes - record_bytes // 2]
     distinct = [values.randbytes(record_bytes // 2) + tail for _ in range(64)]
@@ -62,7 +62,7 @@ def fill_transactions(
 def fill_compacted(
     bootstrap: str, topic: str, *, partitions: int, records: int, record_bytes: int, each: int
 ) -> int:
-    """Keyed records, batches of `each`, thinned by the broker's cleaner; how many are left."""
+    """Write keyed records in batches of `each`, compact them; return how many are left."""
     chance = random.Random(SEED)  # noqa: S311 - as above
     _set(bootstrap, topic, CLEANER)
     keys = records // partitions // VERSIONS_OF_A_KEY
@@ -82,7 +82,7 @@ def fill_compacted(
 
     def is_cleaned() -> bool:
         with Connection(bootstrap) as source:
-            # The segment that is written to is never cleaned: more makes it roll.
+            # The active segment is never cleaned: more records make it roll.
             source.send_produce(topic, [(p, _keyed(chance, 1, 1, body)) for p in range(partitions)])
             source.receive_produce()
         left[:] = [left[1], count_records(bootstrap, topic, partitions)]
@@ -121,7 +121,7 @@ def _set(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
 
 
 def count_records(bootstrap: str, topic: str, partitions: int) -> int:
-    """Records that are there, by the headers of their batches."""
+    """Count records by the headers of their batches."""
     found = 0
     with Connection(bootstrap) as source:
         ends = source.ends({topic: partitions})[topic]

@@ -1,10 +1,10 @@
-"""What the target broker can append at all: ready-made batches of one shape, sent raw.
+"""The most that the target broker can append: ready-made batches of one shape, sent raw.
 
 Started as a process of its own by the `append_limit` parts and measured like every other part.
 The batch is taken from the source topic itself, so its records and codec are the scenario's. Two
 shapes: `as_source` sends the batch as the source holds it, `joined` its records joined to about
-1 MB, which is what a copier may send at best. No producer id, no checks, nothing fetched on the
-way: no replicator can be faster than the better of the two on the same machine.
+1 MB, which is what a copier may send at best. No producer id, no checks, nothing fetched
+meanwhile: no replicator can be faster than the better of the two on the same machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from awscrt import checksums
 from wire import Connection, WireError
 
 IN_FLIGHT = 5
-"""Requests under way on each connection, as many as an idempotent producer may have."""
+"""Requests in flight on each connection, as many as an idempotent producer may have."""
 JOINED_BYTES = 900_000
 """Below the default `max.message.bytes` (1,048,588) whatever the framing adds."""
 SAMPLE_BYTES = 4_000_000
@@ -72,7 +72,7 @@ def anonymous(batch: bytes) -> bytes:
 
 
 def record_count(batch: bytes) -> int:
-    """Number of records by the batch's header."""
+    """Return the number of records by the batch's header."""
     return int(struct.unpack_from(">i", batch, 57)[0])
 
 
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def shaped(bootstrap: str, topic: str, shape: str) -> bytes:
-    """The one batch that is sent again and again."""
+    """Return the one batch that is sent again and again."""
     batches = sample_batches(bootstrap, topic)
     return joined(batches) if shape == "joined" else batches[0]
 

@@ -1,8 +1,8 @@
 """Runs one replicator under live load: start, warm up, measure at each rate, check, stop.
 
-Everybody goes through the same steps on brokers of their own, freshly started, so that the order of
-parts plays no role: topics are made and hold one record a partition, the replicator starts, all
-those records must arrive, then load begins. What is measured comes from the two processes `load.py`
+Every replicator takes the same steps on its own, freshly started brokers, so that the order of
+parts plays no role: topics are created with one record a partition, the replicator starts, all
+those records must arrive, then load begins. Measurements come from the two processes `load.py`
 and `watch.py` and from the kernel, nothing from the replicator.
 """
 
@@ -32,18 +32,18 @@ HERE = Path(__file__).parent
 LOAD, WATCH = "load.py", "watch.py"
 LOOK_S = 0.2
 SLOW_LOOK_S = 1.0
-"""Between looks at thousands of partitions, each of which costs the target some 30 ms."""
+"""Pause between polls of thousands of partitions, each of which costs the target some 30 ms."""
 MANY_PARTITIONS = 1_000
 DRAIN_S = 90.0
-"""After the load's end everything must have arrived within so long."""
+"""Time limit for all records to arrive after the load's end."""
 NUMBERS_APART = 100_000_000
-"""Between first numbers of two rates: more than any of them sends."""
+"""Difference between first numbers of two rates: more than any of them sends."""
 PROCESS_S = 30.0
-"""For a process of ours to begin or end."""
+"""Time limit for a process of ours to start or end."""
 
 
 CATCH_UP_LOAD_S = 3_600.0
-"""More than any backlog takes; the load is stopped when it is done."""
+"""More than any backlog takes; the load is stopped when the backlog has been copied."""
 
 
 class Unfinished(Exception):
@@ -87,7 +87,7 @@ class LiveRun:
 
     @property
     def folder(self) -> Path:
-        """For the files of this part."""
+        """Folder for the files of this part."""
         return self.part.folder
 
     def topics(self) -> dict[str, int]:
@@ -100,7 +100,7 @@ class LiveRun:
         return sum(sum(each.values()) for each in ends.values())
 
     def count(self) -> Counted:
-        """Processor time of all so far."""
+        """Count the processor time of all so far."""
         brokers = self.pair.brokers()
         return Counted(
             time.monotonic_ns(),
@@ -115,7 +115,7 @@ class LiveRun:
             raise Unfinished(f"the process ended with {self.process.returncode}")
 
     def wait_started(self, seeds: int) -> dict[str, float]:
-        """Wait until the first record of every partition has arrived; seconds since the start."""
+        """Wait for the first record of every partition; return seconds since the start."""
         look_s = SLOW_LOOK_S if seeds > MANY_PARTITIONS else LOOK_S
         first_s = 0.0
         while True:
@@ -158,7 +158,7 @@ class LiveRun:
 
 
 def write_wanted(run: LiveRun) -> Path:
-    """For the watcher: the sampled partitions under their names at the target."""
+    """Write the sampled partitions by their names at the target, for the watcher."""
     every = places(run.streams)
     rows = [(run.prefix + every[i][0], every[i][1], i) for i in run.watched()]
     file = run.folder / "wanted.json"
@@ -168,7 +168,7 @@ def write_wanted(run: LiveRun) -> Path:
 
 @contextlib.contextmanager
 def watching(run: LiveRun) -> Iterator[Watch]:
-    """The watcher, at work."""
+    """Run the watcher during the block."""
     rows = run.folder / "seen.rows"
     words = ["--bootstrap", run.pair.target, "--wanted", str(write_wanted(run))]
     with helper(WATCH, [*words, "--rows", str(rows)], run.folder) as process:
@@ -179,7 +179,7 @@ def watching(run: LiveRun) -> Iterator[Watch]:
 def loading(
     run: LiveRun, rate: int, seconds: float, number: int
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """The load, ready to `go`; its process and the file it will have written when it ended."""
+    """Start the load, ready to `go`; give its process and the file it will have written."""
     streams, rows = run.folder / "streams.json", run.folder / f"sent-{number}.rows"
     write_streams(streams, run.streams)
     words = ["--bootstrap", run.pair.source, "--streams", str(streams), "--rows", str(rows)]
@@ -199,7 +199,7 @@ def go(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def helper(script: str, words: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One of our own processes, from when it says that it is ready; ended at the end."""
+    """Run one of our own processes during the block, from when it reports that it is ready."""
     with (folder / f"{script}.log").open("ab") as errors:
         process = subprocess.Popen(
             [sys.executable, str(HERE / script), *words],
@@ -227,7 +227,7 @@ def helper(script: str, words: Sequence[str], folder: Path) -> Iterator[subproce
 
 
 def log_of(script: str, folder: Path) -> str:
-    """The end of what one of our own processes said."""
+    """Return the end of the output of one of our own processes."""
     return (folder / f"{script}.log").read_text()[-500:]
 
 
@@ -242,7 +242,7 @@ def replicating(
 
 
 def used(begin: Counted, end: Counted) -> dict[str, Any]:
-    """Cores that were busy between two instants."""
+    """Return the number of cores that were busy between two instants."""
     seconds = (end.at_ns - begin.at_ns) / 1e9
     return {
         "cpu_cores": round((end.cpu_s - begin.cpu_s) / seconds, 3),
@@ -254,7 +254,7 @@ def used(begin: Counted, end: Counted) -> dict[str, Any]:
 
 
 def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Measure at each rate, one after another; answer rate and block."""
+    """Measure at each rate, one after another; yield rate and block."""
     started = run.wait_started(seeds)
     sent = seeds
     with watching(run) as watch:
@@ -277,7 +277,7 @@ def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _at_rate(run: LiveRun, rate: int, number: int) -> tuple[Window, tuple[Counted, Counted]]:
-    """Load at one rate: what was sent in the window, and what was counted at its two ends."""
+    """Run load at one rate; return what was sent in the window, and the counts at its two ends."""
     live = run.live
     with loading(run, rate, live.warm_s + live.window_s, number) as (process, file):
         go(process)
@@ -301,7 +301,7 @@ def _sleep_until(run: LiveRun, at_ns: int) -> None:
 def catch_up(
     run: LiveRun, seeds: int, backlog: Mapping[str, Mapping[int, int]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Live load from the first backlog record at the target to the last one, and its latency.
+    """Measure live load from the first backlog record at the target to the last, and its latency.
 
     Without a backlog the load begins with the first live record and lasts `window_s`.
     """
@@ -336,13 +336,13 @@ def catch_up(
 
 
 def _landed(run: LiveRun, topics: Mapping[str, int]) -> tuple[int, int]:
-    """Clock and records in these topics of the target."""
+    """Return the time and the records in these topics of the target."""
     ends = run.target.ends(topics)
     return time.monotonic_ns(), sum(sum(each.values()) for each in ends.values())
 
 
 def _first(run: LiveRun, backlog: Mapping[str, int]) -> tuple[tuple[int, int], float]:
-    """First look that sees records of the backlog, or of the live topics if there is none."""
+    """Return the first poll with records of the backlog, or of the live topics if there is none."""
     topics = backlog or run.topics()
     while not (look := _landed(run, topics))[1]:
         run.alive()
@@ -353,7 +353,7 @@ def _first(run: LiveRun, backlog: Mapping[str, int]) -> tuple[tuple[int, int], f
 
 
 def _until_all(run: LiveRun, topics: Mapping[str, int], due: int) -> tuple[int, int]:
-    """First look that sees all of the backlog."""
+    """Return the first poll with all of the backlog."""
     moved = _landed(run, topics)
     while (look := _landed(run, topics))[1] < due:
         run.alive()
@@ -371,5 +371,5 @@ def _until_all(run: LiveRun, topics: Mapping[str, int], due: int) -> tuple[int, 
 
 
 def seed_all(pair: Pair, streams: Sequence[Stream]) -> int:
-    """One record into each partition of the source."""
+    """Append one record to each partition of the source."""
     return load.seed(pair.source, streams)

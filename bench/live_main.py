@@ -1,4 +1,4 @@
-"""`bench/compare latency|efd|catchup`: part after part, each on brokers of its own."""
+"""`bench/compare latency|efd|catchup`: part after part, each on its own brokers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Measured = Iterator[tuple[str, dict[str, Any]]]
 
 
 def run(given: argparse.Namespace, folder: Path) -> int:
-    """Measure the parts that were asked for and report; the report grows case by case."""
+    """Measure the requested parts and report; the report grows case by case."""
     scenario = (SMALL if given.small else LIVE)[given.scenario]
     shape = scenario.shape()
     results: Results = live_report.earlier(given.json, shape) if given.json else {}
@@ -64,7 +64,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
 def part(
     name: str, scenario: Live, folder: Path
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """All cases of one part: name, block, machine. Ours catches up with and without a backlog."""
+    """Yield all cases of one part: name, block, machine. Ours runs with and without a backlog."""
     variants = [scenario]
     if scenario.backlog_records and name == "ours":
         variants.append(dataclasses.replace(scenario, backlog_records=0))
@@ -79,7 +79,7 @@ def part(
 
 
 def measured(name: str, scenario: Live, pair: Pair, folder: Path) -> Measured:
-    """One replicator on a fresh pair of clusters: its cases, the last one with why it stopped."""
+    """Run one replicator on fresh clusters: its cases, the last one with why it stopped."""
     streams = scenario.streams()
     create_topics(pair.source, {each.topic: each.partitions for each in streams})
     seeds = live.seed_all(pair, streams)
@@ -105,14 +105,14 @@ def measured(name: str, scenario: Live, pair: Pair, folder: Path) -> Measured:
 
 
 def expected_cases(scenario: Live) -> list[str]:
-    """Names of the cases of one run."""
+    """Return the names of the cases of one run."""
     if scenario.name == "catchup":
         return ["with_backlog" if scenario.backlog_records else "without_backlog"]
     return [str(rate) for rate in scenario.rates]
 
 
 def fill_backlog(pair: Pair, scenario: Live) -> dict[str, dict[int, int]]:
-    """Fill the backlog's topic; answer its end offsets."""
+    """Fill the backlog's topic; return its end offsets."""
     if not scenario.backlog_records:
         return {}
     create_topics(pair.source, {BACKLOG_TOPIC: BACKLOG_PARTITIONS})
@@ -131,7 +131,7 @@ def fill_backlog(pair: Pair, scenario: Live) -> dict[str, dict[int, int]]:
 def replicator_of(
     name: str, scenario: Live, pair: Pair, folder: Path
 ) -> tuple[Part, str, Mapping[str, Any]]:
-    """What to start, its prefix at the target, and its settings for the report."""
+    """Return the command to start, its prefix at the target, and its settings for the report."""
     if name == "ours":
         wanted = ours.config(*pair.ways(), scenario.patterns())
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
@@ -147,7 +147,7 @@ def replicator_of(
 
 
 def live_part(name: str, command: Any, folder: Path, stop: signal.Signals) -> Part:
-    """A part of which only the process matters; what it copies is looked at elsewhere."""
+    """Return a part of which only the process matters; its copies are checked elsewhere."""
     return Part(
         name=name,
         command=command,
@@ -163,7 +163,7 @@ def live_part(name: str, command: Any, folder: Path, stop: signal.Signals) -> Pa
 
 
 def words(block: Mapping[str, Any]) -> str:
-    """One line about a case."""
+    """Return one line about a case."""
     if not block["finished"]:
         return f"did not finish: {block['reason']}\n{block['output_tail']}"
     said = f"p50 {block['p50_ms']} ms, p99 {block['p99_ms']} ms, {block['cpu_cores']} cores"
@@ -173,5 +173,5 @@ def words(block: Mapping[str, Any]) -> str:
 
 
 def note(said: str) -> None:
-    """Say how far we are, apart from the table."""
+    """Print the progress, apart from the table."""
     print(said, file=sys.stderr, flush=True)

@@ -33,9 +33,9 @@ Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def ratios(results: Results) -> dict[str, float | None]:
-    """Ours divided by theirs; null where one did not finish.
+    """Return ours divided by theirs; null if one did not finish.
 
-    Names are `<figure>_vs_<default|tuned>`, with the rate behind where a scenario has several.
+    Names are `<figure>_vs_<default|tuned>`, followed by the rate if a scenario has several.
     """
     found: dict[str, float | None] = {}
     mine = results.get("ours", {})
@@ -82,7 +82,7 @@ def _broker_cores(block: Mapping[str, Any]) -> float | None:
 def document(
     shape: Mapping[str, Any], machine: Mapping[str, Any], results: Results
 ) -> dict[str, Any]:
-    """The whole report; a part that was not asked for is null."""
+    """Return the whole report; a part that was not requested is null."""
     return {
         "scenario": shape["name"],
         "shape": dict(shape),
@@ -98,7 +98,7 @@ def _part(cases: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def earlier(file: Path, shape: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Cases of an existing report of the very same shape, so that parts can run one by one."""
+    """Read the cases of an existing report of the same shape, so that parts can run one by one."""
     if not file.exists():
         return {}
     found = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""What is live in `latency`, `efd` and `catchup`: topics, rates, windows."""
+"""The live scenarios `latency`, `efd` and `catchup`: topics, rates, windows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Live:
     Parameters
     ----------
     name
-        Of the scenario.
+        Name of the scenario.
     rates
         Records a second over all topics, one after another.
     warm_s
@@ -38,19 +38,19 @@ class Live:
     window_s
         How long the window is open, at each rate.
     topics, partitions, value_bytes
-        Of the source, where it is not the EFD's catalogue.
+        Topics of the source, unless it is the EFD's catalogue.
     sampled
         How many partitions are watched.
     single
-        Whether each record is a batch of its own whatever is due.
+        Whether each record is its own batch, however many are due.
     storage
-        Where the brokers' logs are.
+        Storage of the brokers' logs.
     heap_mb
-        Of each broker.
+        Heap of each broker, in MB.
     backlog_records
-        Of 500 bytes, in topics of their own, before the replicator starts; 0 is none.
+        Records of 500 bytes in separate topics, before the replicator starts; 0 is none.
     start_deadline_s
-        From the replicator's start until something of every partition has arrived.
+        Time limit from the replicator's start until a record of every partition has arrived.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Live:
     small: bool = False
 
     def shape(self) -> dict[str, object]:
-        """What two reports must have in common to be one; which rates ran is not in it."""
+        """What two reports must have in common to be merged; which rates ran is not in it."""
         found = dataclasses.asdict(self)
         del found["rates"]
         return {**found, "storage": self.storage.value}
@@ -85,13 +85,13 @@ class Live:
         ]
 
     def patterns(self) -> list[str]:
-        """What a configuration includes."""
+        """Patterns for a configuration's `include`."""
         live = r"lsst\..*" if self.name in EFD_SHAPED else "live-.*"
         return [live, "back-.*"] if self.backlog_records else [live]
 
 
 def efd_streams(singles: int, spread_partitions: int) -> list[Stream]:
-    """The EFD's skew: `singles` topics of one partition, and the busiest telemetry spread by hand.
+    """Return topics with the EFD's skew: `singles` of one partition, and the busiest ones spread.
 
     A smaller number of single topics makes the number of spread ones smaller, too.
     """
@@ -112,7 +112,7 @@ def efd_streams(singles: int, spread_partitions: int) -> list[Stream]:
 
 
 def sample(streams: Sequence[Stream], count: int) -> list[int]:
-    """Indices of every n-th partition by falling rate: as much of the busy as of the silent ones.
+    """Return the indices of every n-th partition by falling rate: busy and quiet ones alike.
 
     So each record has the same chance to be in the sample, and quantiles over the sample's records
     are quantiles over all records.
@@ -188,4 +188,4 @@ SMALL = {
     ),
     "catchup": dataclasses.replace(LIVE["catchup"], window_s=3, backlog_records=40_000, small=True),
 }
-"""The same with little of everything: shows that it works."""
+"""The same at a small size, for tests."""

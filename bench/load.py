@@ -1,9 +1,9 @@
 """Sends stamped records at an even pace and notes when each was sent and acknowledged.
 
-A process of its own, so that nobody else's work delays it. The pace is open: record n is due at
+A separate process, so that no other work delays it. The pace is open: record n is due at
 n / rate, however long answers take. What is due for a partition when a request can go makes one
-batch, as a producer with `linger.ms=0` does it; with `--single` a batch has one record only. What a
-request holds is stamped right before it is sent. It begins when a line comes in by standard input.
+batch, as a producer with `linger.ms=0` does; with `--single` a batch has one record only. Records
+are stamped right before a request is sent. It starts when it reads a line from standard input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wire import Connection
 
 IN_FLIGHT = 5
 TICK_S = 0.001
-"""Least time between two requests: the load must leave the processor to who is measured."""
+"""Least time between two requests: the load must leave the processor to the replicator."""
 SEEDED_AT_ONCE = 500
 CHOICES = 1 << 20
 """Partitions drawn before the clock starts; they are used again after so many records."""
@@ -41,7 +41,7 @@ class Sender:
         self.source = source
         self.single = single
         self.rows = array("q")
-        self.waiting: deque[tuple[int, int]] = deque()  # rows from and to of requests under way
+        self.waiting: deque[tuple[int, int]] = deque()  # rows from and to of requests in flight
         self.stopped = False
         self._places = places(streams)
         own = tails(streams)
@@ -52,7 +52,7 @@ class Sender:
         self._choices: list[int] = drawn.tolist()
 
     def run(self, rate: float, seconds: float, number: int) -> None:
-        """Send for so many seconds, numbers from `number` on."""
+        """Send for `seconds`, with numbers from `number` on."""
         first, total = number, round(rate * seconds)
         started_ns = sent_ns = time.monotonic_ns()
         while not self.stopped and number - first < total:
@@ -70,14 +70,14 @@ class Sender:
             self.acknowledge()
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or for an answer."""
+        """Wait `seconds`, or for an answer."""
         if self.waiting:
             self.source.readable(min(max(seconds, 0), IDLE_S))
         elif seconds > 0:
             time.sleep(min(seconds, IDLE_S))
 
     def send(self, number: int, due: int) -> int:
-        """Send what is due in one request; answer the first number that is left."""
+        """Send what is due in one request; return the first number that is left."""
         chosen: dict[int, list[int]] = {}
         while number < due:
             index = self._choices[number % CHOICES]
@@ -108,7 +108,7 @@ class Sender:
 
 
 def seed(bootstrap: str, streams: Sequence[Stream]) -> int:
-    """Put one record into each partition; answer how many there are."""
+    """Append one record to each partition; return how many there are."""
     now_ms = time.time_ns() // 1_000_000
     every = [
         (*place, tail)
@@ -147,7 +147,7 @@ def main() -> None:
 
         signal.signal(signal.SIGTERM, stop)
         print("ready", flush=True)
-        if not sys.stdin.readline():  # nobody wants it any more
+        if not sys.stdin.readline():  # the parent has closed the pipe: stop
             return
         sender.run(given.rate, given.seconds, given.first_number)
     with given.rows.open("wb") as file:

@@ -1,4 +1,4 @@
-"""On what the figures were measured."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 
 
 def describe(java: Path, kafka: str, logs: Path) -> dict[str, Any]:
-    """Cores, memory, versions, the load before we began, and where the brokers' logs are."""
+    """Return cores, memory, versions, the load before we began, and the brokers' log folder."""
     java_version = subprocess.run(
         [str(java), "-version"], capture_output=True, text=True, check=True
     ).stderr.splitlines()[0]
@@ -28,7 +28,7 @@ def describe(java: Path, kafka: str, logs: Path) -> dict[str, Any]:
 
 
 def about() -> dict[str, Any]:
-    """What there is to say where no broker runs."""
+    """Return the description without brokers."""
     return {
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
@@ -49,7 +49,7 @@ def _cpu_model() -> str:
 
 
 def _filesystem(folder: Path) -> str:
-    """Type of the file system that the folder is on, such as `ext4` or `tmpfs`."""
+    """Return the type of the folder's file system, such as `ext4` or `tmpfs`."""
     best = max(
         (
             disk

@@ -1,9 +1,9 @@
 """Compare Heliostat with MirrorMaker 2 on this machine.
 
 `latency`, `efd` and `catchup` are live scenarios, see `live.py`. `maps` needs no brokers, see
-`maps.py`. `bulk`, `tiny`, `transactional` and `compacted` copy what is there: two brokers, one
+`maps.py`. `bulk`, `tiny`, `transactional` and `compacted` copy existing records: two brokers, one
 source topic per codec, and one part after another copies it to a fresh target topic: MirrorMaker 2
-as it comes, MirrorMaker 2 tuned, Heliostat, and what the target can append at all. See
+with defaults, MirrorMaker 2 tuned, Heliostat, and the most that the target can append. See
 bench/README.md for what each figure means.
 """
 
@@ -77,7 +77,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    # So that a plain `kill` stops brokers and replicators too, as Ctrl-C does.
+    # So that SIGTERM stops brokers and replicators too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     given = arguments()
     if given.scenario == maps.NAME:
@@ -138,7 +138,7 @@ def parts(given: argparse.Namespace, bench: Bench, codec: str) -> Any:
 def write(
     given: argparse.Namespace, scenario: Scenario, about: dict[str, Any], results: Results
 ) -> None:
-    """Write what is known so far."""
+    """Write the results so far."""
     shape = dataclasses.asdict(scenario)
     if given.tune:
         tuning = {"scenario": scenario.name, "machine": about, "tuning": results}
@@ -148,7 +148,7 @@ def write(
 
 
 def note(words: str) -> None:
-    """Say how far we are, apart from the table."""
+    """Print the progress, apart from the table."""
     print(words, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""`bench/compare maps`: what offset maps of many partitions take, at the driver and in a lane.
+"""`bench/compare maps`: time and memory of many offset maps, at the driver and in a lane.
 
 No broker is needed: rows as lanes write them are read as the driver reads them, and the ends of the
 maps are handed over as to a lane. Breaks are as transactions make them, 1 to 20 records and a
@@ -34,7 +34,7 @@ NAME = "maps"
 NO_PEER = "no other replicator keeps exact offset maps: there is nothing to compare these with"
 TRANSACTION_RECORDS = 20
 AHEAD_BREAKS = 300
-"""Behind the end of each log, as a round that died has written ahead."""
+"""Breaks after the end of each log, as a killed round has written ahead."""
 STAMP = Stamp(1, 1)
 DAY_S = 86_400
 HOURS = 24
@@ -43,7 +43,7 @@ EARLY_HOURS = 2
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """How much; `day_s` of `day_rate` transactions a second in each of `day_partitions`."""
+    """Sizes; `day_s` of `day_rate` transactions a second in each of `day_partitions`."""
 
     partitions: int = 1_000
     breaks: int = 100_000
@@ -57,13 +57,13 @@ SMALL = Scenario(partitions=20, breaks=5_000, day_partitions=2, day_s=600)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Maps that were read, and what that took."""
+    """Maps that were read, and the time and memory for that."""
 
     reader: MapReader
     bytes: int
-    """Of the process's memory, more than before."""
+    """Growth of the process's memory, in bytes."""
     rows_bytes: int
-    """Of the topic's records, keys and values."""
+    """Size of the topic's records, keys and values, in bytes."""
     cpu_s: float
 
 
@@ -86,7 +86,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def measured(scenario: Scenario) -> dict[str, Any]:
-    """All figures."""
+    """Measure all figures."""
     held = read(scenario.partitions, scenario.breaks)
     total = sum(map(len, held.reader.maps.values()))
     found = {
@@ -110,7 +110,7 @@ def measured(scenario: Scenario) -> dict[str, Any]:
 
 
 def read(partitions: int, breaks: int) -> Held:
-    """Maps of so many partitions, read from rows as compaction leaves them."""
+    """Read maps of `partitions` partitions from rows as compaction leaves them."""
     rows = list(rows_of(breaks))
     before = memory()
     reader, size = MapReader(), 0
@@ -126,7 +126,7 @@ def read(partitions: int, breaks: int) -> Held:
 
 
 def retained(scenario: Scenario) -> dict[str, Any]:
-    """Memory early and late in a day of whose records the target keeps an hour or two."""
+    """Measure memory early and late in a day, with a target retention of an hour or two."""
     rows = list(rows_of(scenario.day_rate * scenario.day_s))
     hours = min(HOURS, len(rows))
     an_hour = len(rows) // hours
@@ -148,7 +148,7 @@ def retained(scenario: Scenario) -> dict[str, Any]:
 
 
 def prune(reader: MapReader, mirror: TopicPartition, log_start: int) -> None:
-    """Delete rows as a driver does, and read that."""
+    """Delete rows as a driver does, and read the deletions."""
     found = reader.prunable(mirror, "", log_start)
     if found is None:
         raise AssertionError("a map has no row at its log's start")
@@ -160,7 +160,7 @@ def prune(reader: MapReader, mirror: TopicPartition, log_start: int) -> None:
 
 
 def rows_of(breaks: int) -> Iterator[tuple[int, bytes]]:
-    """First target offset and value of each row."""
+    """Return the first target offset and the value of each row."""
     chance = random.Random(breaks)  # noqa: S311  # no secret
     mirror = TopicPartition(TopicName("bench"), PartitionId(0))
     row: list[Break] = []
@@ -175,7 +175,7 @@ def rows_of(breaks: int) -> Iterator[tuple[int, bytes]]:
 
 
 def copied(reader: MapReader) -> dict[str, Any]:
-    """What a copy of all maps takes, as groups and people are given it."""
+    """Measure a copy of all maps, as it is made for groups and for translation."""
     before, began_s = memory(), time.process_time()
     copy = reader.copy()
     took_s, size = time.process_time() - began_s, memory() - before
@@ -185,7 +185,7 @@ def copied(reader: MapReader) -> dict[str, Any]:
 
 
 def handed_over(reader: MapReader) -> dict[str, Any]:
-    """The driver's and the task's time until a lane of all partitions knows its positions."""
+    """Measure the driver's and the task's time until a lane of all partitions has its positions."""
     share = min(TAIL_BREAKS, LANE_BREAKS // max(1, len(reader.maps)))
     one = next(iter(reader.maps.values()))  # all have the same breaks
     end = list(one.breaks())[-min(AHEAD_BREAKS, len(one))].target - 1
@@ -210,15 +210,15 @@ def handed_over(reader: MapReader) -> dict[str, Any]:
 
 
 def memory() -> int:
-    """Of this process, in bytes."""
+    """Return the memory of this process, in bytes."""
     gc.collect()
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)  # what was freed before must not hide what is taken next
+        libc.malloc_trim(0)  # memory freed before must not hide what is allocated next
     return int(psutil.Process().memory_info().rss)
 
 
 def megabytes(size: int) -> float:
-    """Of a million bytes."""
+    """Convert to megabytes of a million bytes."""
     return round(size / 1e6, 1)
 
 

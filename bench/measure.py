@@ -1,8 +1,8 @@
 """One part of the benchmark: start a replicator, watch the target, stop it, check what it did.
 
 Progress is read only from the target's log ends, processor time only from the kernel. Both are
-taken at the same two instants (first records seen, last record landed) for everybody, so start-up
-is left out of the main figures in the same way; it is reported beside them.
+taken at the same two instants (first records seen, last record landed) for all, so start-up is
+left out of the main figures in the same way; it is reported separately.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import psutil
 from wire import Connection
 
 POLL_S = 0.05
-"""Twenty looks a second: an error below 2 % on the shortest parts (5 s), no load to speak of."""
+"""Twenty polls a second: an error below 2 % on the shortest parts (5 s), at negligible load."""
 STALL_S = 120.0
 """No new record for this long: the part is given up. MirrorMaker's start takes up to 40 s here."""
 STOP_S = 30.0
-"""What a stopping replicator gets before it is killed; it no longer counts by then."""
+"""Time that a stopping replicator gets before it is killed; not measured any more."""
 SETTLE_S = 1.0
-"""How long the target is watched for records too many after the last one landed."""
+"""How long the target is watched for extra records after the last one landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Part:
 
     `records_total` is reached when the part is done. `partitions` are those of the target topic.
     `ends` are the source's, where the part promises equal ones. `stop` is the signal that ends it:
-    nothing is read from it any more by then. `helpers` are processes that were started before and
+    its results have been read by then. `helpers` are processes that were started before and
     work for the part (Spark's workers): they and what they start are counted, but not ended.
     """
 
@@ -78,7 +78,7 @@ class Sample:
 
 
 class Tree:
-    """Processor time of a process and all it ever started.
+    """Processor time of a process and all its descendants, also ended ones.
 
     Live processes count themselves plus the children they have waited for, so that a Python worker
     that ended stays counted. Members are remembered: one whose parent died is still ours.
@@ -90,7 +90,7 @@ class Tree:
         self._highest_s = 0.0
 
     def look(self) -> float:
-        """User and system seconds of the whole tree so far."""
+        """Return user and system seconds of the whole tree so far."""
         for root in self._roots:
             with contextlib.suppress(psutil.Error):
                 for child in root.children(recursive=True):
@@ -103,12 +103,12 @@ class Tree:
                 del self._known[pid]
                 continue
             total += times.user + times.system + times.children_user + times.children_system
-        # A child can vanish between two looks before its parent has its time: never go back.
+        # A child can end between two polls before its parent has its time: never go back.
         self._highest_s = max(self._highest_s, total)
         return self._highest_s
 
     def memory_mb(self) -> dict[str, int]:
-        """Resident memory now; pages that processes share count in each of them."""
+        """Return resident memory now; pages that processes share count in each of them."""
         found = {"java": 0.0, "other": 0.0}
         for process in self._known.values():
             with contextlib.suppress(psutil.Error):
@@ -129,14 +129,14 @@ class Tree:
 
 
 def own_cpu_s(pid: int) -> float:
-    """User and system seconds of one process alone (a broker)."""
+    """Return user and system seconds of one process alone (a broker)."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 
 @contextlib.contextmanager
 def running(part: Part) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the part's command; its signal and, if need be, SIGKILL at the end, also on failure."""
+    """Run the part's command; finally send its signal and, if needed, SIGKILL."""
     part.folder.mkdir(parents=True, exist_ok=True)
     with (part.folder / "output.log").open("wb") as output:
         process = subprocess.Popen(
@@ -161,12 +161,12 @@ def running(part: Part) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def run(part: Part, brokers: Brokers) -> dict[str, Any]:
-    """Run one part and answer its block of the report; `finished` is false if it has no result."""
+    """Run one part and return its block of the report; `finished` is false if it has no result."""
     started_s = time.monotonic()
     with Connection(brokers.target) as target, running(part) as process:
         samples, reason = _watch(part, brokers, target, process, started_s)
         if not reason:
-            time.sleep(SETTLE_S)  # records too many would land now
+            time.sleep(SETTLE_S)  # extra records would land now
             ends = target.ends({part.topic: part.partitions}).get(part.topic, {})
             reason = _objection(part, ends)
     result = (
@@ -187,7 +187,7 @@ def _watch(
     process: subprocess.Popen[bytes],
     started_s: float,
 ) -> tuple[list[Sample], str]:
-    """First and last sample (the same one if nothing came) and why it stopped early, if it did."""
+    """Return first and last sample (the same if no records came) and why it stopped early."""
     tree = Tree(process.pid, part.helpers)
     first: Sample | None = None
     previous = Sample(at_s=started_s, records=0, cpu_s=0.0, source_cpu_s=0.0, target_cpu_s=0.0)
@@ -205,7 +205,7 @@ def _watch(
             target_cpu_s=own_cpu_s(brokers.target_pid),
         )
         if records and first is None:
-            # Everything at once (tiny sizes): from the look before, the slower truth.
+            # All records at once (tiny sizes): count from the poll before, the slower figure.
             first = previous if records >= part.records_total else sample
         previous = sample
         if records > seen:
@@ -224,7 +224,7 @@ def _watch(
 
 
 def _objection(part: Part, ends: Mapping[int, int]) -> str:
-    """What is wrong with the outcome, or nothing."""
+    """Return what is wrong with the outcome, or an empty string."""
     landed = sum(ends.values())
     if landed != part.records_total:
         return f"{landed} records at the target, {part.records_total} were due"

@@ -19,12 +19,12 @@ LINK = "bench"
 
 
 def target_topic(topic: str) -> str:
-    """Where the link's naming puts the topic."""
+    """Return the topic's name at the target."""
     return PREFIX + topic
 
 
 def map_rows(bootstrap: str) -> dict[bytes, bytes]:
-    """The rows of the link's offset map, the last of each key."""
+    """Read the rows of the link's offset map, the last of each key."""
     with ByteTopic([bootstrap], TopicName(offsets_topic(LinkName(LINK))), "bench") as topic:
         return {row.key or b"": row.value or b"" for row in topic.read_all()}
 
@@ -32,7 +32,7 @@ def map_rows(bootstrap: str) -> dict[bytes, bytes]:
 def config(
     source: Way, target: Way, topics: Sequence[str], master: str = "local[*]"
 ) -> dict[str, Any]:
-    """What a user has to write down, and nothing else: no setting is tuned for the benchmark."""
+    """Return the minimal configuration of a user: no setting is tuned for the benchmark."""
     return {
         "clusters": {"A": _cluster(source), "B": _cluster(target)},
         "spark": {"master": master},
@@ -53,7 +53,7 @@ def _cluster(way: Way) -> dict[str, Any]:
 
 
 def command(folder: Path, wanted: dict[str, Any]) -> Sequence[str]:
-    """Write the configuration file and answer the command line that runs it."""
+    """Write the configuration file and return the command line that runs it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "heliostat.yaml"
     file.write_text(yaml.safe_dump(wanted, sort_keys=False))

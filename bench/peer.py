@@ -1,8 +1,8 @@
 """MirrorMaker 2 as the peer: dedicated mode, one flow A->B, a plain `java` process.
 
-`default` is what a user gets who writes down the clusters, the topics and what a one-broker target
+`default` is what a user gets who configures the clusters, the topics and what a one-broker target
 needs (replication factors of 1), nothing else. `tuned` is the fastest we could make it; what was
-tried stands at `TUNED`, and `bench/compare SCENARIO --tune` tries the candidates again.
+tried is at `TUNED`, and `bench/compare SCENARIO --tune` tries the candidates again.
 Which prefix reaches which client: connectors' consumers read `A.consumer.*`; the data producer is
 the Connect worker's, so it is `B.producer.*` (`target.producer.*` would not reach it).
 """
@@ -19,7 +19,7 @@ from heliostat_sandbox.jars import MIRROR, ensure_jars
 
 MAIN_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 JVM = (
-    # Heap and collector of the distribution's own start script.
+    # Heap and garbage collector of the distribution's own start script.
     "-Xms256M",
     "-Xmx2G",
     "-server",
@@ -28,15 +28,15 @@ JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
-    # Warnings only, to the part's output.log: what goes wrong must be seen, lines cost time.
+    # Warnings only, to the part's output.log: errors must be seen, but lines cost time.
     "-Dorg.apache.logging.log4j.level=WARN",
 )
 
 QUICK_JVM = ("-XX:TieredStopAtLevel=1",)
-"""Where it is only shown that it works: half of its first minute goes into compiling well."""
+"""For small test runs: half of the first minute would be spent on optimizing compilation."""
 
 ALIAS = "A"
-"""The source's alias; the default policy puts it, and a dot, before each topic's name."""
+"""The source's alias; the default policy prefixes it, and a dot, to each topic's name."""
 
 
 def candidate(
@@ -48,7 +48,7 @@ def candidate(
     fetch_mb: int = 4,
     in_flight: int = 1,
 ) -> dict[str, str]:
-    """Settings of one tuned MirrorMaker.
+    """Return settings of one tuned MirrorMaker.
 
     Fetches and polls are large, and the producer has room for what a task has polled. Not larger:
     with 16 MB a partition and 256 MB of producer buffer, two tasks ran out of their 2 GB of heap.
@@ -120,14 +120,14 @@ moved.
 
 
 def target_topic(topic: str) -> str:
-    """Where the default replication policy puts the topic."""
+    """Return the topic's name by the default replication policy."""
     return f"{ALIAS}.{topic}"
 
 
 def properties(
     source: Way, target: Way, topic: str, codec: str, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """All of `mm2.properties`: what is necessary, then `settings`."""
+    """Return `mm2.properties`: the necessary settings, then `settings`."""
     necessary = {
         "clusters": f"{ALIAS}, B",
         "A.bootstrap.servers": source.bootstrap,
@@ -161,7 +161,7 @@ def properties(
 def command(
     java: Path, folder: Path, wanted: Mapping[str, str], *, quick: bool = False
 ) -> Sequence[str]:
-    """Write the properties file and answer the command line that runs it."""
+    """Write the properties file and return the command line that runs it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "mm2.properties"
     file.write_text("".join(f"{key} = {value}\n" for key, value in wanted.items()))
@@ -171,7 +171,7 @@ def command(
 
 
 def _logging_jars() -> list[Path]:
-    """What its warnings need to be seen: its own jars bring no logger, PySpark's do.
+    """Return the jars for logging its warnings: its own jars include no logger, PySpark's do.
 
     They go first: its own `slf4j-api` is an older one, for which there is no binding there.
     """

@@ -1,6 +1,6 @@
-"""How the replicators reach the two clusters: open, or TLS with SCRAM.
+"""How the replicators connect to the two clusters: plaintext, or TLS with SCRAM.
 
-The benchmark itself fills, clears and looks through the open listener in both cases.
+The benchmark itself fills, clears and polls through the plaintext listener in both cases.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ MECHANISM = "SCRAM-SHA-512"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One cluster in the words of both replicators.
+    """One cluster as both replicators configure it.
 
     Parameters
     ----------
     bootstrap
         Address of the listener.
     properties
-        What a Kafka client of Java needs beside it.
+        Other properties that a Java client of Kafka needs.
     security
-        The same as Heliostat's `security` section; empty for an open listener.
+        The same as Heliostat's `security` section; empty for a plaintext listener.
     """
 
     bootstrap: str
@@ -35,14 +35,14 @@ class Way:
 
 
 def offered() -> Any:
-    """Secured listeners for a cluster to be started."""
+    """Return secured listeners for a cluster to be started."""
     from heliostat_sandbox.security import Mechanism, SandboxSecurity
 
     return SandboxSecurity(mechanisms=(Mechanism.SCRAM_SHA_512,))
 
 
 def way(cluster: Cluster, *, secure: bool) -> Way:
-    """How to reach a cluster, by SASL_SSL with SCRAM-SHA-512 if `secure`."""
+    """Return how to connect to a cluster, by SASL_SSL with SCRAM-SHA-512 if `secure`."""
     if not secure:
         return Way(cluster.bootstrap)
     from heliostat_sandbox.security import Listener

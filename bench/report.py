@@ -27,7 +27,7 @@ ON_WORKERS = {
     "cpu_1_worker_vs_local": ("ours_1_worker", "cpu_s_per_million_records", max),
     "cpu_2_workers_vs_local": ("ours_2_workers", "cpu_s_per_million_records", max),
 }
-"""Only in the report where such a part ran."""
+"""Only in the report if such a part ran."""
 WORSE = {"records_per_s": min, "mb_per_s": min, "cpu_s_per_million_records": max}
 """A part's own figure over several codecs: the worse one."""
 DIGITS = 3
@@ -47,7 +47,7 @@ Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def ratios(results: Results, codecs: tuple[str, ...]) -> dict[str, Any]:
-    """Ours divided by theirs by codec, and the worst of the codecs on top.
+    """Return ours divided by theirs by codec, and the worst of the codecs on top.
 
     A ratio is null unless both parts finished, and null on top unless it is known for every codec.
     """
@@ -78,7 +78,7 @@ def _quotient(mine: Mapping[str, Any], other: Mapping[str, Any], figure: str) ->
 
 
 def summary(by_codec: Mapping[str, Mapping[str, Any]], codecs: tuple[str, ...]) -> dict[str, Any]:
-    """One part's block: `finished` and its worse figures on top, everything under `by_codec`."""
+    """Return one part's block: `finished` and the worse figures on top, all under `by_codec`."""
     finished = all(by_codec.get(codec, {}).get("finished") for codec in codecs)
     block: dict[str, Any] = {"finished": finished}
     for figure, worse in WORSE.items():
@@ -92,7 +92,7 @@ def document(
     results: Results,
     codecs: tuple[str, ...],
 ) -> dict[str, Any]:
-    """The whole report; a part that was not asked for is null."""
+    """Return the whole report; a part that was not requested is null."""
     parts = {name: summary(results[name], codecs) if name in results else None for name in PARTS}
     return {
         "scenario": scenario["name"],
@@ -108,7 +108,7 @@ def document(
 
 
 def earlier(file: Path, scenario: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Parts of an existing report of the very same shape, so that parts can run one by one."""
+    """Read the parts of an existing report of the same shape, so that parts can run one by one."""
     if not file.exists():
         return {}
     found = json.loads(file.read_text())
@@ -118,7 +118,7 @@ def earlier(file: Path, scenario: Mapping[str, Any]) -> dict[str, dict[str, dict
 
 
 def write(file: Path, report: Mapping[str, Any]) -> None:
-    """Write the report so that nobody ever reads half of one."""
+    """Write the report atomically."""
     beside = file.with_name(file.name + ".part")
     beside.write_text(json.dumps(report, indent=2) + "\n")
     beside.replace(file)

@@ -21,11 +21,11 @@ from fill import fill
 from measure import Part
 
 PART_NAMES = ("append_limit", "mm2_default", "mm2_tuned", "ours")
-"""In this order: the first also warms up the brokers' compiled code, for all that follow."""
+"""Order of parts: the first also warms up the brokers' compiled code for the others."""
 PARTS_WITH_HOLES = ("mm2_default", "mm2_tuned", "ours")
-"""What the target can append says nothing of sources with holes."""
+"""Parts for sources with holes, for which the append limit is meaningless."""
 WORKERS = {"ours_1_worker": 1, "ours_2_workers": 2}
-"""Parts that run on Spark's standalone cluster, with as many workers of one core each."""
+"""Parts that run on a standalone Spark cluster, and their number of one-core workers."""
 DEADLINE_S = 600.0
 """A part is meant to take a few minutes; default MirrorMaker needs two for 4 M records."""
 DEADLINE_SMALL_S = 60.0
@@ -37,7 +37,7 @@ class Scenario:
 
     `record_bytes` is the size of a record's value; keys are null and there are no headers.
     `batch_records` is how many of them the source holds in a batch. `secure` is whether replicators
-    come by TLS with SCRAM.
+    connect by TLS with SCRAM.
     """
 
     name: str
@@ -49,19 +49,19 @@ class Scenario:
     small: bool = False
     secure: bool = False
     holes: str = ""
-    """What makes holes between the offsets, see `holes`; empty: nothing."""
+    """Kind of holes between the offsets, see `holes`; empty: none."""
 
     def shrunk(self) -> Scenario:
-        """The same shape with a few thousand records, for the benchmark's own test."""
+        """Return the same shape with a few thousand records, for the benchmark's own test."""
         return dataclasses.replace(self, records=SMALL_RECORDS, small=True)
 
     @property
     def deadline_s(self) -> float:
-        """When a part is given up."""
+        """Time limit of a part."""
         return DEADLINE_SMALL_S if self.small else DEADLINE_S
 
     def topic(self, codec: str) -> str:
-        """The source topic that holds it."""
+        """Return the source topic of a codec."""
         return f"{self.name}-{codec}"
 
 
@@ -90,7 +90,7 @@ SCENARIOS = {
         record_bytes=200,
         batch_records=1,
     ),
-    # A marker behind every hundred records of a partition.
+    # A marker after every hundred records of a partition.
     "transactional": Scenario(
         name="transactional",
         codecs=("none",),
@@ -122,10 +122,10 @@ class Bench:
     folder: Path
     java: Path
     due: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Records that readers of a source topic with holes see."""
+    """Number of records that readers of a source topic with holes see."""
 
     def fill(self, codec: str) -> None:
-        """Make the source topic, the only one at A, and fill it."""
+        """Create the source topic, the only one at A, and fill it."""
         topic = self.scenario.topic(codec)
         self.pair.clear(topic)
         create_topic(self.pair.source, topic, self.scenario.partitions)
@@ -143,7 +143,7 @@ class Bench:
             fill(self.pair.source, topic, batch_records=each, codec=codec, **shape)
 
     def measure(self, name: str, codec: str) -> dict[str, Any]:
-        """Run one part for one codec on freshly made topics and answer its block."""
+        """Run one part for one codec on fresh topics and return its block."""
         if name == "mm2_default":
             return self.mirror_maker(name, codec, {})
         if name == "mm2_tuned":
@@ -156,11 +156,11 @@ class Bench:
         return self.heliostat(codec) if name == "ours" else self.append_limit(codec)
 
     def mirror_maker(self, name: str, codec: str, settings: Mapping[str, str]) -> dict[str, Any]:
-        """MirrorMaker 2 with these settings beyond the necessary ones."""
+        """Run MirrorMaker 2 with these settings besides the necessary ones."""
         topic = self.scenario.topic(codec)
         folder = self.folder / f"{name}-{codec}"
         wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
-        # A group of its own: the coordinator waits for the part before, which was killed.
+        # A separate group: the coordinator waits for the previous part, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
         total = self.due.get(topic) or sum(self._high_watermarks(codec).values())
         return self._run(
@@ -169,7 +169,7 @@ class Bench:
             peer.command(self.java, folder, wanted, quick=self.scenario.small),
             peer.target_topic(topic),
             records_total=total,
-            stop=signal.SIGKILL,  # it takes seconds to say goodbye, and all it made is deleted
+            stop=signal.SIGKILL,  # it takes seconds to shut down, and all its topics are deleted
         )
 
     def _high_watermarks(self, codec: str) -> dict[int, int]:
@@ -177,7 +177,7 @@ class Bench:
         return log_ends(self.pair.source, topic, self.scenario.partitions)
 
     def heliostat(self, codec: str) -> dict[str, Any]:
-        """Heliostat as it comes; its target must have the source's end offsets."""
+        """Run Heliostat with defaults; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
         wanted = ours.config(*self.pair.ways(), [topic])
         command = ours.command(self.folder / f"ours-{codec}", wanted)
@@ -195,7 +195,7 @@ class Bench:
         )
 
     def _map_size(self) -> dict[str, Any]:
-        """How large the offset map is: keys and values of its rows, as compaction leaves them."""
+        """Return the size of the offset map: keys and values of its rows after compaction."""
         rows = ours.map_rows(self.pair.target)
         size = sum(len(key) + len(value) for key, value in rows.items())
         millions = sum(self.due.values()) / 1e6
@@ -206,7 +206,7 @@ class Bench:
         }
 
     def on_workers(self, name: str, codec: str) -> dict[str, Any]:
-        """Heliostat on a standalone cluster of Spark, whose executors and workers are counted."""
+        """Run Heliostat on a standalone Spark cluster, whose executors and workers are counted."""
         from heliostat_sandbox.spark_cluster import SparkCluster
 
         topic = self.scenario.topic(codec)
@@ -224,7 +224,7 @@ class Bench:
             )
 
     def append_limit(self, codec: str) -> dict[str, Any]:
-        """The better of the two shapes, with both under `shapes`."""
+        """Measure the append limit: the better of the two shapes, with both under `shapes`."""
         shapes = {shape: self._append(codec, shape) for shape in ("as_source", "joined")}
         best = max(shapes, key=lambda shape: shapes[shape].get("records_per_s", 0))
         return {**shapes[best], "shape": best, "shapes": shapes}

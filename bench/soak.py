@@ -1,9 +1,9 @@
-"""Faults drawn by a seed, for hours, on two clusters of three brokers; then every record compared.
+"""Seeded random faults, for hours, on two clusters of three brokers; then every record compared.
 
-Four topics are written to all the while: a plain one, a compacted one and one with transactions
+Four topics are written to all the time: a plain one, a compacted one and one with transactions
 over a link that maps offsets, one with transactions over a link that fills holes. At the end an
-ordinary consumer reads both sides whole. Exit code 1: something was lost, doubled, reordered,
-changed, or did not recover.
+ordinary consumer reads both sides completely. Exit code 1: records were lost, duplicated,
+reordered or changed, or a link did not recover.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": "3",
 }
 CALM_EVERY = 3
-"""Faults in a row before the links must have caught up, so that they don't only pile up."""
+"""Faults in a row before the links must have caught up, so that faults don't only accumulate."""
 LEVEL_WITHIN_S = 300.0
 LOOK_S = 1.0
 
@@ -53,9 +53,9 @@ class Run:
     Parameters
     ----------
     seed
-        Of everything that is drawn.
+        Seed of all random choices.
     folder
-        For the configuration and the logs of drivers.
+        Folder of the configuration and the logs of drivers.
     """
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -63,17 +63,17 @@ class Run:
         self.folder = folder
         self.drawn: Counter[str] = Counter()
         self.wrong: list[str] = []
-        """What did not recover."""
+        """Messages about what did not recover."""
         self.level_s: list[float] = []
-        """How long catching up took after faults."""
+        """Durations of catching up after faults, in seconds."""
         self.began_s = time.monotonic()
 
     def say(self, text: str) -> None:
-        """One line, with the time since the beginning."""
+        """Print one line, with the time since the beginning."""
         print(f"{(time.monotonic() - self.began_s) / 60:6.1f} min  {text}", flush=True)
 
     def run(self, hours: float) -> dict[str, Any]:
-        """Run it; answers the report."""
+        """Run it; return the report."""
         names = ("east", "west")
         specs = [ClusterSpec(name, brokers=3, settings=SETTINGS, heap_mb=HEAP_MB) for name in names]
         source, target = start_many(specs)
@@ -111,7 +111,7 @@ class Run:
                 self._wait_level(site)
 
     def _wait_level(self, site: Site) -> None:
-        """Until all that the source holds now is at the target."""
+        """Wait until the target has all current records of the source."""
         wanted: dict[TopicPartition, int] = {}
         began_s = time.monotonic()
         behind: object = "unknown"
@@ -146,7 +146,7 @@ class Run:
 def ends(
     bootstrap: str, topics: Iterable[str], partitions: int = soak_load.PARTITIONS
 ) -> dict[TopicPartition, int]:
-    """Where these topics end; nothing where one does not tell now."""
+    """Return the log ends of these topics; empty if one is unknown now."""
     asked = [
         TopicPartition(TopicName(topic), PartitionId(number))
         for topic in topics
@@ -162,7 +162,7 @@ def ends(
 
 
 def table(report: dict[str, Any]) -> str:
-    """What a person reads at the end."""
+    """Return the report as text."""
     lines = [
         f"{'partition':20} {'source':>9} {'target':>9}  lost doubled reordered foreign different"
     ]
@@ -183,7 +183,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def is_clean(report: dict[str, Any]) -> bool:
-    """Whether nothing is wrong, and something was compared."""
+    """Return whether nothing is wrong, and records were compared."""
     rows = report["findings"]
     wrong = ("lost", "doubled", "reordered", "foreign", "different")
     has_records = bool(rows) and all(row["source"] for row in rows)
@@ -195,7 +195,7 @@ def is_clean(report: dict[str, Any]) -> bool:
 
 
 def main() -> int:
-    """Run one soak; 0 if all is well."""
+    """Run one soak; return 0 if it is clean."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(prog="bench/soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=1.0, help="how long faults are drawn")

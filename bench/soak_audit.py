@@ -1,6 +1,6 @@
-"""Whether the mirrors hold what the source holds, as an ordinary consumer reads both.
+"""Whether mirrors and source have the same records, as an ordinary consumer reads both.
 
-Nothing of Heliostat reads here: kafka-python's consumer, committed records only.
+Heliostat's code is not used to read: kafka-python's consumer, committed records only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka import TopicPartition as KafkaPartition
 from soak_load import LOADS, PARTITIONS, Load
 
 SILENT_S_MAX = 60.0
-"""Without a record before a reader gives up."""
+"""Seconds without a record before a reader gives up."""
 SHOWN_MAX = 5
 
 
@@ -30,13 +30,13 @@ class Seen(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The writer's, in each topic of its own."""
+        """The writer's number, counted by topic."""
         return int((self.value or b"-1").split(b" ", 1)[0])
 
 
 @dataclass(slots=True)
 class Finding:
-    """What was compared of one partition, and what is wrong there."""
+    """What was compared of one partition, and what is wrong."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class Finding:
     reordered: int = 0
     foreign: int = 0
     different: int = 0
-    """Other content, time or headers; of an exact mirror also another offset."""
+    """Records with other content, time or headers; in an exact mirror also another offset."""
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -63,7 +63,7 @@ class Finding:
 def audit(
     source: str, target: str, loads: Sequence[Load] = LOADS, partitions: int = PARTITIONS
 ) -> list[Finding]:
-    """Read both sides whole and compare them."""
+    """Read both sides completely and compare them."""
     found = []
     for load in loads:
         for partition in range(partitions):
@@ -75,9 +75,9 @@ def audit(
 def compare(load: Load, partition: int, source: list[Seen], target: list[Seen]) -> Finding:
     """Compare one partition's records.
 
-    The source's cleaner may take records that were copied before: those are not foreign. And what
-    a writer has sent twice the source may have twice, as behind a broker that began anew and forgot
-    a producer of old records: then so must the target.
+    The source's cleaner may remove records that were copied before: those are not foreign. And the
+    source may have a record twice that a writer has sent twice, as after the restart of a broker
+    that forgot a producer of old records: then so must the target.
     """
     finding = Finding(load.topic, partition, len(source), len(target))
     there: dict[tuple[int, int], Seen] = {}
@@ -103,14 +103,14 @@ def compare(load: Load, partition: int, source: list[Seen], target: list[Seen]) 
             _show(finding, f"other than target offset {copy.offset}", seen)
     if not load.is_compacted:
         for one in sorted(there.keys() - here.keys()):
-            if one[1] == 0:  # else it is doubled
+            if one[1] == 0:  # otherwise it is duplicated
                 finding.foreign += 1
                 _show(finding, "not at the source", there[one])
     return finding
 
 
 def _each(records: Iterable[Seen]) -> Iterator[tuple[tuple[int, int], Seen]]:
-    """Records, each with its number and how often that was there before."""
+    """Yield records, each with its number and how often that occurred before."""
     times: Counter[int] = Counter()
     for seen in records:
         yield (seen.number, times[seen.number]), seen
@@ -118,7 +118,7 @@ def _each(records: Iterable[Seen]) -> Iterator[tuple[tuple[int, int], Seen]]:
 
 
 def read(bootstrap: str, topic: str, partition: int) -> list[Seen]:
-    """All committed records of a partition.
+    """Read all committed records of a partition.
 
     Raises
     ------

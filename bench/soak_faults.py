@@ -1,8 +1,8 @@
-"""The faults of a soak, each over when its function returns; drawn by a seed.
+"""The faults of a soak, drawn by a seed; each is over when its function returns.
 
-Not among them is what ends in a stop that a person decides on, as strangers in a mirror, unclean
-elections or state topics that are deleted: those have tests of their own, and here they would end
-the run.
+Faults that end in a stop that a person decides on are not among them, such as foreign records in a
+mirror, unclean elections or deleted state topics: those have their own tests, and here they would
+end the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOVED_WITHIN_S = 60.0
 
 @dataclass(slots=True)
 class Site:
-    """All that can be broken."""
+    """All that a fault can break."""
 
     source: Cluster
     target: Cluster
@@ -36,20 +36,20 @@ class Site:
     topics: Sequence[str] = tuple(load.topic for load in LOADS)
 
     def cluster(self) -> Cluster:
-        """One of both."""
+        """Return one of both clusters."""
         return self.chance.choice([self.source, self.target])
 
     def broker(self) -> Broker:
-        """Any broker of any side."""
+        """Return any broker of any side."""
         return self.chance.choice(self.cluster().brokers)
 
     def some_s(self, least_s: float, most_s: float) -> None:
-        """Let a while pass."""
+        """Sleep for a random time in this range."""
         time.sleep(self.chance.uniform(least_s, most_s))
 
 
 def kill_broker(site: Site) -> None:
-    """SIGKILL, and back after a while."""
+    """Kill a broker with SIGKILL, and restart it after a while."""
     broker = site.broker()
     broker.kill()
     site.some_s(1, 20)
@@ -57,7 +57,7 @@ def kill_broker(site: Site) -> None:
 
 
 def pause_broker(site: Site) -> None:
-    """It takes connections, and answers nothing."""
+    """Pause a broker: it accepts connections, and answers nothing."""
     broker = site.broker()
     broker.pause()
     site.some_s(3, 40)
@@ -65,12 +65,12 @@ def pause_broker(site: Site) -> None:
 
 
 def restart_broker(site: Site) -> None:
-    """A clean restart, as in a roll."""
+    """Restart a broker cleanly, as in a rolling restart."""
     site.broker().restart()
 
 
 def lose_majority(site: Site) -> None:
-    """Two of three brokers of a side at once."""
+    """Kill two of three brokers of a side at once."""
     lost = site.chance.sample(site.cluster().brokers, 2)
     for broker in lost:
         broker.kill()
@@ -82,7 +82,7 @@ def lose_majority(site: Site) -> None:
 
 
 def move_leaders(site: Site) -> None:
-    """Other preferred replicas, then their election."""
+    """Reassign preferred replicas, then elect them."""
     orders = {}
     for topic in site.topics:
         for partition in range(PARTITIONS):
@@ -94,38 +94,38 @@ def move_leaders(site: Site) -> None:
         until_s = time.monotonic() + MOVED_WITHIN_S
         while client.list_partition_reassignments() and time.monotonic() < until_s:
             time.sleep(0.5)
-        with contextlib.suppress(KafkaError):  # a replica is not in sync: its leader stays
+        with contextlib.suppress(KafkaError):  # a replica is not in sync: the leader stays
             client.elect_leaders(0, {topic: list(range(PARTITIONS)) for topic in site.topics})
 
 
 def kill_driver(site: Site) -> None:
-    """SIGKILL of the driver alone; the next one begins at once."""
+    """Kill the driver alone with SIGKILL; the next one starts at once."""
     site.driver.kill()
     site.driver.start()
 
 
 def kill_workers(site: Site) -> None:
-    """SIGKILL of those that copy."""
+    """Kill the workers that copy with SIGKILL."""
     for worker in site.driver.workers():
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.kill()
 
 
 def freeze_workers(site: Site) -> None:
-    """SIGSTOP of those that copy, for longer than a round at times."""
+    """Pause the workers that copy with SIGSTOP, sometimes for longer than a round."""
     with site.driver.frozen(site.driver.workers()):
         site.some_s(1, 25)
 
 
 def restart_driver(site: Site) -> None:
-    """SIGTERM, a backlog, a new driver."""
+    """Stop the driver with SIGTERM, let a backlog grow, start a new driver."""
     site.driver.stop()
     site.some_s(0, 30)
     site.driver.start()
 
 
 def hand_over(site: Site) -> None:
-    """A second instance waits, and takes over when the first is killed with all its processes."""
+    """Start a standby that takes over when the first is killed with all its processes."""
     second = site.driver.another()
     second.start()
     site.some_s(5, 15)
@@ -134,12 +134,14 @@ def hand_over(site: Site) -> None:
 
 
 def freeze_owner(site: Site) -> None:
-    """The whole of the first stands still until a second has taken over; then it wakes."""
+    """Pause all processes of the owner until a standby has taken over; then resume them."""
     second = site.driver.another()
     with site.driver.frozen(site.driver.tree()):
         second.start()
         second.wait_owner()
-    site.some_s(5, 15)  # one of several links waits for its turn again: it must not send meanwhile
+    site.some_s(
+        5, 15
+    )  # one of several links may be waiting as a standby again: it must not send meanwhile
     site.driver.kill_all()
     site.driver.replace_by(second)
 
@@ -157,9 +159,9 @@ FAULTS: tuple[tuple[int, Callable[[Site], None]], ...] = (
     (2, hand_over),
     (2, freeze_owner),
 )
-"""With how often each is drawn."""
+"""Weight and function of each fault."""
 
 
 def draw(chance: random.Random) -> Callable[[Site], None]:
-    """The next one."""
+    """Draw the next fault."""
     return chance.choices([fault for _, fault in FAULTS], [weight for weight, _ in FAULTS])[0]

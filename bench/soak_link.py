@@ -27,11 +27,11 @@ OWNED_WITHIN_S = 180.0
 STOPPED_WITHIN_S = 120.0
 LOOK_S = 0.5
 KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
-"""Nothing is cleaned at the target, so that all that was copied can be audited."""
+"""Nothing is compacted at the target, so that all copied records can be audited."""
 
 
 def write_config(folder: Path, source: str, target: str) -> Path:
-    """Two links: one keeps maps of offsets, one fills holes."""
+    """Write two links: one with offset maps, one that fills holes."""
     topics: dict[str, Any] = {"refresh_interval_s": 5}
     kept = {"config_set": KEPT, "config_exclude": ["max.compaction.lag.ms", "segment.ms"]}
     links = {
@@ -44,7 +44,7 @@ def write_config(folder: Path, source: str, target: str) -> Path:
 def write_links(
     folder: Path, source: str, target: str, links: Mapping[str, Mapping[str, Any]], round_s: int
 ) -> Path:
-    """Links from one cluster to the other; by their names, what they say of topics."""
+    """Write links from one cluster to the other; `links` has `topics` by link name."""
     both = {"source": "east", "target": "west", "lanes": {"round_s": round_s}}
     config = {
         "clusters": {
@@ -65,11 +65,11 @@ class Driver:
     Parameters
     ----------
     config
-        Its file; logs go beside it.
+        Configuration file; logs are written beside it.
     ended_badly
-        Where it is noted that a process did not end as it should.
+        List of messages about processes that did not end as expected.
     environment
-        Of its processes, beside our own.
+        Environment variables of its processes, besides our own.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Driver:
         self._log = config
 
     def start(self) -> None:
-        """Begin a new process."""
+        """Start a new process."""
         self._log = self.config.with_name(f"run-{time.time_ns()}.log")
         with self._log.open("ab") as out:
             self._process = subprocess.Popen(
@@ -98,19 +98,19 @@ class Driver:
             )
 
     def another(self) -> Driver:
-        """An instance on the same configuration, not started."""
+        """Return an instance with the same configuration, not started."""
         return Driver(self.config, self.ended_badly, self._environment)
 
     def replace_by(self, other: Driver) -> None:
-        """From now on this is the other's process."""
+        """Use the other instance's process from now on."""
         self._process, self._log = other._process, other._log
 
     def text(self) -> str:
-        """What the process has said."""
+        """Output of the process."""
         return self._log.read_text(errors="replace")
 
     def tree(self) -> list[psutil.Process]:
-        """The driver and all its children."""
+        """Return the driver and all its children."""
         if self._process is None:
             return []
         try:
@@ -120,12 +120,12 @@ class Driver:
             return []
 
     def workers(self) -> list[psutil.Process]:
-        """Python workers of Spark."""
+        """Return the Python workers of Spark."""
         return [each for each in self.tree()[1:] if "pyspark.worker" in " ".join(_words(each))]
 
     @contextlib.contextmanager
     def frozen(self, processes: Iterable[psutil.Process]) -> Iterator[None]:
-        """SIGSTOP, then SIGCONT."""
+        """Pause processes with SIGSTOP during the block, then SIGCONT."""
         stopped = list(processes)
         for each in stopped:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -138,7 +138,7 @@ class Driver:
                     each.resume()
 
     def kill(self) -> None:
-        """SIGKILL of the driver; what is left of Spark sees it and ends."""
+        """Kill the driver with SIGKILL; Spark's other processes notice it and end."""
         if self._process is not None:
             rest = self.tree()[1:]
             self._process.send_signal(signal.SIGKILL)
@@ -148,7 +148,7 @@ class Driver:
                 self.ended_badly.append(f"processes outlive their driver: {alive}")
 
     def kill_all(self) -> None:
-        """SIGKILL of all at once."""
+        """Kill all processes at once with SIGKILL."""
         for each in self.tree():
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
@@ -156,7 +156,7 @@ class Driver:
             self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, as an operator does."""
+        """Stop it with SIGTERM, as an operator does."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -170,7 +170,7 @@ class Driver:
                 self.ended_badly.append(f"ended with code {code} after SIGTERM: {self._log.name}")
 
     def wait_owner(self) -> None:
-        """Until this instance drives both links."""
+        """Wait until this instance owns both links."""
         until_s = time.monotonic() + OWNED_WITHIN_S
         while time.monotonic() < until_s:
             if self.text().count("this instance takes over\n") >= len(LINKS):
@@ -178,10 +178,10 @@ class Driver:
             time.sleep(LOOK_S)
         self.ended_badly.append(f"no take-over within {OWNED_WITHIN_S:.0f} s: {self._log.name}")
 
-    # -- what it says ----------------------------------------------------------------------------
+    # -- its output ------------------------------------------------------------------------------
 
     def positions(self) -> dict[TopicPartition, int] | None:
-        """Source offset below which all is at the target; None where that can't be told now."""
+        """Return the source offsets below which all is at the target; None if unknown now."""
         config = load_config(self.config)
         try:
             return {
@@ -193,7 +193,7 @@ class Driver:
             return None
 
     def problems(self) -> list[str]:
-        """What the links' status names as trouble."""
+        """Return the problems in the links' status."""
         try:
             found = link_statuses(load_config(self.config))
         except HeliostatError as error:

@@ -1,4 +1,4 @@
-"""What is written to the source all the while, each record with a number of its own."""
+"""The constant load on the source, each record with a unique number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN, COMPACTED, TRANSACTIONS, FILLED = "soak.plain", "soak.compacted", "soak.t
 PARTITIONS = 3
 REPLICAS = 3
 KEYS = 500
-"""Of the compacted topic: so few that its cleaner always finds some to take."""
+"""Keys of the compacted topic: so few that its cleaner always finds some to remove."""
 CLEANED_SOON = {
     "cleanup.policy": "compact",
     "segment.ms": "20000",
@@ -27,7 +27,7 @@ CLEANED_SOON = {
 
 
 class Load(NamedTuple):
-    """A topic, and what is written to it."""
+    """A topic, and the records written to it."""
 
     topic: str
     is_transactional: bool = False
@@ -35,7 +35,7 @@ class Load(NamedTuple):
     is_exact: bool = False
     """Whether its mirror has equal offsets."""
     age_ms: int = 0
-    """How much older than now the records say they are."""
+    """Age of the records' timestamps, in ms."""
 
 
 LOADS = (
@@ -44,15 +44,15 @@ LOADS = (
     Load(TRANSACTIONS, is_transactional=True),
     Load(FILLED, is_transactional=True, is_exact=True),
 )
-"""Of a soak."""
+"""The loads of a soak."""
 VALUE_BYTES = 200
 AGAIN_S = 1.0
-"""Between two tries of a source that takes nothing."""
+"""Pause between two attempts while the source accepts nothing."""
 WAIT_S = 30.0
 RECORDS_S = 60
-"""What each writer sends."""
+"""Records a second of each writer."""
 STUCK_S = 90.0
-"""Longer than any single wait of a producer that is well."""
+"""Longer than any single wait of a healthy producer."""
 
 
 def create(bootstrap: str, loads: Sequence[Load] = LOADS) -> None:
@@ -71,21 +71,21 @@ def create(bootstrap: str, loads: Sequence[Load] = LOADS) -> None:
 
 
 class Writers:
-    """One thread a topic; a fault of the source makes them wait, and go on.
+    """One thread per topic; a fault of the source makes them wait, and continue.
 
-    kafka-python's transactional producer was seen to wait for ever behind an outage: a thread that
-    does nothing for `STUCK_S` is left, and another one takes its name, which fences it.
+    kafka-python's transactional producer was seen to wait for ever after an outage: a thread that
+    does nothing for `STUCK_S` is left, and another one takes its transactional id: it is fenced.
 
     Parameters
     ----------
     bootstrap
-        The source.
+        Bootstrap address of the source.
     seed
-        Of keys, sizes and of which transactions are aborted.
+        Seed of keys, sizes and of which transactions are aborted.
     loads
-        What to write.
+        Topics and records to write.
     records_s
-        Of each of them.
+        Records a second of each of them.
     """
 
     def __init__(
@@ -108,17 +108,17 @@ class Writers:
         self._numbers = {topic: itertools.count() for topic in self._loads}
         self._threads: dict[str, threading.Thread] = {}
         self._alive_s: dict[str, float] = {}
-        """When each did something last."""
+        """Time of the last activity of each."""
         self._watch = threading.Thread(target=self._look_after, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for topic in self._loads:
             self._begin(topic)
         self._watch.start()
 
     def stop(self) -> None:
-        """End all; what one that is stuck has left open its successor aborts, or time does."""
+        """Stop all; a stuck one's open transaction is aborted by its successor, or by timeout."""
         self._stop.set()
         self._watch.join()
         for thread in self._threads.values():
@@ -139,7 +139,7 @@ class Writers:
                     self._begin(topic)
 
     def _goes_on(self, topic: str) -> bool:
-        """Whether the thread that asks is still the topic's."""
+        """Return whether the calling thread is still the topic's."""
         is_its = self._threads[topic] is threading.current_thread()
         if is_its:
             self._alive_s[topic] = time.monotonic()
@@ -152,7 +152,7 @@ class Writers:
             try:
                 job(load, chance, numbers)
             except KafkaError:
-                # What became of the last records is the source's to say; the audit reads it there.
+                # Only the source shows whether the last records were written; the audit reads it.
                 self.failed[topic] += 1
                 self._stop.wait(AGAIN_S)
 
@@ -175,7 +175,7 @@ class Writers:
         return record
 
     def _write(self, load: Load, chance: random.Random, numbers: Iterator[int]) -> None:
-        """Records one by one; a tenth of a second's at a time."""
+        """Write records one by one; those of a tenth of a second at a time."""
         topic, producer = load.topic, self._producer()
         try:
             while self._goes_on(topic):
@@ -193,7 +193,7 @@ class Writers:
             producer.close(timeout=WAIT_S)
 
     def _transact(self, load: Load, chance: random.Random, numbers: Iterator[int]) -> None:
-        """Transactions of one to twenty records over all partitions; a quarter is aborted."""
+        """Write transactions of one to twenty records over all partitions; abort a quarter."""
         topic = load.topic
         producer = self._producer(transactional_id=f"writer of {topic}")
         try:

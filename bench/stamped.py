@@ -1,8 +1,8 @@
-"""Records that say when they were sent: written by `load.py`, found again by `watch.py`.
+"""Records with the time they were sent: written by `load.py`, read by `watch.py`.
 
 The first bytes of a value are a mark, the clock when it was sent and a number that no other record
-of the run has. Clocks are `CLOCK_MONOTONIC`, which all processes of a machine share and nobody
-steps.
+of the run has. Clocks are `CLOCK_MONOTONIC`, which all processes of a machine share and which is
+never stepped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEAD = struct.Struct(">8sqq")
 """Mark, nanoseconds, number."""
 STAMP = re.compile(re.escape(MARK) + b"(.{16})", re.DOTALL)
 SEED_NUMBER = -1
-"""Of the one record each partition holds before a replicator starts; it is in no figure."""
+"""Number of the one record in each partition before a replicator starts; it is in no figure."""
 BATCH_HEADER_BYTES = 61
 SEED = 20_261
 
@@ -38,23 +38,23 @@ class Stream:
 
 
 def write_streams(file: Path, streams: Sequence[Stream]) -> None:
-    """Hand them to the other processes."""
+    """Write the streams for the other processes."""
     rows = [(s.topic, s.partitions, s.share, s.value_bytes) for s in streams]
     file.write_text(json.dumps(rows))
 
 
 def read_streams(file: Path) -> list[Stream]:
-    """What `write_streams` wrote."""
+    """Read the file of `write_streams`."""
     return [Stream(*row) for row in json.loads(file.read_text())]
 
 
 def places(streams: Sequence[Stream]) -> list[tuple[str, int]]:
-    """All topics' partitions; the place in this list is a partition's index in every file."""
+    """Return all topics' partitions; the position here is a partition's index in every file."""
     return [(each.topic, p) for each in streams for p in range(each.partitions)]
 
 
 def tails(streams: Sequence[Stream]) -> list[bytes]:
-    """What follows the head of each topic's values, half of it random."""
+    """Return the rest of each topic's values after the head, half of it random."""
     chance = random.Random(SEED)  # noqa: S311 - seeded, to be the same each time
     found = []
     for each in streams:
@@ -64,18 +64,18 @@ def tails(streams: Sequence[Stream]) -> list[bytes]:
 
 
 def value(stamp_ns: int, number: int, tail: bytes) -> bytes:
-    """One value."""
+    """Return one value."""
     return HEAD.pack(MARK, stamp_ns, number) + tail
 
 
 def found_in(data: bytes) -> Iterator[tuple[int, int]]:
-    """Clock and number of each record in uncompressed batches."""
+    """Yield clock and number of each record in uncompressed batches."""
     for match in STAMP.finditer(data):
         yield struct.unpack(">qq", match[1])
 
 
 def batch(values: Sequence[bytes], now_ms: int) -> bytes:
-    """One uncompressed v2 batch of records with null keys (KIP-98's layout)."""
+    """Encode one uncompressed v2 batch of records with null keys (KIP-98's layout)."""
     records = []
     for delta, each in enumerate(values):
         body = b"".join((b"\0\0", _varint(delta), b"\x01", _varint(len(each)), each, b"\0"))
@@ -88,7 +88,7 @@ def batch(values: Sequence[bytes], now_ms: int) -> bytes:
 
 
 def whole(data: bytes) -> tuple[int, int | None]:
-    """Size of the whole batches at the front of `data`, and the offset after the last of them."""
+    """Return the size of the whole batches at the front of `data`, and the offset after them."""
     at, following = 0, None
     while at + BATCH_HEADER_BYTES <= len(data):
         base, size = struct.unpack_from(">qi", data, at)
@@ -100,7 +100,7 @@ def whole(data: bytes) -> tuple[int, int | None]:
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag and base 128; for numbers that are not negative."""
+    """Encode a non-negative number as a zigzag varint."""
     rest = number << 1
     out = bytearray()
     while rest > 0x7F:

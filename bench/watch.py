@@ -1,9 +1,9 @@
 """Reads some partitions of the target and notes when each stamped record could be read.
 
-A process of its own with one connection: a fetch without a session that waits at the broker until
-there is anything (`min_bytes=1`), again and again. The clock is read when an answer has arrived. It
-is given few partitions on purpose: a fetch that waits for thousands makes every append look
-through all of them, and would slow who is measured.
+A separate process with one connection: a fetch without a session that waits at the broker until
+there are records (`min_bytes=1`), again and again. The clock is read when an answer has arrived. It
+gets few partitions on purpose: a fetch that waits for thousands makes every append check all of
+them, and would slow the replicator.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from wire import NO_ERROR, Connection, WireError
 WAIT_MS = 500
 MAX_BYTES = 1 << 20
 NOT_YET = frozenset({3, 5, 6, 9})
-"""What a broker says of a topic that is being made: unknown, no leader, not the leader, replica not
+"""Errors of a topic that is being created: unknown, no leader, not the leader, replica not
 available (`Errors`)."""
 LOOK_AGAIN_S = 0.1
-"""After a topic was not there yet."""
+"""Pause after a topic did not exist yet, in seconds."""
 
 
 class Watcher:
@@ -39,7 +39,7 @@ class Watcher:
         self.stopped = False
 
     def look(self) -> array[int]:
-        """One fetch: seen at, sent at, index of the partition, number of each record."""
+        """Fetch once; yield seen at, sent at, index of the partition, number of each record."""
         self._target.send_fetch(self._positions, wait_ms=WAIT_MS, min_bytes=1, max_bytes=MAX_BYTES)
         answer = list(self._target.receive_fetch())
         seen_ns = time.monotonic_ns()

@@ -1,8 +1,8 @@
-"""The four requests the benchmark itself sends, on one blocking socket each.
+"""The requests that the benchmark itself sends, each over one blocking socket.
 
 Old, non-flexible versions that Kafka 4.3 still serves (Produce 8, Fetch 4, ListOffsets 2), written
-here and not taken from the package: the judge must not share code with who is judged, and asking
-for the end of a few partitions twenty times a second must cost next to nothing.
+here and not taken from the package: the benchmark must not share code with what it measures, and
+reading the ends of a few partitions twenty times a second must cost next to nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRODUCE, FETCH, LIST_OFFSETS = (0, 8), (1, 4), (2, 2)
 
 LATEST, EARLIEST = -1, -2
 TIMEOUT_S = 60.0
-"""A loopback broker under full load has answered within seconds; longer means it is gone."""
+"""A loopback broker under full load answers within seconds; longer means it is gone."""
 UNKNOWN_TOPIC = 3
 NO_ERROR = 0
 
@@ -32,27 +32,27 @@ class WireError(Exception):
 
 @dataclass(slots=True)
 class Reader:
-    """Walks over one answer."""
+    """Reads one answer, field by field."""
 
     data: bytes
     at: int = 0
 
     def take(self, layout: str) -> tuple[int, ...]:
-        """The next numbers, big-endian, by a `struct` layout."""
+        """Read the next numbers, big-endian, by a `struct` layout."""
         values = struct.unpack_from(">" + layout, self.data, self.at)
         self.at += struct.calcsize(">" + layout)
         return values
 
     def one(self, layout: str) -> int:
-        """The next single number."""
+        """Read the next single number."""
         return self.take(layout)[0]
 
     def text(self) -> str:
-        """The next string with an int16 length in front."""
+        """Read the next string, with an int16 length before it."""
         return self.blob(self.one("h")).decode()
 
     def blob(self, size: int) -> bytes:
-        """The next `size` bytes; none for a null's -1."""
+        """Read the next `size` bytes; none for a null's -1."""
         size = max(size, 0)
         self.at += size
         return self.data[self.at - size : self.at]
@@ -107,7 +107,7 @@ class Connection:
         return bytes(data)
 
     def ends(self, topics: Mapping[str, int], timestamp: int = LATEST) -> dict[str, dict[int, int]]:
-        """End offsets (or first ones) by topic and partition.
+        """Return end offsets (or first ones) by topic and partition.
 
         Parameters
         ----------
@@ -133,11 +133,11 @@ class Connection:
         return found
 
     def readable(self, timeout_s: float) -> bool:
-        """Whether an answer has begun to arrive; waits for one at most so long."""
+        """Return whether an answer has begun to arrive; wait at most `timeout_s` for one."""
         return bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
-        """Raw record batches from `offset` on; the last one may be cut short."""
+        """Fetch raw record batches from `offset` on; the last one may be truncated."""
         self.send_fetch({topic: {partition: offset}}, wait_ms=500, min_bytes=0, max_bytes=max_bytes)
         _, _, error, data = next(self.receive_fetch())
         if error != NO_ERROR:

@@ -25,14 +25,14 @@ settings.load_profile("steady")
 
 
 SHARED = {
-    "log.retention.ms": "-1",  # tests write records of long ago
-    "broker.session.timeout.ms": "86400000",  # one that was frozen is still known when it wakes
+    "log.retention.ms": "-1",  # tests write old records
+    "broker.session.timeout.ms": "86400000",  # a frozen broker stays registered
 }
 
 
 @pytest.fixture(scope="session")
 def lasting_pair() -> Iterator[ClusterPair]:
-    """Give the clusters of `cluster_pair`; they live as long as the session."""
+    """Give the clusters of `cluster_pair`; they run as long as the session."""
     source, target = start_many(
         [ClusterSpec(name, settings=SHARED, heap_mb=HEAP_MB) for name in ("source", "target")]
     )
@@ -42,7 +42,7 @@ def lasting_pair() -> Iterator[ClusterPair]:
 
 @pytest.fixture(scope="module")
 def cluster_pair(lasting_pair: ClusterPair) -> Iterator[ClusterPair]:
-    """Two one-broker clusters that live as long as the session; take fresh topics.
+    """Give two one-broker clusters that run as long as the session; use fresh topics.
 
     They are frozen while files run that don't use them: idle they take 7 % of a core.
     """

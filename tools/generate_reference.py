@@ -1,7 +1,7 @@
-"""Writes docs/reference/*.md from the code itself, so that no reference can drift from it.
+"""Writes docs/reference/*.md from the code, so that no reference can differ from it.
 
 `python tools/generate_reference.py` writes; with `--check` it changes nothing and ends with 1 when
-a page is not what it would write, or when no test provokes one of our error codes.
+a page is outdated, or when no test provokes one of our error codes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from heliostat.topics.topic_plan import RefusalCode
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 GENERATED = "<!-- Written by tools/generate_reference.py; change the code, not this page. -->"
-HELP_COLUMNS = 96  # fits the pages of a code host
-INLINE_DEFAULT_CHARS_MAX = 60  # longer defaults stand below their table
+HELP_COLUMNS = 96  # fits the width of a code host's pages
+INLINE_DEFAULT_CHARS_MAX = 60  # longer defaults are below their table
 DIFFERENCE_LINES_MAX = 40  # enough to see what changed
 
 TIME_TYPE = "time"
@@ -47,7 +47,7 @@ Schema = Mapping[str, Any]
 
 
 def cli_page() -> Iterator[str]:
-    """Each command with its own help text."""
+    """Return the page of all commands with their help texts."""
     yield "# Command line"
     yield from ("", "Every verb as `--help` prints it.")
     top = click.Context(command_line, info_name="heliostat", terminal_width=HELP_COLUMNS)
@@ -66,7 +66,7 @@ def _contexts(context: click.Context) -> Iterator[click.Context]:
 
 
 def config_page() -> Iterator[str]:
-    """Every key of the configuration file, with type, default and meaning."""
+    """Return the page of all configuration keys, with type, default and meaning."""
     schema = Config.model_json_schema()
     yield "# Configuration file"
     yield ""
@@ -122,7 +122,7 @@ def _optional_models(
 
 
 def _inner_model(field: Schema, models: Mapping[str, Schema]) -> tuple[Schema | None, str]:
-    """Give the model that a field holds, and how its path goes on: `[]` a list, `.*` a map."""
+    """Give the model of a field, and the suffix of its path: `[]` for a list, `.*` for a map."""
     candidates = [(field, ""), (field.get("items", {}), "[]")]
     candidates += [(each, ".*") for each in field.get("patternProperties", {}).values()]
     for schema, suffix in candidates:
@@ -160,7 +160,7 @@ def _bounds(field: Schema) -> str:
 
 
 def errors_page() -> Iterator[str]:
-    """Errors, Kafka's error codes, and states of partitions."""
+    """Return the page of errors, Kafka's error codes, and states of partitions."""
     yield "# Errors and states"
     yield ""
     yield "Every error prints as `[CODE] what happened; facts (hint: what to do)`."
@@ -198,7 +198,7 @@ def errors_page() -> Iterator[str]:
 
 
 def error_classes(kind: type[HeliostatError] = HeliostatError) -> Iterator[type[HeliostatError]]:
-    """Kinds of errors that are raised: each has a code of its own."""
+    """Return the classes of errors that are raised: each has its own code."""
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
             if "code" in vars(each):
@@ -236,7 +236,7 @@ def _body_of(node: ast.stmt) -> list[ast.stmt]:
 
 
 def own_codes() -> dict[str, list[str]]:
-    """Our own codes by sort, as tests name them."""
+    """Return our own codes by section, as tests name them."""
     partition = [code.value for code in PartitionCode] + [reason.name for reason in StopReason]
     raised = [kind.code for kind in error_classes()]
     return {
@@ -248,22 +248,22 @@ def own_codes() -> dict[str, list[str]]:
 
 
 def broker_codes() -> list[str]:
-    """Names of the brokers' error codes that we know."""
+    """Return the names of the brokers' error codes that we know."""
     return [row.name for number, row in sorted(KAFKA_ERRORS.items()) if number != 0]
 
 
 def provoked_page() -> Iterator[str]:
-    """Each code and the tests that provoke it on a real broker."""
+    """Return the page of codes and the tests that provoke them on a real broker."""
     yield from provoked_codes.page(own_codes(), broker_codes(), provoked_codes.proofs())
 
 
 def unproved() -> list[str]:
-    """Codes of ours that no test provokes, and markers of no code."""
+    """Return our codes that no test provokes, and markers with unknown codes."""
     return list(provoked_codes.problems(own_codes(), broker_codes(), provoked_codes.proofs()))
 
 
 def invariants_page() -> Iterator[str]:
-    """The numbered invariants and the predicates that state them."""
+    """Return the page of numbered invariants and their predicates."""
     first, _, rest = inspect.cleandoc(invariants.__doc__ or "").partition("\n\n")
     listed, _, note = rest.partition("\n\n")
     yield from ("# Invariants", "", first, "", "```text", *listed.splitlines(), "```", "", note)
@@ -294,12 +294,12 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def pages() -> dict[str, str]:
-    """Each page's name and text."""
+    """Return each page's name and text."""
     return {name: "\n".join([GENERATED, *page(), ""]) for name, page in PAGES.items()}
 
 
 def stale_pages(folder: Path, wanted: Mapping[str, str]) -> list[str]:
-    """Differences between the folder and what should be there, as lines to print."""
+    """Return the differences between the folder and the wanted pages, as lines to print."""
     said: list[str] = []
     for name, text in wanted.items():
         file = folder / name

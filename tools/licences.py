@@ -1,4 +1,4 @@
-"""Writes docs/licences.md: the licence of every locked package, held against what we may use.
+"""Writes docs/licences.md: the licence of every locked package, checked against those allowed.
 
 `python tools/licences.py` writes; with `--check` it changes nothing. Either way it ends with 1 when
 a package's licence is unknown or not on the list, and with `--check` also when the page is stale.
@@ -58,13 +58,13 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One locked package and what its own metadata say."""
+    """One locked package and its own metadata."""
 
     name: str
     version: str
     licence: str
     at_run_time: bool
-    """Whether users get it too, or only who develops Heliostat."""
+    """Whether users install it too, or only developers of Heliostat."""
 
     @property
     def is_allowed(self) -> bool:
@@ -76,7 +76,7 @@ def permits(expression: str) -> bool:
     """Whether an SPDX expression is satisfied by the allow-list: all of AND, any of OR."""
     flat = expression.replace("(", " ").replace(")", " ")
     alternatives = re.split(r"\s+OR\s+", flat)
-    if "AND" in flat and "OR" in flat:  # mixed: as strict as can be, a person may look
+    if "AND" in flat and "OR" in flat:  # mixed: as strict as possible, a person may decide
         alternatives = [" AND ".join(alternatives)]
     return any(
         all(part.strip() in ALLOWED for part in re.split(r"\s+AND\s+", alternative))
@@ -85,7 +85,7 @@ def permits(expression: str) -> bool:
 
 
 def licence_of(facts: Mapping[str, Sequence[str]]) -> str:
-    """Licence by a package's metadata: its expression, else its own words, else classifiers.
+    """Return a package's licence: its SPDX expression, else its licence text, else classifiers.
 
     Parameters
     ----------
@@ -108,13 +108,13 @@ def normal(name: str) -> str:
 
 
 def locked(text: str) -> dict[str, str]:
-    """Versions by package of a lock file's text."""
+    """Return versions by package of a lock file's text."""
     found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE)
     return {normal(name): version for name, version in found}
 
 
 def _run_time_names() -> set[str]:
-    """Packages that come with the project without its extras."""
+    """Return packages that are installed with the project without its extras."""
     names: set[str] = set()
     waiting = [PROJECT]
     while waiting:
@@ -132,7 +132,7 @@ def _run_time_names() -> set[str]:
 
 
 def packages() -> Iterator[Package]:
-    """Every locked package, by name."""
+    """Return every locked package, by name."""
     run_time = _run_time_names()
     versions: dict[str, str] = {}
     for lock in LOCKS:
@@ -151,7 +151,7 @@ def packages() -> Iterator[Package]:
 
 
 def page(found: Sequence[Package]) -> str:
-    """The page's text."""
+    """Return the page's text."""
     rows = [
         f"| {each.name} | {each.version} | {each.licence} |"
         f" {'users' if each.at_run_time else 'developers'} |"

@@ -1,4 +1,4 @@
-"""Make `jars.lock.json`: fetch each set afresh and write down what came.
+"""Make `jars.lock.json`: fetch each set again and write down the files.
 
 Run it after changing `SETS`, look at the difference, commit it. Ivy has compared each file with the
 checksum its registry publishes; from then on the lock file decides.
@@ -16,10 +16,10 @@ LOGGING = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
     "org.apache.logging.log4j:log4j-core:2.25.4",
 )
-"""Kafka's modules bring no binding of slf4j; without one a broker logs nothing."""
+"""Kafka's modules include no binding of slf4j; without one a broker logs nothing."""
 
 BRIDGE = "org.apache.logging.log4j:log4j-1.2-api:2.25.4"
-"""Before 4.0 brokers call log4j 1 themselves; this hands its calls to log4j 2."""
+"""Before 4.0 brokers call log4j 1 themselves; this forwards its calls to log4j 2."""
 
 SETS = {
     KAFKA: ("org.apache.kafka:kafka_2.13:4.3.0", *LOGGING),

@@ -1,4 +1,4 @@
-"""Which test provokes which code on a real broker: the markers of tests, read without running them.
+"""Which test provokes which code on a real broker, by the tests' markers, read from their source.
 
 A marker is `@pytest.mark.provokes("CODE", ..., how="...")`; `tests/support/provoked.py` fails the
 test that does not show each of its codes.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 FOLDERS = ("kafka", "spark", "peer")
-"""Where tests have real brokers."""
+"""Folders whose tests have real brokers."""
 MARKER = "pytest.mark.provokes"
 
 
@@ -23,19 +23,19 @@ class Proof:
 
     code: str
     file: str
-    """Below the folder of tests."""
+    """Path below the folder of tests."""
     test: str
     how: str = ""
-    """Where the broker alone does not give it: what stands between, or was done to it."""
+    """If the broker alone does not give the code: what is between, or was done to it."""
 
     def told(self) -> str:
-        """As a cell of the table."""
+        """Return the proof as a cell of the table."""
         text = f"[{self.test}](../../tests/{self.file})"
         return f"{text}: {self.how}" if self.how else text
 
 
 def proofs(tests: Path = TESTS) -> list[Proof]:
-    """All that tests on real brokers say they provoke."""
+    """Return all codes in markers of tests on real brokers."""
     found: list[Proof] = []
     for folder in FOLDERS:
         for file in sorted((tests / folder).glob("test_*.py")):
@@ -59,7 +59,7 @@ def _of_marker(marker: ast.Call, file: str, test: str) -> Iterator[Proof]:
 
 
 def problems(ours: Mapping[str, list[str]], kafka: list[str], found: list[Proof]) -> Iterator[str]:
-    """Codes of ours that no test provokes, and markers with codes that are none."""
+    """Return our codes that no test provokes, and markers with unknown codes."""
     known = {code for codes in ours.values() for code in codes}
     proved = {proof.code for proof in found}
     for code in sorted(known - proved):
@@ -70,7 +70,7 @@ def problems(ours: Mapping[str, list[str]], kafka: list[str], found: list[Proof]
 
 
 def page(ours: Mapping[str, list[str]], kafka: list[str], found: list[Proof]) -> Iterator[str]:
-    """The table, a section for each sort of code."""
+    """Return the table, with a section for each kind of code."""
     yield "# Which test provokes which code"
     yield ""
     yield "Each code of [Errors and states](errors.md) that is Heliostat's own, and the tests that"
@@ -166,4 +166,4 @@ WHY_NONE = {
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     ),
 }
-"""Why no test has a broker answer a code; a code that has a test is left out."""
+"""Why no test makes a broker answer a code; codes that have a test are left out."""

@@ -1,7 +1,7 @@
-"""Keeps the house clean: reads the tree and names every breach as `file:line: rule: what`.
+"""Checks the house rules: reads the tree and prints every breach as `file:line: rule: what`.
 
-Run it as `python tools/tidy.py [folder]`. What ruff and import-linter can say, they say; this is
-the rest. Each rule is one function from a source file to its findings.
+Run it as `python tools/tidy.py [folder]`. It checks what ruff and import-linter can't. Each rule is
+one function from a source file to its findings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BANNED_WORDS = {"src": "say source", "dst": "say target", "remote": "say source 
 
 
 def _one_of(*words: tuple[str, ...]) -> str:
-    """Join what is written in pieces, so that this file is no finding of its own."""
+    """Join words written in pieces, so that this file has no finding itself."""
     return "(?:" + "|".join(re.escape("".join(word)) for word in words) + ")"
 
 
@@ -63,10 +63,10 @@ WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 CLASSES_ABOVE: dict[str, tuple[int, int]] = {
     "PartitionCopy": (421, 17),
 }
-"""Classes with more lines or attributes than that: so many, and they may only become smaller."""
+"""Classes above the limits, with their lines and attributes: they may only become smaller."""
 
 Breach = tuple[int, str]
-"""Line and what is wrong there."""
+"""Line and message."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,14 +97,14 @@ class Source:
 
     @cached_property
     def is_python(self) -> bool:
-        """Python, by its suffix or its first line."""
+        """Whether it is Python, by its suffix or its first line."""
         return self.path.endswith(".py") or (
             self.text.startswith("#!") and "python" in self.lines[0]
         )
 
     @property
     def is_code(self) -> bool:
-        """Python or shell, where lines and files have their limits."""
+        """Whether it is Python or shell, where lines and files have limits."""
         return self.is_python or self.text.startswith("#!")
 
     @cached_property
@@ -114,7 +114,7 @@ class Source:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All of the tree but contexts such as `ast.Load`; in half of the time of `ast.walk`."""
+        """All nodes but contexts such as `ast.Load`; takes half of the time of `ast.walk`."""
         found: list[ast.AST] = [self.tree]
         for node in found:
             for name in node._fields:
@@ -141,7 +141,7 @@ class Source:
         return self.path.partition("/")[2].removesuffix(".py").replace("/", ".")
 
     def within(self, *folders: str) -> bool:
-        """Whether the file lies in one of these folders."""
+        """Return whether the file is in one of these folders."""
         return self.path.startswith(tuple(f"{folder}/" for folder in folders))
 
 
@@ -197,14 +197,14 @@ def class_size(node: ast.ClassDef) -> tuple[int, int]:
 
 
 def vague_modules(source: Source) -> Iterator[Breach]:
-    """Files and folders whose name says nothing about what is inside."""
+    """Files and folders whose name says nothing about their contents."""
     for part in Path(source.path).with_suffix("").parts:
         if part in BANNED_MODULES:
             yield 1, f"{part!r} says nothing; name it for what is inside"
 
 
 def banned_names(source: Source) -> Iterator[Breach]:
-    """Names that we define with src, dst or remote in them; those of others are theirs."""
+    """Names with src, dst or remote that we define; names of other libraries are allowed."""
     if source.path.endswith(".md"):
         for number, line in enumerate(source.lines, 1):
             for match in IDENTIFIER_IN_DOCS.finditer(line):
@@ -243,7 +243,7 @@ def machine_paths(source: Source) -> Iterator[Breach]:
 
 
 def registry_hosts(source: Source) -> Iterator[Breach]:
-    """Hosts of package registries: each user's tools know their own."""
+    """Hosts of package registries: each user's tools have their own."""
     yield from _matches(source, REGISTRY_HOST, "a package registry's host; leave it to the tools")
 
 
@@ -256,7 +256,7 @@ def _matches(source: Source, pattern: re.Pattern[str], why: str) -> Iterator[Bre
 def silent_suppressions(source: Source) -> Iterator[Breach]:
     """A switched-off check without its reason on the line."""
     if SUPPRESSION.search(source.text) is None:
-        return  # cutting a file into tokens takes as long as all else
+        return  # tokenizing a file takes as long as all other rules
     for number, comment in source.comments.items():
         match = SUPPRESSION.search(comment)
         if match is None:
@@ -267,7 +267,7 @@ def silent_suppressions(source: Source) -> Iterator[Breach]:
 
 
 def endless_loops(source: Source) -> Iterator[Breach]:
-    """`while True` in the product with neither a way out nor a comment why."""
+    """`while True` in the product with neither an exit nor a comment why."""
     if not source.within("src", "sandbox"):
         return
     for node in source.nodes:
@@ -310,7 +310,7 @@ RUNS = frozenset({"core", "thorough", "alone"})
 
 
 def unplaced_tests(source: Source) -> Iterator[Breach]:
-    """Tests with real brokers, peers or Spark that do not say, once, in which run they are."""
+    """Tests with real brokers, peers or Spark without exactly one mark of their run."""
     if not source.within("tests/kafka", "tests/peer", "tests/spark"):
         return
     of_module = [
@@ -356,7 +356,7 @@ RULES: dict[str, Callable[[Source], Iterator[Breach]]] = {
 def dead_modules(sources: Sequence[Source]) -> Iterator[Finding]:
     """Modules that nothing of the product, the benchmark, the tools or the scripts imports.
 
-    A test alone keeps no module alive, except in the sandbox, which is there for tests.
+    A test alone keeps no module alive, except in the sandbox, which exists for tests.
     """
     used_anywhere, used_by_product = set[str](), set[str]()
     for source in sources:
@@ -393,7 +393,7 @@ def _modules_named(source: Source) -> set[str]:
 
 
 def read_tree(root: Path) -> list[Source]:
-    """Every text file that people or tools of ours wrote, by its path from the root."""
+    """Return every text file of ours, by its path from the root."""
     files = [file for file in root.iterdir() if file.suffix in SCANNED_SUFFIXES[1:]]
     for folder in SCANNED_FOLDERS:
         files += (root / folder).rglob("*")
@@ -408,7 +408,7 @@ def read_tree(root: Path) -> list[Source]:
 
 
 def findings(root: Path) -> list[Finding]:
-    """All breaches below `root`, in the order of files and lines."""
+    """Return all breaches below `root`, in the order of files and lines."""
     sources = read_tree(root)
     found = [
         Finding(source.path, line, rule, what)

@@ -1,4 +1,4 @@
-"""A link with the rights that `heliostat acls` prints and nothing more; each of them is needed."""
+"""A link with only the rights that `heliostat acls` prints; each of them is needed."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _write(cluster: Cluster, topic: str, partition: int, rng: random.Random) -> 
 
 
 def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
-    """Given these rights only / when topics are made, grown, configured, copied / then verified."""
+    """Given these rights only / when topics are created, grown, configured / then verified."""
     source, target, rng = least.source, least.target, random.Random(9)
     create_topic(source, SOLO, configs={"retention.ms": "90000000"})
     create_topic(source, GROUPED, partitions=2)
@@ -326,7 +326,7 @@ def _is_group_refused(access: ClusterAccess, rule: AclRule) -> bool:
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["source", "target"])
-def test_without_any_one_of_these_rights_something_is_refused(least: Least, number: int) -> None:
+def test_a_link_fails_without_any_one_of_these_rights(least: Least, number: int) -> None:
     """After the link has run: its topics are there."""
     cluster, side = (least.source, least.target)[number], least.sides[number]
     access = _access(cluster, (READER, WRITER)[number])
@@ -344,8 +344,8 @@ def test_without_any_one_of_these_rights_something_is_refused(least: Least, numb
         until(lambda rule=rule: not _is_refused(access, rule), f"{rule} to be back", 30)
 
 
-def test_without_the_right_to_markers_holes_are_mapped_and_it_is_said(least: Least) -> None:
-    """Given `offsets: exact` / when the right is missing, then given / then said, then not."""
+def test_without_the_right_to_write_markers_holes_are_mapped_with_a_note(least: Least) -> None:
+    """Given `offsets: exact` / when the right is denied, then granted / then noted, then not."""
     config = yaml.safe_load(least.config.read_text())
     config["links"][0]["topics"]["offsets"] = "exact"
     exact = least.config.with_name("exact.yaml")
@@ -385,7 +385,7 @@ def _allowed(least: Least, config: Path, alias: str) -> Iterator[list[AclRule]]:
 def test_a_takeover_needs_no_more_rights_than_are_printed(
     least: Least, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given these rights only / when mirrors change hands both ways / then; and each is needed."""
+    """Given these rights only / when mirrors change hands both ways / then each right is needed."""
     left = Left(ClusterPair(least.source, least.target), tmp_path, at_source=50)
     left.write_target(range(30))
     left.commit(20)
@@ -436,7 +436,7 @@ def _without(
     rule: AclRule,
     is_missed: Callable[[], bool],
 ) -> Iterator[str]:
-    """Take a right away until that is noticed; which error was told then."""
+    """Revoke a right until that is noticed; return the error that was reported then."""
     assert cluster.accounts.take_back([rule]) == 1
     try:
         said = [""]
@@ -454,8 +454,8 @@ def _without(
 
 
 @pytest.mark.provokes("refused:unreadable")
-def test_a_mirror_that_may_not_be_seen_is_refused(least: Least, provoked: Provoked) -> None:
-    """Given a mirror's name / when the right to see it is denied / then refused, with the right."""
+def test_a_mirror_without_describe_right_is_refused(least: Least, provoked: Provoked) -> None:
+    """Given a mirror's name / when Describe on it is denied / then refused, naming the right."""
     topic = create_topic(least.source, f"{GROUPED}-unseen")
     mirror = create_topic(least.target, f"east.{topic}")
     rule = AclRule(f"User:{WRITER}", Operation.DESCRIBE, ResourceKind.TOPIC, mirror)

@@ -61,13 +61,13 @@ def produce(cluster: Cluster, topic: str, *records: tuple[int, bytes]) -> None:
     producer.close()
 
 
-def test_a_cluster_tells_its_id_and_brokers(admin, summit):
+def test_a_cluster_describes_its_id_and_brokers(admin, summit):
     assert admin.cluster_id() == summit.cluster_id
     assert [f"{b.host}:{b.port}" for b in admin.brokers()] == summit.bootstrap.split(",")
 
 
 @pytest.mark.provokes("INVALID_TOPIC_EXCEPTION", "INVALID_CONFIG", "UNKNOWN_TOPIC_OR_PARTITION")
-def test_topics_are_created_each_for_itself(admin, provoked):
+def test_one_topic_that_fails_does_not_fail_the_others(admin, provoked):
     good, bad, worse = (TopicName(name) for name in ("admin.good", "admin/bad", "admin.worse"))
     answers = admin.create_topics(
         [
@@ -95,7 +95,7 @@ def test_validating_creates_nothing(admin):
     assert name not in admin.describe_topics()
 
 
-def test_settings_are_set_and_unset_and_tell_where_they_come_from(admin):
+def test_settings_are_set_and_unset_with_their_origin(admin):
     topic = create(admin, "admin.settings", retention__ms="5000000")
     missing = TopicName("admin.missing")
     answers = admin.alter_configs(
@@ -112,7 +112,7 @@ def test_settings_are_set_and_unset_and_tell_where_they_come_from(admin):
     assert list(admin.describe_configs([topic], ["flush.ms"])[topic]) == ["flush.ms"]
 
 
-def test_what_a_new_topic_inherits_is_told_and_nothing_is_created(admin):
+def test_defaults_of_a_new_topic_are_read_without_creating_it(admin):
     inherited = admin.inherited_configs()
     topic = create(admin, "admin.inherits")
     configs = admin.describe_configs([topic])[topic]
@@ -126,7 +126,7 @@ def test_broker_settings(admin):
     assert entry.value == str(admin.brokers()[0].broker_id)
 
 
-def test_partitions_grow_each_for_itself(admin):
+def test_one_topic_that_cannot_grow_does_not_fail_the_others(admin):
     topic, missing = create(admin, "admin.grows"), TopicName("admin.missing")
     answers = admin.grow_partitions({topic: 3, missing: 3})
     assert answers[topic] is None
@@ -162,13 +162,13 @@ def test_deleting_topics(admin):
     assert answers[missing].kafka_name == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_producer_ids_are_never_given_twice(admin):
+def test_producer_ids_are_never_allocated_twice(admin):
     ids = [admin.init_producer_id() for _ in range(3)]
     assert len(set(ids)) == 3
     assert min(ids) >= 0
 
 
-def test_a_cluster_that_is_not_there():
+def test_a_cluster_that_is_not_reachable():
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
         ClusterAdmin(["127.0.0.1:1"], connect_timeout_s=0.5)
 
@@ -205,7 +205,7 @@ def test_a_topic_that_is_no_state_topic_is_refused(admin, summit, provoked):
 
 
 @pytest.mark.provokes("PROTOCOL", how="another producer writes into a topic of ours")
-def test_a_foreign_record_in_a_state_topic_is_not_taken_for_state(admin, summit, provoked):
+def test_a_foreign_record_in_a_state_topic_is_no_state(admin, summit, provoked):
     topic = create(admin, "admin.foreign", cleanup__policy="compact")
     with KeyedTopic(summit.bootstrap.split(","), topic) as state:
         state.write("key", {"a": 1})

@@ -1,4 +1,4 @@
-"""What the stand-in of `ClusterAdmin` is held to, asked of a real broker."""
+"""The contract of the `ClusterAdmin` stand-in, run against a real broker."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def side(cluster_pair: ClusterPair) -> Iterator[Real]:
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, *GROUP_SCRIPTS], ids=lambda script: script.__name__)
-def test_a_broker_answers_as_the_stand_in(side: Real, script: Callable[[Side], None]) -> None:
+def test_a_broker_answers_like_the_stand_in(side: Real, script: Callable[[Side], None]) -> None:
     script(side)
 
 

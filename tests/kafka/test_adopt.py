@@ -1,4 +1,4 @@
-"""Takeovers on real clusters from what a MirrorMaker 2 leaves behind, written by the tests."""
+"""Takeovers on real clusters of what a MirrorMaker 2 leaves, written by the tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def found_by(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return dict(partition)
 
 
-def test_a_mirror_goes_on_where_it_ends_and_back(
+def test_a_mirror_continues_at_its_end_and_is_handed_back(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Left(cluster_pair, tmp_path, at_source=300)
@@ -55,7 +55,7 @@ def test_a_mirror_goes_on_where_it_ends_and_back(
     assert "it was handed back to MirrorMaker 2" in capsys.readouterr().out
 
 
-def test_what_producers_compressed_is_compared(
+def test_compressed_batches_are_compared(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Given batches of every codec at the source / when taken over / then compared all the same."""
@@ -69,7 +69,7 @@ def test_what_producers_compressed_is_compared(
     assert (found["verdict"], found["seam"]) == ("exact", 45)
 
 
-def test_doubled_records_are_mapped_and_both_directions_follow_the_map(
+def test_duplicated_records_are_mapped_and_both_directions_follow_the_map(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Left(cluster_pair, tmp_path, at_source=200)
@@ -85,14 +85,14 @@ def test_doubled_records_are_mapped_and_both_directions_follow_the_map(
     assert left.adopt("--back", "--yes") == 0
     assert left.committed()[-1][1] == 199
     left.write_source(range(200, 210))
-    left.write_target(range(200, 205))  # MirrorMaker 2 goes on, and is killed
+    left.write_target(range(200, 205))  # MirrorMaker 2 continues, and is killed
     assert left.adopt("--yes", "--json") == 0
     capsys.readouterr()
     left.runs_until(219)
     assert left.at_target() == values([*there, *range(90, 210)])
 
 
-def test_what_does_not_fit_is_refused_and_stays(
+def test_a_mirror_that_does_not_match_is_refused_and_unchanged(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Left(cluster_pair, tmp_path, at_source=50)
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_and_stays(
     assert left.remembered() == {}
 
 
-def test_what_is_looked_for_in_vain_is_named(
+def test_missing_topics_and_positions_are_named(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Left(cluster_pair, tmp_path, at_source=5)
@@ -116,7 +116,7 @@ def test_what_is_looked_for_in_vain_is_named(
     assert f"there are MirrorSourceConnector of {left.alias}" in capsys.readouterr().err
 
 
-def test_a_link_that_runs_is_not_taken_over_under_its_feet(
+def test_mirrors_of_a_running_link_are_not_taken_over(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = Left(cluster_pair, tmp_path, at_source=40)
@@ -130,10 +130,10 @@ def test_a_link_that_runs_is_not_taken_over_under_its_feet(
     assert left.at_target() == values(range(10))
 
 
-def test_mirrors_that_another_link_has_are_refused_until_it_lets_go(
+def test_mirrors_of_another_link_are_refused_until_it_releases_them(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given a link that took over / when another one would, too / then only once it is free."""
+    """Given a link that took over / when another one tries, too / then only after the release."""
     left = Left(cluster_pair, tmp_path, at_source=60)
     left.write_target(range(30))
     left.commit(20)
@@ -159,10 +159,10 @@ def test_mirrors_that_another_link_has_are_refused_until_it_lets_go(
     assert "is a mirror of link" in capsys.readouterr().out
 
 
-def test_of_two_takeovers_at_the_same_time_one_at_least_lets_go(
+def test_of_two_concurrent_takeovers_at_least_one_backs_off(
     cluster_pair: ClusterPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given a plan that is agreed to / when another link takes over meanwhile / then it is its."""
+    """Given a confirmed plan / when another link takes over meanwhile / then that one has it."""
     left = Left(cluster_pair, tmp_path, at_source=40)
     left.write_target(range(30))
     left.commit(20)

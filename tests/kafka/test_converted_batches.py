@@ -1,4 +1,4 @@
-"""A real broker, in Java, takes what `carry` and `padding` make, and gives it back unchanged."""
+"""A real broker accepts what `convert` and `padding` make, and returns it unchanged."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def source_batches() -> list[ref.StoredBatch]:
 
 @pytest.mark.parametrize("compression", [None, *Codec])
 @pytest.mark.parametrize("position", [0, 5, 100])
-def test_a_broker_takes_what_was_carried(log, compression, position):
+def test_a_broker_accepts_converted_batches(log, compression, position):
     stored = source_batches()
     answer = ref.encode_all(stored)
     settings = ConvertSettings(PRODUCER, LIMIT, join_below_bytes=2**15, compression=compression)
@@ -112,7 +112,7 @@ def test_a_broker_takes_what_was_carried(log, compression, position):
 
 
 @pytest.mark.parametrize("null_key", [False, True])
-def test_a_broker_takes_padding(log, null_key):
+def test_a_broker_accepts_padding(log, null_key):
     count = PADDING_RECORDS_MAX + 10_000
     for batch in padding_batches(PRODUCER, 0, count, NOW_MS, LIMIT, null_key=null_key):
         assert log.append(batch) == (0, batch.base_offset)

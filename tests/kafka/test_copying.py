@@ -76,7 +76,9 @@ def test_every_shape_of_record_arrives_as_it_was(cluster_pair: ClusterPair, tmp_
         assert link.stop() == 0
 
 
-def test_batches_up_to_the_sources_limit_cross(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+def test_batches_up_to_the_sources_limit_are_copied(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
     """Given a topic with max.message.bytes of 10 MiB / when a batch is as large / then copied."""
     topic = create_topic(
         cluster_pair.source, "large-" + tmp_path.name, configs={"max.message.bytes": "10485760"}
@@ -115,7 +117,7 @@ def test_a_source_whose_log_begins_late_keeps_its_offsets(
         assert_verified(config, 3000 - 1234)
 
 
-def test_new_topics_and_partitions_join_while_it_runs(
+def test_new_topics_and_partitions_are_copied_while_the_link_runs(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
     """Given a running link / when topics and partitions are added / then copied too."""
@@ -138,7 +140,7 @@ def test_new_topics_and_partitions_join_while_it_runs(
 
 
 @pytest.mark.parametrize("victim", [pytest.param("driver", marks=pytest.mark.thorough), "worker"])
-def test_kill_9_in_mid_copy_loses_and_doubles_nothing(
+def test_kill_9_in_mid_copy_loses_and_duplicates_nothing(
     cluster_pair: ClusterPair, tmp_path: Path, victim: str
 ) -> None:
     """Given a link in mid copy / when driver or worker is killed -9 / then exact after restart."""

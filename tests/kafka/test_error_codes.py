@@ -1,6 +1,6 @@
 """Codes of partitions that no other test provokes, each between real brokers.
 
-By the product's copier in this process, without Spark. All codes and their tests are listed in
+Run by the product's copier in this process, without Spark. All codes and their tests are listed in
 docs/reference/errors-provoked.md.
 """
 
@@ -30,7 +30,7 @@ OF_ONE_BEFORE = ("codes/0/1/0",)
 
 
 @pytest.mark.provokes("FOREIGN_TAIL")
-def test_a_mirror_that_ends_with_anothers_records(
+def test_a_mirror_that_ends_with_foreign_records(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
     """Given a mirror / when another producer appends between two rounds / then DIVERGED."""
@@ -44,7 +44,7 @@ def test_a_mirror_that_ends_with_anothers_records(
 
 
 @pytest.mark.provokes("APPENDED_ELSEWHERE")
-def test_a_batch_that_lands_behind_anothers_records(
+def test_a_batch_that_lands_after_foreign_records(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
     """Given a round that copies / when another producer appends in the middle / then DIVERGED."""
@@ -64,10 +64,10 @@ def test_a_batch_that_lands_behind_anothers_records(
 
 
 @pytest.mark.provokes("TARGET_REFUSES_SEQUENCE")
-def test_a_mirror_taken_over_twice_in_whose_middle_our_sequence_stands(
+def test_a_takeover_after_foreign_records_that_follow_our_own(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
-    """Given our records and another's behind them / when taken over from there / then DIVERGED."""
+    """Given our records, then foreign ones / when taken over from there / then DIVERGED."""
     one = OnePartition(cluster_pair)
     one.write_source(20)
     one.copy_to(20)
@@ -82,7 +82,7 @@ def test_a_mirror_taken_over_twice_in_whose_middle_our_sequence_stands(
 def test_a_mirror_that_ends_before_its_map_begins(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
-    """Given a map whose end alone is known / when the mirror ends before that / then DIVERGED."""
+    """Given only the end of a map / when the mirror ends before that / then DIVERGED."""
     one = OnePartition(cluster_pair)
     one.write_source(10)
     one.copy_to(10)
@@ -94,10 +94,10 @@ def test_a_mirror_that_ends_before_its_map_begins(
 
 
 @pytest.mark.provokes("OFFSETS_GO_BACK")
-def test_a_decision_to_go_back_where_offsets_are_to_stay_equal(
+def test_a_decision_to_go_back_in_an_exact_mirror(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
-    """Given `offsets: exact` / when it is decided to go on at an earlier offset / then BLOCKED."""
+    """Given `offsets: exact` / when a decision continues at an earlier offset / then BLOCKED."""
     one = OnePartition(cluster_pair, fills=True)
     one.write_source(10)
     one.copy_to(10)
@@ -107,7 +107,7 @@ def test_a_decision_to_go_back_where_offsets_are_to_stay_equal(
 
 
 @pytest.mark.provokes("HOLE_TOO_LARGE", how="the limit is lowered from ten million to four")
-def test_a_hole_of_more_offsets_than_are_filled(
+def test_a_hole_larger_than_can_be_filled(
     cluster_pair: ClusterPair, provoked: Provoked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given `offsets: exact` / when a transaction of many records was aborted / then BLOCKED."""
@@ -121,12 +121,12 @@ def test_a_hole_of_more_offsets_than_are_filled(
 
 
 @pytest.mark.provokes("MARKERS_MISSING", how="another producer's records come between markers")
-def test_a_mirror_that_does_not_end_behind_its_markers(
+def test_a_mirror_that_does_not_end_after_its_markers(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
-    """Given markers under way / when another producer appends beside them / then looked at anew."""
+    """Given markers in flight / when others append meanwhile / then the end is read again."""
     one = OnePartition(cluster_pair, fills=True)
-    # Several requests of markers: with one, the records might land behind the look at the end.
+    # Several requests of markers: with one, the records might land after the check of the end.
     hole = 3 * filling.MARKERS_MAX
     write_transaction(cluster_pair.source.bootstrap, one.topic, hole, commit=False)
     steps = iter([lambda: one.write_target(2)])
@@ -145,8 +145,8 @@ def test_a_mirror_that_does_not_end_behind_its_markers(
 @pytest.mark.provokes(
     "CORRUPT", "BATCH_MALFORMED", how="a byte of the source's segment file is changed"
 )
-def test_a_batch_that_is_stored_damaged(cluster_pair: ClusterPair, provoked: Provoked) -> None:
-    """Given a segment with a changed byte / when copied and verified / then BLOCKED, and told."""
+def test_a_batch_stored_with_damage(cluster_pair: ClusterPair, provoked: Provoked) -> None:
+    """Given a segment with a changed byte / when copied and verified / then BLOCKED, reported."""
     one = OnePartition(cluster_pair)
     one.write_source(10)
     one.write_source(10)

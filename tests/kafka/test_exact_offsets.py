@@ -1,4 +1,4 @@
-"""`topics.offsets: exact`: holes are filled with markers, so that offsets are equal there, too."""
+"""`topics.offsets: exact`: holes are filled with markers, so that offsets stay equal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def assert_equal(pair: ClusterPair, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_transactions_cross_with_equal_offsets(
+def test_transactions_are_copied_with_equal_offsets(
     pair: ClusterPair, tmp_path: Path, kills: bool
 ) -> None:
     """Given commits and aborts / when copied, also through kill -9 / then offsets are equal."""
@@ -72,7 +72,7 @@ def test_transactions_cross_with_equal_offsets(
             link = stack.enter_context(RunningLink(config))
         wait_level(pair, topic)
         assert_equal(pair, topic)
-        transactions(source, topic, rng, 5)  # the last marker has no record behind it
+        transactions(source, topic, rng, 5)  # no record follows the last marker
         write_batches(source, topic, [encode(odd_records(rng, 20))])
         wait_level(pair, topic)
         assert_equal(pair, topic)
@@ -86,8 +86,8 @@ def assert_verified(config: Path) -> None:
     assert "offsets equal" in told.stdout
 
 
-def test_a_compacted_topic_crosses_with_equal_offsets(pair: ClusterPair, tmp_path: Path) -> None:
-    """Given a cleaned log / when copied / then each record has its offset, and holes are holes."""
+def test_a_compacted_topic_is_copied_with_equal_offsets(pair: ClusterPair, tmp_path: Path) -> None:
+    """Given a cleaned log / when copied / then each record keeps its offset, holes stay holes."""
     topic = create_topic(pair.source, fresh_name("exact-compact"), configs=COMPACTED)
     rng = random.Random(7)
     write_compacted(pair.source.bootstrap, rng, topic, 6)

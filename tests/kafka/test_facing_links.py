@@ -1,4 +1,4 @@
-"""Links that face each other, of one file or several: what one has made no other brings back."""
+"""Links in opposite directions, of one file or several: no mirror is mirrored back."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def left_out(topic: str, *configs: Path) -> list[bool]:
 def test_two_links_with_prefixes_copy_each_topic_once(
     sites: Sites, tmp_path: Path, provoked: Provoked
 ) -> None:
-    """Given `.*` in both directions / when both begin at once / then no mirror is mirrored back."""
+    """Given `.*` in both directions / when both start at once / then no mirror is mirrored back."""
     name = fresh_name("prefixed")
     mine, theirs = f"{name}.q", f"{name}.r"
     for alias, topic, count in (("summit", mine, 10), ("usdf", theirs, 5)):
@@ -136,7 +136,7 @@ def test_two_links_with_prefixes_copy_each_topic_once(
     provoked("refused:cycle", answer.json[0]["refuse"][f"summit.{mine}"])
 
 
-def test_one_of_two_links_that_begin_at_once_with_the_same_empty_topic_works(
+def test_one_of_two_links_that_start_with_the_same_empty_topic_copies(
     sites: Sites, tmp_path: Path
 ) -> None:
     """Given both sides empty / when two files' links start together / then nothing comes back."""
@@ -160,10 +160,10 @@ def test_one_of_two_links_that_begin_at_once_with_the_same_empty_topic_works(
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_ring_of_three_is_open_at_one_place(
+def test_one_link_in_a_ring_of_three_does_not_copy(
     sites: Sites, tmp_path: Path, *, at_once: bool
 ) -> None:
-    """Given a topic that is empty at three clusters / when a ring begins / then two links copy."""
+    """Given a topic that is empty at three clusters / when a ring starts / then two links copy."""
     topic = fresh_name("ring")
     for alias in ALIASES:
         create_topic(sites[alias], topic)
@@ -201,8 +201,8 @@ def serves_one(file: Path) -> bool:
     return bool(status["partitions"] == 1)
 
 
-def test_a_chain_in_one_direction_is_no_circle(sites: Sites, tmp_path: Path) -> None:
-    """Given summit → usdf → base / when a mirror is mirrored on / then all records are there."""
+def test_a_chain_in_one_direction_is_no_cycle(sites: Sites, tmp_path: Path) -> None:
+    """Given summit → usdf → base / when a mirror is mirrored again / then all records arrive."""
     name = fresh_name("chain")
     create_topic(sites["summit"], name)
     write_values(sites["summit"].bootstrap, name, RECORDS)

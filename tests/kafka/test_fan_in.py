@@ -1,4 +1,4 @@
-"""Two sources into one target: the same names at both, kept apart by the naming's format."""
+"""Two sources into one target: equal topic names, kept apart by the naming format."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_two_sources_keep_their_topics_apart_at_one_target(fan_in: FanIn) -> Non
         write_transaction(other.bootstrap, late, 7, commit=True)
         fan_in.write(ALIASES[1], topic, 0, RECORDS)
         wait_level(link, other.bootstrap, target, {topic: 1}, prefix=f"{ALIASES[1]}__")
-        mirror = f"{ALIASES[1]}__{late}"  # without the marker behind the records
+        mirror = f"{ALIASES[1]}__{late}"  # without the marker after the records
         wait_for("the topic made meanwhile", lambda: ends(target, {mirror: 1}) == {mirror: [7]})
         refused = wait_for("both links to refuse it", lambda: _refused(fan_in, shared))
         assert all("writes into hilo__b__shared" in reason for reason in refused)
@@ -78,7 +78,7 @@ def test_two_sources_keep_their_topics_apart_at_one_target(fan_in: FanIn) -> Non
 
 
 def _refused(fan_in: FanIn, shared: str) -> list[str]:
-    """Why each link refuses the topic, once both say so."""
+    """Return why each link refuses the topic, once both do."""
     links: list[dict[str, Any]] = json.loads(fan_in.heliostat("status", "--json").stdout)
     found = [
         reason

@@ -1,6 +1,6 @@
 """Each kind of fault on three brokers a side, on exact, mapped and filled mirrors side by side.
 
-The tests of this file go on from one another: load runs on through all of them, and at the end
+The tests of this file build on each other: load continues through all of them, and at the end
 every record is compared. It needs both cores for itself (`scripts/test --alone`).
 """
 
@@ -118,14 +118,14 @@ GOES_ON: dict[str, tuple[Callable[[Matrix, str], None], tuple[str, ...]]] = {
 @pytest.mark.parametrize(
     ("what", "side"), [(what, side) for what, (_, sides) in GOES_ON.items() for side in sides]
 )
-def test_the_links_go_on_by_themselves(matrix: Matrix, what: str, side: str) -> None:
-    """Given load on all kinds of mirrors / when a fault comes and goes / then level, calm."""
+def test_links_recover_by_themselves(matrix: Matrix, what: str, side: str) -> None:
+    """Given load on all kinds of mirrors / when a fault comes and goes / then in sync again."""
     GOES_ON[what][0](matrix, "target" if side == "link" else side)
     matrix.wait_calm()
 
 
 class Some:
-    """A mirror of each kind, at rest, which strangers and elections are let loose on."""
+    """An idle mirror of each kind, for foreign writes and unclean elections."""
 
     def __init__(self, matrix: Matrix, create: Callable[[TopicName], object]) -> None:
         self.matrix = matrix
@@ -147,7 +147,7 @@ class Some:
         return time.monotonic()
 
     def write_foreign(self) -> None:
-        """Three records of somebody else into each mirror."""
+        """Write three foreign records into each mirror."""
         at_ms = int(time.time() * 1000)
         for load in self.loads:
             batch = encode([Sample(b"k", STRANGERS, at_ms - load.age_ms)] * 3)
@@ -204,10 +204,11 @@ def plain_topic(matrix: Matrix) -> Callable[[TopicName], object]:
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
-def test_strangers_stop_their_mirrors(matrix: Matrix, is_running: bool) -> None:
-    """Given a mirror of each kind / when strangers write into it / then it stands, and stays so.
+def test_foreign_records_stop_their_mirrors(matrix: Matrix, is_running: bool) -> None:
+    """Given a mirror of each kind / when others write into it / then it stops and stays stopped.
 
-    Whether the link runs or not, producers are remembered or not. Then a person decides.
+    Whether the link runs or not, and whether brokers remember producers or not. Then a person
+    decides.
     """
     some = Some(matrix, plain_topic(matrix))
     if not is_running:
@@ -227,7 +228,7 @@ def test_strangers_stop_their_mirrors(matrix: Matrix, is_running: bool) -> None:
 
 
 def test_an_unclean_election_at_the_source(matrix: Matrix) -> None:
-    """Given copied records / when an old replica leads, and takes others / then each stands."""
+    """Given copied records / when a stale replica leads, and takes others / then all stop."""
     some = Some(matrix, lambda topic: replicated_topic(matrix.source, topic))
     first_leads(matrix.source, some.topics)
     leader, old = leader_alone(matrix.source, some.topics[0])
@@ -240,13 +241,13 @@ def test_an_unclean_election_at_the_source(matrix: Matrix) -> None:
     some.last(expected)
     some.decide("restart")
     matrix.wait_level(some.topics, partitions=1)
-    # Filled ones were deleted and made again; the others were emptied, and go on at later offsets.
+    # Filled ones were deleted and recreated; others were emptied, and continue at later offsets.
     loads = [each._replace(is_exact=each.topic.startswith("f.")) for each in some.loads]
     matrix.audit(loads, partitions=1)
 
 
 def test_an_unclean_election_at_the_target(matrix: Matrix) -> None:
-    """Given mirrors / when an old replica leads them / then what that lacks is copied again."""
+    """Given mirrors / when a stale replica leads / then what it lacks is copied again."""
     some = Some(matrix, plain_topic(matrix))
     with ClusterAdmin(matrix.target.bootstrap.split(",")) as admin:
         answers = admin.alter_configs(dict.fromkeys(some.topics, UNCLEAN))
@@ -267,8 +268,8 @@ def test_an_unclean_election_at_the_target(matrix: Matrix) -> None:
     matrix.audit(some.loads, partitions=1)
 
 
-def test_lost_offset_maps_stop_mapped_mirrors_alone(matrix: Matrix) -> None:
-    """Given all kinds / when offset maps are deleted / then mapped mirrors stand until rebuilt."""
+def test_lost_offset_maps_stop_mapped_mirrors_only(matrix: Matrix) -> None:
+    """Given all kinds / when offset maps are deleted / then mapped mirrors stop until rebuilt."""
     mapped = [load.topic for load in LOADS if not load.is_exact]
     matrix.delete(offsets_topic(LinkName(MAPPED)))
     since_s = matrix.wait_says("heliostat.mapped.offsets was gone at the target")
@@ -284,8 +285,8 @@ def test_lost_offset_maps_stop_mapped_mirrors_alone(matrix: Matrix) -> None:
     matrix.wait_calm()
 
 
-def test_every_record_is_there_once(matrix: Matrix) -> None:
-    """Given all that was before / when the load ends / then nothing lost, doubled, reordered."""
+def test_every_record_was_copied_once(matrix: Matrix) -> None:
+    """Given the faults above / when the load ends / then nothing lost, duplicated, reordered."""
     matrix.writers.stop()
     matrix.wait_calm()
     matrix.driver.stop()

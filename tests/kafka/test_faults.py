@@ -26,7 +26,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iter
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_connection_cut_at_every_byte_of_request_and_answer(stage: Stage, side: str) -> None:
-    """Given fetches and appends / when cut at each kind of byte / then copied on, each once."""
+    """Given fetches and appends / when cut at each kind of byte / then each record once."""
     proxy = stage.at_source if side == "source" else stage.at_target
     api_key = FETCH if side == "source" else PRODUCE
     assert proxy is not None
@@ -39,7 +39,7 @@ def test_connection_cut_at_every_byte_of_request_and_answer(stage: Stage, side: 
 
 
 def test_slow_and_throttled_links(stage: Stage) -> None:
-    """Given 100 ms and 2 MB/s on both sides / when copied / then it goes on, and recovers."""
+    """Given 100 ms and 2 MB/s on both sides / when copied / then it continues, and recovers."""
     assert stage.at_source is not None
     assert stage.at_target is not None
     with Trial(stage) as trial:
@@ -51,8 +51,8 @@ def test_slow_and_throttled_links(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_refused_and_held_back_connections(stage: Stage, side: str) -> None:
-    """Given a side that refuses, then swallows / when it serves again / then nothing is missing."""
+def test_refused_and_stalled_connections(stage: Stage, side: str) -> None:
+    """Given a side that refuses, then stalls / when it serves again / then nothing is missing."""
     proxy = stage.at_source if side == "source" else stage.at_target
     assert proxy is not None
     with Trial(stage) as trial:
@@ -83,8 +83,8 @@ def test_source_broker_restarted(stage: Stage, how: str) -> None:
 def test_target_disk_full_for_a_while(stage: Stage) -> None:
     """Given no room for one more batch / when there is room again / then exact.
 
-    A limit on the size of the broker's files stands for the disk: writing fails all the same
-    (EFBIG for ENOSPC), and no rights are needed. A broker whose only log folder fails halts.
+    A limit on the size of the broker's files replaces a full disk: writing fails as well (EFBIG
+    instead of ENOSPC), and no rights are needed. A broker whose only log folder fails halts.
     """
     broker = stage.target.brokers[0]
     with Trial(stage) as trial:

@@ -1,4 +1,4 @@
-"""Rights and credentials that are lost while a link runs, and given back: it goes on by itself."""
+"""Rights and credentials lost while a link runs, and restored: it continues by itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSION_S = 3.0
 TOKEN_S = 6.0
 """Life of the token that ends in the middle of a run."""
 NO_SKEW = "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.clock.skew.seconds"
-"""Brokers take expired tokens for half a minute more, unless this says otherwise."""
+"""Brokers accept expired tokens for half a minute more, unless this is set."""
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +95,11 @@ def right_on(topic: TopicName, operation: Operation) -> AclRule:
     return AclRule(f"User:{USER}", operation, ResourceKind.TOPIC, topic)
 
 
-def test_rights_on_single_topics_are_lost_and_given_back(stage: Stage) -> None:
-    """Given five topics / when four lose a right each / then told, the fifth and later all go on.
+def test_rights_on_single_topics_are_revoked_and_granted_again(stage: Stage) -> None:
+    """Given five topics / when four lose a right each / then reported; later all continue.
 
-    The source's reading right, the source's name, the target's writing right (its mirror is
-    read-only then), the mirror's name.
+    The right to read the source, to describe the source, to write the target (its mirror is
+    read-only then), to describe the mirror.
     """
     loads = [small_load(fresh_name("fault"), rate_hz=100.0) for _ in range(5)]
     *hurt, other = [load.topic for load in loads]
@@ -135,14 +135,14 @@ def test_rights_on_single_topics_are_lost_and_given_back(stage: Stage) -> None:
 
 
 def is_told(stage: Stage, topic: TopicName) -> bool:
-    """Whether all that is said of a topic is which error it is, and what is to be done."""
+    """Return whether a topic is reported with exactly its error and what to do."""
     said = stage.said_of(topic)
     words = ("AUTHORIZATION_FAILED", "grant the right")
     return bool(said) and all(word in text for text in said for word in words)
 
 
 def test_token_expires_and_is_renewed(stage: Stage) -> None:
-    """Given a token that ends in mid run / when it has, and there is a new one / then exact."""
+    """Given a token that expires during the run / when a new one is there / then exact."""
     credentials = stage.source.credentials
     with Trial(stage) as trial:
         credentials.renew_token(USER, TOKEN_S)
@@ -156,8 +156,8 @@ def test_token_expires_and_is_renewed(stage: Stage) -> None:
         trial.wait_copied(600)
 
 
-def test_account_deleted_and_made_again(stage: Stage) -> None:
-    """Given no account at the target / when it is made again / then exact, by the same link."""
+def test_account_deleted_and_recreated(stage: Stage) -> None:
+    """Given no account at the target / when it is recreated / then exact, by the same link."""
     accounts = stage.target.accounts
     assert stage.link is not None
     with Trial(stage) as trial:

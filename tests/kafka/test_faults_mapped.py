@@ -1,4 +1,4 @@
-"""Faults where offsets differ: a transactional and a compacted topic, written to all the while."""
+"""Faults where offsets differ: a transactional and a compacted topic under load."""
 
 from __future__ import annotations
 
@@ -103,16 +103,16 @@ class Holes:
         )
 
     def _told_ends(self) -> dict[TopicName, int] | None:
-        """Where the mirrors end; a broker that has just started does not tell it yet."""
+        """Return the mirrors' ends; a broker that has just started may not know them yet."""
         found = self.copied()
         return found if min(found.values()) >= 0 else None
 
     def told(self) -> str:
-        """Where the mirrors are and what the link says."""
+        """Return the mirrors' positions and the link's status."""
         return f"{self.copied()}, {self._stage.status()}\n{self._stage.text()}"
 
     def is_level(self) -> bool:
-        """Whether the link says that it has all, as far as transactions have ended.
+        """Return whether the link reports no lag, as far as transactions have ended.
 
         Reports are a second old and more: so it must name no less than the source holds now.
         """
@@ -132,7 +132,7 @@ def cut_everywhere(proxy: FaultProxy, api_key: int, about: tuple[bytes, ...], ho
     holes.wait_copied()
 
 
-def test_mapped_mirrors_are_exact_after_each_fault(stage: Stage) -> None:
+def test_mapped_mirrors_have_each_record_once_after_each_fault(stage: Stage) -> None:
     """Given holes and load / when cut, killed, restarted / then each record once, by the map."""
     assert stage.at_source is not None
     assert stage.at_target is not None

@@ -1,4 +1,4 @@
-"""Clusters of three brokers: leaders move, brokers are lost, replicas are too few for a while."""
+"""Clusters of three brokers: leaders move, brokers are lost, too few replicas are in sync."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_leaders_move_and_a_broker_is_lost(stage: Stage, tmp_path: Path, side: s
 
 
 def test_too_few_replicas_in_sync_for_a_while(stage: Stage) -> None:
-    """Given three replicas demanded and one lost / when it is back / then nothing is missing."""
+    """Given three replicas required and one lost / when it is back / then nothing is missing."""
     with replicated(stage) as trial:
         with ClusterAdmin(stage.target.bootstrap.split(",")) as admin:
             demand = {"min.insync.replicas": "3"}
@@ -143,8 +143,8 @@ def test_target_without_majority_for_a_while(stage: Stage) -> None:
         trial.wait_copied(300)
 
 
-def test_a_client_finds_a_broker_that_came_back_after_it_looked(stage: Stage) -> None:
-    """Given a client that began while a broker was down / when that leads again / then asked."""
+def test_a_client_finds_a_broker_that_returned_after_its_first_metadata(stage: Stage) -> None:
+    """Given a client started while a broker was down / when that one leads again / then asked."""
     cluster = stage.target
     topic = create_topic(cluster, partitions=PARTITIONS, replicas=3)
     asked = {TopicPartition(topic, PartitionId(number)): LATEST for number in range(PARTITIONS)}

@@ -1,4 +1,4 @@
-"""The link's own state: its topics deleted under it, and the clock it lives by stepped."""
+"""The link's own state: its topics are deleted, and the wall clock is stepped."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def some(count: int, now_ms: int = 1_790_000_000_000) -> bytes:
 
 
 def test_clock_of_the_links_machine_stepped(stage: Stage, own_clock: SteppedClock) -> None:
-    """Given a link under load / when its wall clock jumps an hour on and back / then exact."""
+    """Given a link under load / when its wall clock steps an hour forth and back / then exact."""
     with Trial(stage) as trial:
         for step_s in (3600.0, 0.0, -3600.0, 0.0):
             own_clock.step(step_s)
@@ -68,7 +68,7 @@ def test_clock_of_the_links_machine_stepped(stage: Stage, own_clock: SteppedCloc
 
 @pytest.mark.parametrize("name", ["progress", "control", "state"])
 def test_state_topic_deleted_while_the_link_runs(stage: Stage, name: str) -> None:
-    """Given a running link / when a state topic is deleted / then made anew, nothing lost."""
+    """Given a running link / when a state topic is deleted / then recreated, nothing lost."""
     topic = {"progress": progress_topic, "control": control_topic, "state": state_topic}[name](LINK)
     with Trial(stage) as trial, ClusterAdmin([stage.target.bootstrap]) as admin:
         before = stage.remembered()
@@ -85,7 +85,7 @@ def test_state_topic_deleted_while_the_link_runs(stage: Stage, name: str) -> Non
 
 
 def test_state_topics_deleted_while_the_link_is_stopped(stage: Stage) -> None:
-    """Given a stopped link / when its state is deleted / then refused, with what to do; no harm."""
+    """Given a stopped link / when its state is deleted / then refused with a hint; no harm."""
     with Trial(stage) as trial:
         trial.wait_copied(300)
     assert stage.link is not None
@@ -98,6 +98,6 @@ def test_state_topics_deleted_while_the_link_is_stopped(stage: Stage) -> None:
     write_batches(stage.source.bootstrap, trial.topic, [some(10)])
     said = wait_for("word of the refused mirror", lambda: stage.said_of(trial.topic))
     assert trial.topic in said[0]
-    with Trial(stage) as fresh:  # a new topic goes on
+    with Trial(stage) as fresh:  # a new topic is copied
         fresh.wait_copied(300)
     assert trial.target_ends() == before

@@ -1,4 +1,4 @@
-"""Topics that go, or are written by others: said clearly, and no harm to the rest."""
+"""Topics that are deleted, or written by others: reported clearly, and others are unaffected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def some(count: int, now_ms: int = 1_790_000_000_000) -> bytes:
 
 
 def test_topic_deleted_at_the_source(stage: Stage) -> None:
-    """Given two mirrors / when the source of one is deleted / then told, its copy is kept."""
+    """Given two mirrors / when the source of one is deleted / then reported, its mirror is kept."""
     doomed = create_topic(stage.source, fresh_name("fault-doomed"), partitions=2)
     for partition in range(2):
         write_batches(stage.source.bootstrap, doomed, [some(40)], partition=partition)
@@ -47,7 +47,7 @@ def test_topic_deleted_at_the_source(stage: Stage) -> None:
 
 
 def test_foreign_write_into_a_mirror(stage: Stage) -> None:
-    """Given a mirror / when somebody else appends to one partition / then DIVERGED, others go."""
+    """Given a mirror / when a stranger appends to a partition / then DIVERGED, others continue."""
     hurt = small_load(fresh_name("fault-hurt"), partitions=2, rate_hz=100.0, batch_records=1)
     other = small_load(fresh_name("fault"))
     with Trial(stage, other, beside=[hurt]) as trial:

@@ -1,4 +1,4 @@
-"""Records that are gone, topics that are others: stopped, told, decided on, recorded (I6)."""
+"""Expired records and recreated topics: stopped, reported, decided on, recorded (I6)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def trim(cluster: Cluster, topic: TopicName, before: int, *, partition: int = 0)
 
 
 def said(stage: Stage, *words: str) -> tuple[int, Any]:
-    """What a verb answers in JSON, and its exit code."""
+    """Return the JSON output of a verb, and its exit code."""
     answer = heliostat(stage.config, *words, "--json")
     assert answer.returncode in {0, 1}, answer.said
     return answer.returncode, answer.json
@@ -93,8 +93,10 @@ def resolve(stage: Stage, topic: TopicName, choice: str, *words: str) -> None:
 
 
 @pytest.mark.provokes("SOURCE_OVERTOOK", "gap:source_overtook")
-def test_overtaken_by_retention_and_decided_on(stage: Stage, provoked: Provoked) -> None:
-    """Given a link that was stopped for too long / when continue is chosen / then it goes on."""
+def test_retention_overtakes_the_link_and_continue_is_chosen(
+    stage: Stage, provoked: Provoked
+) -> None:
+    """Given a link that was stopped too long / when continue is chosen / then it continues."""
     topic = create_topic(stage.source, fresh_name("fault-overtaken"), partitions=2)
     by_policy = create_topic(stage.source, fresh_name("fault-by-policy"))
     for name, partition in ((topic, 0), (topic, 1), (by_policy, 0)):
@@ -119,7 +121,7 @@ def test_overtaken_by_retention_and_decided_on(stage: Stage, provoked: Provoked)
     stopped = wait_stopped(stage, topic, "SOURCE_OVERTOOK")
     assert (stopped["partition"], stopped["state"]) == (0, "gap")
     provoked("SOURCE_OVERTOOK", stopped)
-    wait_ends(stage, topic, [100, 200])  # the other partition goes on (I7)
+    wait_ends(stage, topic, [100, 200])  # the other partition continues (I7)
     _, explained = said(stage, "resolve", topic, "0")
     effect = explained[0]["choices"]["continue"]
     assert (effect["first"], effect["last"], effect["count"]) == (100, 149, 50)
@@ -136,8 +138,8 @@ def test_overtaken_by_retention_and_decided_on(stage: Stage, provoked: Provoked)
 
 
 @pytest.mark.thorough
-def test_overtaken_and_begun_anew(stage: Stage) -> None:
-    """Given an overtaken mirror / when restart is chosen / then emptied, and what there is."""
+def test_retention_overtakes_the_link_and_restart_is_chosen(stage: Stage) -> None:
+    """Given an overtaken mirror / when restart is chosen / then emptied, and the rest copied."""
     topic = create_topic(stage.source, fresh_name("fault-restart"))
     write(stage.source, topic, range(100))
     wait_ends(stage, topic, [100])
@@ -156,8 +158,8 @@ def test_overtaken_and_begun_anew(stage: Stage) -> None:
 
 
 @pytest.mark.thorough
-def test_source_topic_made_anew_behind_the_old_one(stage: Stage) -> None:
-    """Given a re-created source / when its policy is continue / then its records come behind."""
+def test_source_topic_recreated_with_policy_continue(stage: Stage) -> None:
+    """Given a recreated source / when its policy is continue / then its records are appended."""
     topic = create_topic(stage.source, fresh_name("fault-by-policy-anew"))
     write(stage.source, topic, range(100))
     wait_ends(stage, topic, [100])
@@ -177,8 +179,8 @@ def test_source_topic_made_anew_behind_the_old_one(stage: Stage) -> None:
 
 @pytest.mark.provokes("gap:source_recreated")
 @pytest.mark.parametrize("records", [10, 300], ids=["fewer", "more"])
-def test_source_topic_made_anew(stage: Stage, records: int, provoked: Provoked) -> None:
-    """Given a mirror / when its source is deleted and made again / then refused until decided."""
+def test_source_topic_recreated(stage: Stage, records: int, provoked: Provoked) -> None:
+    """Given a mirror / when its source is deleted and recreated / then refused until decided."""
     topic = create_topic(stage.source, fresh_name("fault-anew"), partitions=2)
     write(stage.source, topic, range(100), partition=0)
     wait_ends(stage, topic, [100, 0])
@@ -209,7 +211,7 @@ def test_source_topic_made_anew(stage: Stage, records: int, provoked: Provoked) 
 
 @pytest.mark.thorough
 @pytest.mark.provokes("gap:target_recreated")
-def test_target_topic_made_anew_by_others(stage: Stage, provoked: Provoked) -> None:
+def test_target_topic_recreated_by_others(stage: Stage, provoked: Provoked) -> None:
     """Given a mirror / when others delete it and write their own / then refused until decided."""
     topic = create_topic(stage.source, fresh_name("fault-taken"))
     write(stage.source, topic, range(100))
@@ -236,8 +238,8 @@ def test_target_topic_made_anew_by_others(stage: Stage, provoked: Provoked) -> N
 
 
 @pytest.mark.provokes("gap:target_diverged")
-def test_foreign_records_are_got_rid_of(stage: Stage, provoked: Provoked) -> None:
-    """Given a mirror others wrote into / when restart is chosen / then it is exact again."""
+def test_restart_removes_foreign_records(stage: Stage, provoked: Provoked) -> None:
+    """Given a mirror with foreign records / when restart is chosen / then it is exact again."""
     topic = create_topic(stage.source, fresh_name("fault-foreign"))
     write(stage.source, topic, range(100))
     wait_ends(stage, topic, [100])
@@ -255,8 +257,8 @@ def test_foreign_records_are_got_rid_of(stage: Stage, provoked: Provoked) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.provokes("gap:target_deleted")
-def test_mirror_deleted_when_its_source_has_less(stage: Stage, provoked: Provoked) -> None:
-    """Given a trimmed source / when its mirror is deleted / then begun anew, the loss recorded."""
+def test_mirror_deleted_after_its_source_was_trimmed(stage: Stage, provoked: Provoked) -> None:
+    """Given a trimmed source / when its mirror is deleted / then recreated, the loss recorded."""
     topic = create_topic(stage.source, fresh_name("fault-gone"))
     write(stage.source, topic, range(100))
     wait_ends(stage, topic, [100])
@@ -271,10 +273,8 @@ def test_mirror_deleted_when_its_source_has_less(stage: Stage, provoked: Provoke
 
 @pytest.mark.thorough
 @pytest.mark.provokes("TOO_LARGE", "gap:record_too_large")
-def test_a_record_too_large_is_passed_when_that_is_decided(
-    stage: Stage, provoked: Provoked
-) -> None:
-    """Given a limit that was lowered behind a large record / when continue is chosen / then on."""
+def test_a_record_too_large_is_skipped_by_decision(stage: Stage, provoked: Provoked) -> None:
+    """Given a limit lowered after a large record / when continue is chosen / then it continues."""
     limit = {"max.message.bytes": "3000000"}
     topic = create_topic(stage.source, fresh_name("fault-large"), configs=limit)
     write(stage.source, topic, range(10))
@@ -301,12 +301,10 @@ def test_a_record_too_large_is_passed_when_that_is_decided(
 
 
 @pytest.mark.provokes("RECORD_REFUSED", "gap:record_refused")
-def test_a_record_without_a_key_is_passed_when_that_is_decided(
-    stage: Stage, provoked: Provoked
-) -> None:
-    """Given a topic that is compacted since / when its old keyless record is refused / then on.
+def test_a_record_without_a_key_is_skipped_by_decision(stage: Stage, provoked: Provoked) -> None:
+    """Given a topic compacted later / when an old keyless record is refused / then it continues.
 
-    What stands before it in the same batch is copied: the gap is that record and nothing else.
+    Records before it in the same batch are copied: the gap is that record only.
     """
     topic = create_topic(stage.source, fresh_name("fault-keyless"))
     by_policy = create_topic(stage.source, fresh_name("fault-by-policy-keyless"))

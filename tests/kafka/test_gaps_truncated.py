@@ -79,7 +79,7 @@ def stops_of(config: Path) -> list[dict[str, Any]]:
 
 
 def diverged_at(config: Path, topic: TopicName) -> int | None:
-    """Where a source and its mirror diverged, once its leader tells it."""
+    """Return where a source and its mirror diverged, once its leader knows it."""
     (explained,) = said(config, "resolve", topic)
     found: int | None = explained["facts"]["diverged_at"]
     return found
@@ -97,13 +97,13 @@ def forget_note(target: Cluster, topic: TopicName) -> None:
 
 
 @pytest.mark.provokes("SOURCE_TRUNCATED", "gap:source_truncated")
-def test_an_unclean_election_is_found_though_the_log_has_grown_again(
+def test_an_unclean_election_is_found_after_the_log_has_grown_again(
     clusters: tuple[Cluster, Cluster],
     tmp_path: Path,
     provoked: Provoked,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given copied records / when an old replica leads and takes others / then GAP, from where."""
+    """Given copied records / when a stale replica leads and takes others / then GAP, from where."""
     monkeypatch.setattr(copy_progress, "WRITE_EVERY_S", 5.0)  # it is noted once a minute otherwise
     source, target = clusters
     topic = replicated_topic(source)
@@ -147,13 +147,13 @@ def test_an_unclean_election_is_found_though_the_log_has_grown_again(
             raise AssertionError(f"{error}\n{stops()}\n{link.text()[-3000:]}") from None
 
 
-def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_it(
+def test_lost_records_are_found_though_the_killed_driver_had_not_noted_them(
     clusters: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a power cut: the driver dies just after a copy, then an old replica leads / then GAP.
+    """Given a driver killed just after a copy, then a stale replica that leads / then GAP.
 
-    How far was copied is noted once a minute: of the records lost the link knows nothing. Of one of
-    the topics it has no note at all.
+    Copy progress is noted once a minute: the link has no note of the lost records, and of one topic
+    no note at all.
     """
     monkeypatch.setattr(lane_schedule, "START_SLACK_S", 3.0)  # a first round is little longer
     source, target = clusters
@@ -191,7 +191,7 @@ def test_what_was_lost_is_found_by_a_driver_that_was_killed_before_it_had_noted_
         assert values_at(target.bootstrap, topic, 0, 150) == list(range(150))
     assert diverged_at(config, noted) == 100
     # Of this one only the new leader's epoch is known. The one before it may have brought nothing,
-    # as after a broker's start: then the leader can't tell where it ended.
+    # as after a broker's start: then the leader doesn't know where it ended.
     assert diverged_at(config, unnoted) in {100, None}
     said(config, "resolve", noted, "--choose", "continue", "--by", "ops", "--yes")
     with RunningLink(config):

@@ -38,7 +38,7 @@ def only(group: str) -> dict[str, object]:
 
 
 def test_a_consumer_that_moves_reads_the_next_record(sides: Sides) -> None:
-    """Given a consumer stopped at the source / when started at the target / then it goes on."""
+    """Given a consumer stopped at the source / when started at the target / then it continues."""
     group = fresh_name("group")
     with Reader(sides.source_bootstrap, sides.topic, group) as reader:
         assert reader.read(37) == VALUES[:37]
@@ -72,8 +72,8 @@ def test_a_transactional_topic_is_translated(cluster_pair: ClusterPair) -> None:
                 assert reader.read(25 - stop) == all_values[stop:]
 
 
-def test_nothing_past_what_has_landed(sides: Sides) -> None:
-    """Given a mirror that is behind / when the group is ahead / then its end, then on with it."""
+def test_no_offset_beyond_the_mirrors_end_is_published(sides: Sides) -> None:
+    """Given a mirror that lags / when the group is ahead / then its end, which follows later."""
     group = fresh_name("group")
     write_values(sides.source_bootstrap, sides.topic, VALUES[:20])
     sides.commit(group, 110)
@@ -91,7 +91,7 @@ def test_nothing_past_what_has_landed(sides: Sides) -> None:
     assert sides.row(group).reason is Reason.SYNCED
 
 
-def test_a_group_that_is_active_at_the_target_is_held_back_until_it_empties(sides: Sides) -> None:
+def test_a_group_with_members_at_the_target_is_held_back_until_empty(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 10)
     sync = sides.sync(**only(group))
@@ -110,8 +110,8 @@ def test_a_group_that_is_active_at_the_target_is_held_back_until_it_empties(side
     assert sides.at_target(group) == CommittedOffset(Offset(60))
 
 
-def test_a_broker_refuses_what_a_look_has_missed(sides: Sides) -> None:
-    """Given a group that looked empty / when somebody has joined / then the broker refuses."""
+def test_a_broker_refuses_a_commit_for_a_group_that_was_joined_meanwhile(sides: Sides) -> None:
+    """Given a group listed as empty / when a member has joined / then the broker refuses."""
     group = fresh_name("group")
     sides.commit(group, 10)
     with Reader(sides.target_bootstrap, sides.mirror, group) as late:
@@ -127,7 +127,7 @@ def test_a_broker_refuses_what_a_look_has_missed(sides: Sides) -> None:
 
 
 def test_a_commit_in_between_is_not_overwritten(sides: Sides) -> None:
-    """Given a plan / when a consumer at the target commits before it is applied / then it stays."""
+    """Given a plan / when a consumer at the target commits before it is applied / then kept."""
     group = fresh_name("group")
     sides.commit(group, 10)
     sync = sides.sync(lambda: sides.commit(group, 90, at_target=True), **only(group))
@@ -139,7 +139,7 @@ def test_a_commit_in_between_is_not_overwritten(sides: Sides) -> None:
     assert sides.row(group).reason is Reason.MOVED_AT_TARGET
 
 
-def test_a_reset_is_followed_also_by_a_driver_that_was_started_anew(sides: Sides) -> None:
+def test_a_reset_is_followed_also_by_a_restarted_driver(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 80, "first")
     sides.sync(**only(group)).run()
@@ -149,8 +149,8 @@ def test_a_reset_is_followed_also_by_a_driver_that_was_started_anew(sides: Sides
     assert sides.row(group).reason is Reason.SYNCED
 
 
-def test_what_a_consumer_at_the_target_reached_is_not_taken_back(sides: Sides) -> None:
-    """Given published offsets / when a consumer there went on / then a reset leaves it alone."""
+def test_progress_of_a_consumer_at_the_target_is_not_reset(sides: Sides) -> None:
+    """Given published offsets / when a consumer there moved on / then a reset leaves them alone."""
     group = fresh_name("group")
     sides.commit(group, 30)
     sides.sync(**only(group)).run()
@@ -167,7 +167,7 @@ def test_what_a_consumer_at_the_target_reached_is_not_taken_back(sides: Sides) -
     assert sides.at_target(group) == CommittedOffset(Offset(70)), "the source is further on"
 
 
-def test_what_was_put_back_at_the_target_stays(sides: Sides) -> None:
+def test_an_offset_reset_at_the_target_stays(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
     sync = sides.sync(**only(group))
@@ -179,7 +179,7 @@ def test_what_was_put_back_at_the_target_stays(sides: Sides) -> None:
     assert sides.row(group).reason is Reason.REWOUND_AT_TARGET
 
 
-def test_a_link_that_was_taken_over_publishes_nothing(sides: Sides) -> None:
+def test_a_fenced_link_publishes_nothing(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
 
@@ -191,7 +191,7 @@ def test_a_link_that_was_taken_over_publishes_nothing(sides: Sides) -> None:
     assert sides.at_target(group) is None
 
 
-def test_topics_that_are_gone_or_made_anew_are_left_out(sides: Sides) -> None:
+def test_deleted_and_recreated_topics_are_left_out(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
     kept = sides.record
@@ -208,8 +208,8 @@ def test_topics_that_are_gone_or_made_anew_are_left_out(sides: Sides) -> None:
     assert sides.at_target(group) is None
 
 
-def test_rows_of_groups_that_are_nowhere_are_removed(sides: Sides) -> None:
-    """Given a published group / when deleted at both sides / then forgotten; before that, kept."""
+def test_rows_of_groups_deleted_at_both_sides_are_removed(sides: Sides) -> None:
+    """Given a published group / when deleted at both sides / then its row goes, not before."""
     group = GroupId(fresh_name("group"))
     sides.commit(group, 30)
     sides.sync(**only(group)).run()
@@ -227,9 +227,7 @@ def test_rows_of_groups_that_are_nowhere_are_removed(sides: Sides) -> None:
     assert group not in after._memory.rows
 
 
-def test_groups_that_are_idle_are_looked_at_rarely(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_groups_are_polled_rarely(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
     monkeypatch.setattr("heliostat.groups.followed.IDLE_AFTER_S", 0.0)
@@ -260,7 +258,7 @@ def test_empty_groups_are_followed_only_where_wanted(sides: Sides) -> None:
 
 
 def test_groups_of_the_new_protocol(sides: Sides) -> None:
-    """Given Java consumers of KIP-848 / when moved / then the next record, and never while live."""
+    """Given Java consumers of KIP-848 / when moved / then the next record, never while active."""
     group = fresh_name("group")
     with MirrorJvm() as java:
         reader = JavaReader(java, sides.source_bootstrap, sides.topic, group)

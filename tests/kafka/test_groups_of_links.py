@@ -34,7 +34,7 @@ def reasons(config: Path) -> dict[str, int]:
     return found
 
 
-def test_a_running_link_keeps_groups_in_sync_and_says_so(
+def test_a_running_link_keeps_groups_in_sync_and_reports_it(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
     """Given a running link / when consumers move / then they read the rest, also after a kill."""

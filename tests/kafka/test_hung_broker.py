@@ -1,4 +1,4 @@
-"""One of three target brokers hangs: partitions of the others go on, and the broker is named."""
+"""One of three target brokers hangs: partitions of the others continue, the broker is named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HANGS_S = 25.0
 LEADER_HANGS_S = 20.0
 STATUS_S_MAX = 15.0
 STANDS_STILL_S_MAX = 5.0
-"""Healthy partitions stood still for 61 s; a machine that is full takes some time for anything."""
+"""Healthy partitions once stalled for 61 s; a busy machine takes some time for anything."""
 LEADER_STANDS_STILL_S_MAX = 15.0
 """A round that begins before others lead the maps waits for them, 9 s and some; 29 s were seen."""
 ROUND_S = 12
@@ -172,7 +172,9 @@ def spare(cluster: Cluster, hung: Broker, topic: TopicName) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_others_go_on(cluster_pair: ClusterPair, target: Cluster, tmp_path: Path) -> None:
+def test_partitions_of_other_brokers_continue(
+    cluster_pair: ClusterPair, target: Cluster, tmp_path: Path
+) -> None:
     """Given partitions on three brokers / when one hangs / then the others' records arrive."""
     source = cluster_pair.source.bootstrap
     topic = create_topic(cluster_pair.source, fresh_name("hung"), partitions=PARTITIONS)
@@ -229,10 +231,10 @@ def told(config: Path) -> str:
 def test_the_leader_of_the_links_own_topics_hangs(
     cluster_pair: ClusterPair, target: Cluster, tmp_path: Path
 ) -> None:
-    """Given a broker that leads the link's topics and coordinates its owner / when it hangs /
+    """Given a broker that leads the link's topics and coordinates its owner / when it hangs / then
 
-    then status answers in time and names it, and partitions that others lead go on: those whose
-    round changes just then, when others lead the link's topics.
+    status answers in time and names it, and partitions that others lead continue: those whose round
+    changes just then, once others lead the link's topics.
     """
     source = cluster_pair.source.bootstrap
     topic = create_topic(cluster_pair.source, fresh_name("hung"), partitions=PARTITIONS)
@@ -284,6 +286,6 @@ def asked_while_hung(hung: Broker, config: Path) -> list[float]:
     finally:
         hung.resume()
     assert max(took_s) <= STATUS_S_MAX, took_s
-    # Mostly because it can't be read; or, where others lead by then, by what a lane says.
+    # Mostly because it can't be read; or, where others lead by then, by a lane's report.
     assert any(str(hung.endpoint) in each for each in said), said
     return took_s

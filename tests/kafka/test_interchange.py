@@ -29,15 +29,15 @@ RECORDS = 300
 GROUP = "readers"
 COMMITTED = {0: 17, 1: RECORDS}
 TRANSACTIONS = ((5, True), (2, False), (5, True))
-"""Records and whether they are committed; behind each stands a marker."""
+"""Records and whether they are committed; a marker follows each."""
 MAPPED = dict(enumerate((*range(5), *range(9, 14))))
 """Target offset → source offset of the records that readers see."""
 IN_TRANSACTIONS = {"in the last": (11, 7), "in what was aborted": (6, 5), "at a marker": (5, 5)}
-"""Where groups stand at the source, and where they go on at the target."""
+"""Committed offsets of groups at the source, and the translated ones at the target."""
 METADATA = "by hand"
 SECONDS_30 = 30_000
 FRESH_S = 10.0
-"""A heartbeat each half second crosses in less than one; a stalled machine takes longer."""
+"""Heartbeats are sent each half second and copied within one; a stalled machine takes longer."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def records_of(bootstrap: str, topic: str) -> list[tuple[bytes, bytes]]:
         return [(record.key, record.value) for record in found.read_all()]
 
 
-def test_java_finds_the_link_its_topics_and_how_far_its_source_is(linked: Linked) -> None:
+def test_java_finds_the_link_its_topics_and_replication_hops(linked: Linked) -> None:
     utils = linked.jvm.mirror("RemoteClusterUtils")
     mirrored = "east.heartbeats"
     wait_for(mirrored, lambda: mirrored in set(utils.heartbeatTopics(linked.properties())))
@@ -149,7 +149,7 @@ def test_java_finds_the_link_its_topics_and_how_far_its_source_is(linked: Linked
     assert not {"heliostat"} & set(utils.upstreamClusters(linked.properties()))
 
 
-def test_heartbeats_cross_and_their_age_is_shown(linked: Linked) -> None:
+def test_heartbeats_are_copied_and_their_age_is_shown(linked: Linked) -> None:
     def age() -> float | None:
         found: float | None = linked.status()["heartbeat_age_s"]
         return found
@@ -194,7 +194,7 @@ def test_java_translates_exactly_where_the_source_has_holes(linked: Linked, grou
     wait_for("its checkpoint", lambda: linked.translated(group) == expected)
 
 
-def test_offset_syncs_hold_true_pairs(linked: Linked) -> None:
+def test_offset_syncs_hold_correct_pairs(linked: Linked) -> None:
     def told() -> dict[int, OffsetSync]:
         written = records_of(linked.target, "mm2-offset-syncs.east.internal")
         syncs = [OffsetSync.decode(*r) for r in written]
@@ -211,7 +211,7 @@ def test_offset_syncs_hold_true_pairs(linked: Linked) -> None:
     )
 
 
-def test_a_link_that_ended_is_told_by_the_age_of_its_heartbeat(linked: Linked) -> None:
+def test_a_stopped_link_is_recognized_by_the_age_of_its_heartbeat(linked: Linked) -> None:
     assert linked.link.stop() == 0
     first = linked.status()["heartbeat_age_s"]
     wait_for("the heartbeat to grow old", lambda: linked.status()["heartbeat_age_s"] > first)

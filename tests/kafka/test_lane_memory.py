@@ -114,11 +114,13 @@ def lane_of(pair: ClusterPair) -> LaneSpec:
     )
 
 
-def test_a_partition_that_waits_keeps_no_more_than_the_lanes_bound(
+def test_a_waiting_partition_keeps_no_more_memory_than_the_lanes_bound(
     cluster_pair: ClusterPair,
 ) -> None:
-    """Given batches of 80 bytes that wait, each in an answer of 5 MB / when the others are copied /
-    then the answers are let go of, and what waited arrives as it was."""
+    """Given batches of 80 bytes that wait, each in an answer of 5 MB / when
+
+    the others are copied / then the answers are freed, and the waiting batches arrive unchanged.
+    """
     lane = lane_of(cluster_pair)
     clock = SystemClock()
     topic = lane.partitions[0].source.topic

@@ -1,4 +1,4 @@
-"""An append of a round that was killed lands late, behind a compaction of the source's log."""
+"""An append of a killed round lands late, after a compaction of the source's log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIZE = struct.Struct(">i")
 
 
 class _Killed(Exception):
-    """A round ends in mid-work, and says nothing."""
+    """Ends a round while it copies, without a report."""
 
 
 class Late:
@@ -75,7 +75,7 @@ class Late:
         return first.kept
 
     def land(self, request: bytes) -> None:
-        """What was kept comes to the broker, and is answered to nobody who wants to know."""
+        """Send the kept append to the broker, and ignore the answer."""
         (broker,) = self.target.brokers
         where = broker.endpoint
         with socket.create_connection((where.host, where.port), ANSWERED_WITHIN_S) as connection:
@@ -130,8 +130,8 @@ FIRST = [(b"a", b"0"), (b"b", b"0"), (b"c", b"0")]
 NEXT = [(b"a", b"0"), (b"c", b"0"), (b"b", b"1"), (b"d", b"2")]
 
 
-def test_one_that_lands_before_the_next_rounds_stops_the_mirror(late: Late) -> None:
-    """Given a killed round's append under way / when it lands under the next round's map / then
+def test_a_late_append_before_the_next_rounds_appends_stops_the_mirror(late: Late) -> None:
+    """Given a killed round's append in flight / when it lands under the next round's map / then
 
     the mirror stops and stays stopped: under that map it would hold other records, or miss one.
     """
@@ -145,8 +145,8 @@ def test_one_that_lands_before_the_next_rounds_stops_the_mirror(late: Late) -> N
     assert late.mirrored() == FIRST
 
 
-def test_one_that_lands_behind_the_next_rounds_is_no_record_twice(late: Late) -> None:
-    """Given the same / when it lands behind what the next round has copied / then it is refused."""
+def test_a_late_append_after_the_next_rounds_appends_duplicates_nothing(late: Late) -> None:
+    """Given the same / when it lands after the records of the next round / then it is refused."""
     request = late.killed_append()
     late.compact()
     late.one.copy_to(5)

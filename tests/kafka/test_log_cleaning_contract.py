@@ -1,4 +1,4 @@
-"""The model's transactions, cleaning, deletion and re-creation, held to a real broker."""
+"""The model's transactions, cleaning, deletion and recreation, compared with a real broker."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def without_aborted(data: bytes, aborted: list[tuple[int, int]]) -> list[int]:
     return taken
 
 
-def test_transactions_end_and_hold_back_as_at_a_real_broker(
+def test_transactions_hold_the_stable_offset_like_a_real_broker(
     planter: Planter, cluster_pair: ClusterPair
 ) -> None:
     """Given producers whose transactions interleave / when each ends / then equal logs and ends."""
@@ -184,10 +184,10 @@ def history(rng: random.Random, count: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_cleaner_leaves_what_the_model_leaves(
+def test_a_cleaner_leaves_the_same_records_as_the_model(
     planter: Planter, cluster_pair: ClusterPair, seed: int
 ) -> None:
-    """Given batches that overwrite keys / when closed segments are cleaned / then equal rests."""
+    """Given batches that overwrite keys / when closed segments are cleaned / then equal logs."""
     rng = random.Random(seed)
     topic = fresh_name("contract")
     planter.topic(topic, configs={**COMPACTED, "delete.retention.ms": "86400000000"})
@@ -218,10 +218,10 @@ def test_a_cleaner_leaves_what_the_model_leaves(
     assert [each for each in left if each[2]] == shape(model.read(0, 10**9))
 
 
-def test_what_was_deleted_is_out_of_range_and_a_topic_made_anew_is_another(
+def test_deleted_offsets_are_out_of_range_and_a_recreated_topic_is_another(
     planter: Planter, cluster_pair: ClusterPair
 ) -> None:
-    """Given a log / when its head is deleted, then all of it / then as the model has it."""
+    """Given a log / when its head, then the topic is deleted / then both answer alike."""
     topic = fresh_name("contract")
     planter.topic(topic)
     model = PartitionLog()

@@ -1,4 +1,4 @@
-"""The simulation's model of a partition log, held to a real broker: same appends, same answers."""
+"""The simulation's model of a partition log against a real broker: same appends, same answers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def append(connection: Connection, version: int, topic: TopicName, topic_id, dat
     return answers[0].error, answers[0].base_offset
 
 
-def test_model_answers_as_a_real_broker_does(cluster_pair: ClusterPair) -> None:
+def test_model_answers_like_a_real_broker(cluster_pair: ClusterPair) -> None:
     """Given seeded scripts of appends / when model and broker take them / then equal answers."""
     wire = WireCluster(cluster_pair.target.bootstrap, DialSettings())
     seen_errors: set[int] = set()
@@ -102,10 +102,10 @@ def mark(connection: Connection, topic: TopicName, pid: int, count: int, epoch: 
     return markers.decode_markers(connection.receive(20).buffer, 4)[topic, 0]
 
 
-def test_markers_take_offsets_and_no_sequence_as_at_a_real_broker(
+def test_markers_take_offsets_and_no_sequence_like_a_real_broker(
     cluster_pair: ClusterPair,
 ) -> None:
-    """Given appends and markers of another producer / when epochs fall / then equal answers."""
+    """Given appends and markers of another producer / when epochs decrease / then equal answers."""
     wire = WireCluster(cluster_pair.target.bootstrap, DialSettings())
     topic = create_topic(cluster_pair.target)
     leaders = wire.metadata([topic])[topic]
@@ -138,10 +138,10 @@ def test_markers_take_offsets_and_no_sequence_as_at_a_real_broker(
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_a_broker_answers_as_the_model(
+def test_a_broker_answers_like_the_model(
     cluster_pair: ClusterPair, script: Callable[[Make], None]
 ) -> None:
-    """Given what `tests/sim/test_log_contract.py` asks the model / a broker answers the same."""
+    """Given the questions of `tests/sim/test_log_contract.py` / then a broker answers the same."""
     opened: list[BrokerSide] = []
 
     def make(partitions: int) -> BrokerSide:
@@ -155,10 +155,10 @@ def test_a_broker_answers_as_the_model(
             side.close()
 
 
-def test_a_forgotten_producer_and_a_new_leader_are_as_in_the_model(
+def test_a_forgotten_producer_and_a_new_leader_behave_like_the_model(
     start_cluster: Callable[..., Cluster],
 ) -> None:
-    """Given records older than producers are kept, then a broker that starts anew."""
+    """Given records older than producers are kept / when the broker restarts / then alike."""
     cluster = start_cluster(
         settings={
             "log.retention.ms": "-1",

@@ -1,6 +1,6 @@
-"""Offset maps whose rows are gone: mapped mirrors stop and stay so, exact ones of the link go on.
+"""Offset maps whose rows are gone: mapped mirrors stop and stay so, exact ones continue.
 
-Then `heliostat offsets rebuild` makes the maps anew, and all records of both sides are compared.
+Then `heliostat offsets rebuild` rebuilds the maps, and all records of both sides are compared.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ class Mirrors:
         return {topic: found[topic][0] for topic in self.mapped_ones}
 
     def problems(self) -> dict[str, dict[str, str]]:
-        """By topic, as `heliostat status` tells them."""
+        """Return the problems of `heliostat status`, by topic."""
         (status,) = said(self.config, "status")
         return {row["source"]: row for row in status["problems"]}
 
     def stay_stopped(self) -> None:
-        """The mapped mirrors stand stopped for their maps; the exact one goes on."""
+        """Assert that mapped mirrors stay stopped for their maps, and the exact one continues."""
         expected = dict.fromkeys(self.mapped_ones, LOST)
 
         def found() -> dict[str, dict[str, str]]:
@@ -117,25 +117,25 @@ class Mirrors:
         stood = self.mapped_ends()
         self.write_exact()
         self.wait_equal(self.exact)
-        # A driver that has just begun has not heard of its lanes yet.
+        # A driver that has just started has no reports of its lanes yet.
         until(lambda: found() == expected, lambda: f"{expected}: {self.problems()}", timeout_s=60)
         assert self.mapped_ends() == stood
         self.assert_not_told()
 
     def assert_not_told(self) -> None:
-        """Nothing is said of what stands where in a mirror whose map is lost."""
+        """Assert that no offsets are translated for a mirror whose map is lost."""
         answers = said(self.config, "offsets", "translate", self.mapped, "0", "1")
         assert [answer["why"] for answer in answers] == ["not_told"]
 
     def rebuild(self) -> None:
-        """Make the maps anew, of all records that the mirrors have."""
+        """Rebuild the maps, from all records that the mirrors have."""
         counts = self.mapped_ends()
         found = said(self.config, "offsets", "rebuild")
         assert {row["source"]["topic"]: row["records"] for row in found} == counts
         assert all(row["why_not"] == "" and row["extents"] > 1 for row in found)
 
     def wait_whole(self) -> None:
-        """All goes on: nothing doubled, lost or told otherwise."""
+        """Wait until all mirrors continue: nothing duplicated, lost or misreported."""
         self.write()
         self.wait_equal(*self.all)
         until(lambda: not self.problems(), "no problem")
@@ -171,7 +171,7 @@ def delete_rows(target: Cluster, link: LinkName) -> None:
 
 
 def write(target: Cluster, link: LinkName, *records: tuple[bytes | None, bytes | None]) -> None:
-    """As somebody who may write there, and should not."""
+    """Write foreign records, as a user with the right to."""
     topic = ByteTopic(target.bootstrap, TopicName(offsets_topic(link)), "stranger")
     with closing(topic):
         topic.write(ByteRecord(key, value) for key, value in records)
@@ -190,10 +190,10 @@ def write_over(target: Cluster, link: LinkName) -> None:
 
 
 def test_mirrors_whose_maps_are_lost(cluster_pair: ClusterPair, tmp_path: Path) -> None:
-    """Given mapped and exact mirrors / when rows of their maps are gone, while the link is stopped
+    """Given mapped and exact mirrors / when rows of their maps are deleted, while the link is
 
-    and while it runs / then the mapped ones alone stop, over rounds and restarts, until their maps
-    are made anew; then all goes on, each record once, and the maps are right.
+    stopped and while it runs / then only mapped ones stop, over rounds and restarts, until their
+    maps are rebuilt; then all continue, each record once, and the maps are correct.
     """
     mirrors = Mirrors(cluster_pair, tmp_path)
     target, link = cluster_pair.target, mirrors.link

@@ -1,6 +1,6 @@
 """State topics that are gone: mirrors are refused until `heliostat state rebuild` has proved them.
 
-Exact, mapped and filled mirrors, and one into which a stranger wrote; afterwards every record of
+Exact, mapped and filled mirrors, and one with foreign records; afterwards every record of
 both sides is compared.
 """
 
@@ -121,7 +121,7 @@ class Mirrors:
         return {one["source"]: (one["partitions"] or [None])[0] for one in topics}
 
     def refused(self) -> dict[str, str]:
-        """By topic, as `plan` tells it."""
+        """Return the refusals of `plan`, by topic."""
         plans = heliostat(self.config, "plan", "--json").json
         return {
             name: f"{one['code']}: {one['reason']} {one['hint']}"
@@ -139,19 +139,19 @@ def _killed(*_: object) -> None:
     raise ConnectionLost("killed before the last write")
 
 
-def test_mirrors_go_on_when_their_state_was_made_anew(
+def test_mirrors_continue_after_their_state_was_rebuilt(
     cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given mirrors of every kind / when their link's state is lost, then all of its topics
+    """Given mirrors of every kind / when their link's state is lost, then all of its topics / then
 
-    / then they are refused until contents have proved them, and go on without loss or doubling;
-    all but the one into which a stranger wrote.
+    they are refused until contents have proved them, and continue without loss or duplicates; all
+    but the one with foreign records.
     """
     mirrors = Mirrors(cluster_pair, tmp_path)
     exact, mapped, filled, foreign = mirrors.exact, mirrors.mapped, mirrors.filled, mirrors.foreign
     ours = (exact, mapped, filled)
     with RunningLink(mirrors.config) as running:
-        # Where they begin is looked up behind their creation: what came before is not copied.
+        # Their begin is read after their creation: earlier records are not copied.
         until(mirrors.are_copying, running.text, timeout_s=120)
         mirrors.write()
         mirrors.wait_equal(*ours, foreign)
@@ -159,7 +159,7 @@ def test_mirrors_go_on_when_their_state_was_made_anew(
             answer = mirrors.rebuild(mirrors.maps, *words)
             assert answer.returncode == 1
             assert f"link {mirrors.maps} runs" in answer.stderr
-    # Nobody tells of himself any more, and all rounds have ended.
+    # No driver reports any more, and all rounds have ended.
     monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
     monkeypatch.setattr(state_rebuild, "START_SLACK_S", 0.0)
     mirrors.plain("target", foreign, 1)

@@ -1,4 +1,4 @@
-"""A link of 300 topics and 1,000 partitions: work done, status from afar, a quick stop."""
+"""A link of 300 topics and 1,000 partitions: requests made, status by reports, a quick stop."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def link_of(config: Path) -> LinkConfig:
     return load_config(config).links[0]
 
 
-def test_a_look_takes_few_requests_and_an_unchanged_one_decodes_nothing(
+def test_observing_takes_few_requests_and_decodes_nothing_unchanged(
     many: Many, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given 300 topics / when planned, applied and looked at again / then few requests each."""
+    """Given 300 topics / when planned, applied and observed again / then few requests each."""
     link = link_of(many.config(tmp_path))
     sent: list[str] = []
     really = Caller.send
@@ -131,10 +131,10 @@ def test_a_look_takes_few_requests_and_an_unchanged_one_decodes_nothing(
         assert plan_topics(link, *again, mirrors).is_empty
 
 
-def test_a_link_of_a_thousand_partitions_is_seen_from_afar_and_stops_quickly(
+def test_status_of_a_thousand_partitions_is_complete_and_stop_is_quick(
     many: Many, tmp_path: Path
 ) -> None:
-    """Given a running link / then status is whole and right, reports are small, the stop quick."""
+    """Given a running link / then its status is complete, reports are small, the stop is quick."""
     path = many.config(tmp_path)
     config = load_config(path)
     write_one_each(many)

@@ -58,7 +58,7 @@ def test_rows_that_a_new_leader_does_not_show_yet_are_waited_for(
 ) -> None:
     """Given acknowledged rows / when their leader is killed / then a new lane reads them all (I2).
 
-    A fetch shows fewer at first: the new leader's high watermark is behind.
+    A fetch returns fewer at first: the new leader's high watermark lags.
     """
     target = start_cluster("target", brokers=3, settings=SLOW_FOLLOWERS)
     access = access_of(target.bootstrap.split(","))
@@ -101,9 +101,10 @@ def test_rows_that_a_new_leader_does_not_show_yet_are_waited_for(
 def test_a_topic_that_has_lost_rows_is_neither_read_nor_written(
     cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
-    """Given a lane that has read rows / when their topic is made anew / then it says what is lost.
+    """Given a lane that has read rows / when their topic is recreated / then it reports the loss.
 
-    A lane that was given out before holds maps of the old topic: its rows would be no whole map.
+    A lane submitted before has maps of the old topic: with its rows alone the new map would be
+    incomplete.
     """
     access = access_of(cluster_pair.target.bootstrap.split(","))
     topic = fresh_name("heliostat.maps")

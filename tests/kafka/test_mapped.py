@@ -1,4 +1,4 @@
-"""Mirrors of sources with holes: readers of both sides see the same, and the map says where."""
+"""Mirrors of sources with holes: readers of both sides see the same records, the map is correct."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def wait_equal(pair: ClusterPair, topic: TopicName, within_s: float = 120.0) -> 
     wait_for(f"all records of {topic}", is_equal, within_s)
 
 
-def test_transactions_cross_committed_and_in_order(pair: ClusterPair, tmp_path: Path) -> None:
+def test_transactions_are_copied_committed_and_in_order(pair: ClusterPair, tmp_path: Path) -> None:
     """Given commits, aborts and an open transaction / when copied / then as readers see it."""
     source = pair.source.bootstrap
     topic = create_topic(pair.source, fresh_name("mapped-tx"))
@@ -85,7 +85,7 @@ def test_transactions_cross_committed_and_in_order(pair: ClusterPair, tmp_path: 
     hanging.flush()
     config = write_config(tmp_path, source, pair.target.bootstrap, topics={"include": [topic]})
     with RunningLink(config) as link:
-        write_batches(source, topic, [encode(odd_records(rng, 20))])  # behind the open one
+        write_batches(source, topic, [encode(odd_records(rng, 20))])  # after the open one
         wait_equal(pair, topic)
         assert ends(source, {topic: 1})[topic][0] > len(assert_same(pair, topic)) > 0
         hanging.commit_transaction()
@@ -106,7 +106,7 @@ def wait_cleaned(pair: ClusterPair, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_a_compacted_topic_crosses_with_its_holes(
+def test_a_compacted_topic_is_copied_with_its_holes(
     pair: ClusterPair, tmp_path: Path, kills: bool
 ) -> None:
     """Given a cleaned log / when copied, also through kill -9 / then the same records, mapped."""
@@ -168,7 +168,7 @@ def test_a_compacted_topic_crosses_with_its_holes(
 
 
 @pytest.mark.thorough
-def test_a_killed_link_goes_on_in_the_middle_of_transactions(
+def test_a_killed_link_continues_in_the_middle_of_transactions(
     pair: ClusterPair, tmp_path: Path
 ) -> None:
     """Given transactions / when workers and driver are killed -9 / then each record once."""

@@ -1,4 +1,4 @@
-"""Offsets of a mirror that a link really made: asked for on the command line, and verified."""
+"""Offsets of a real mirror: translated on the command line, and verified."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mirrored(
         planter.write_transaction(topic, records(5, "committed"), commit=True)
     seen = read_committed(source, topic)
     assert len(seen) == 100
-    assert seen[-1][0] == 121  # and the last marker behind it
+    assert seen[-1][0] == 121  # and the last marker after it
     folder = tmp_path_factory.mktemp("offsets")
     config = write_config(folder, source, target, topics={"include": [topic]})
 
@@ -56,7 +56,7 @@ def mirrored(
 
 
 def asked(config: Path, *options: str, questions: str = "", code: int = 0) -> tuple[Any, str]:
-    """JSON answers of the program, and what it said beside them."""
+    """Return the JSON answers of the program, and its other output."""
     answer = heliostat(config, "offsets", *options, "--json", questions=questions)
     assert answer.returncode == code, answer
     return answer.json, answer.stderr
@@ -74,8 +74,8 @@ def test_each_record_is_found_from_both_sides(mirrored: tuple[Path, str, list[Se
     assert [one["to_offset"] for one in answers] == [row[0] for row in seen]
 
 
-def test_what_is_no_record_is_said(mirrored: tuple[Path, str, list[Seen]]) -> None:
-    """A marker, an aborted record, the last marker, what has not landed, and what is nowhere."""
+def test_offsets_without_a_record_are_explained(mirrored: tuple[Path, str, list[Seen]]) -> None:
+    """A marker, an aborted record, the last marker, one not copied yet, one beyond both logs."""
     config, topic, _ = mirrored
     questions = (
         f"{topic} 0 70\n{topic} 0 90\n{topic} 0 123\n{topic} 0 124\nelsewhere 0 1\n{topic} 9 1"
@@ -94,7 +94,7 @@ def test_what_is_no_record_is_said(mirrored: tuple[Path, str, list[Seen]]) -> No
 def test_the_target_alone_answers(
     mirrored: tuple[Path, str, list[Seen]], tmp_path: Path, cluster_pair: ClusterPair
 ) -> None:
-    """The day on which the source is gone."""
+    """As on the day on which the source is lost."""
     _, topic, seen = mirrored
     config = write_config(
         tmp_path, "127.0.0.1:9", cluster_pair.target.bootstrap, topics={"include": [topic]}
@@ -114,4 +114,4 @@ def test_the_map_is_shown_and_verified(mirrored: tuple[Path, str, list[Seen]]) -
     assert answer.returncode == 0, answer
     told = answer.json
     assert (told["records"], told["mapped_partitions"], told["offsets_equal"]) == (100, 1, True)
-    assert told["not_copied_yet"] == 0  # behind the last record is a marker only
+    assert told["not_copied_yet"] == 0  # only a marker follows the last record

@@ -1,4 +1,4 @@
-"""Messages of formats v0 and v1 as a real broker stores them, 2.8.2, copied to one of today."""
+"""Messages of formats v0 and v1 as a real broker 2.8.2 stores them, copied to a current one."""
 
 from __future__ import annotations
 
@@ -131,10 +131,10 @@ def copy(pair: ClusterPair, folder: Path, topics: Mapping[TopicName, int]) -> No
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_cross_whatever_packed_them(
+def test_old_messages_are_copied_in_any_codec(
     pair: ClusterPair, tmp_path: Path, magic: int
 ) -> None:
-    """Given topics of an old format, one for each codec / when copied / then as they were read."""
+    """Given topics of an old format, one for each codec / when copied / then read as before."""
     rng = random.Random(31 + magic)
     topics: list[OldTopic] = []
     for codec in CODECS.values():
@@ -147,8 +147,8 @@ def test_old_messages_cross_whatever_packed_them(
         assert topic.read(pair.target) == topic.samples
 
 
-def test_a_topic_whose_format_was_raised_crosses_as_one(pair: ClusterPair, tmp_path: Path) -> None:
-    """Given v0, v1 and batches of today, one behind the other / when copied / then all of them."""
+def test_a_topic_whose_format_was_raised_is_copied_whole(pair: ClusterPair, tmp_path: Path) -> None:
+    """Given messages v0, then v1, then batches v2 in one log / when copied / then all of them."""
     rng = random.Random(37)
     topic = OldTopic.make(pair, 0)
     for magic, version in FORMATS.items():
@@ -162,8 +162,8 @@ def test_a_topic_whose_format_was_raised_crosses_as_one(pair: ClusterPair, tmp_p
     assert topic.read(pair.target) == topic.samples
 
 
-def test_the_brokers_own_time_is_that_of_the_mirror(pair: ClusterPair, tmp_path: Path) -> None:
-    """Given v1 with LogAppendTime / when copied / then readers see the time of the append."""
+def test_log_append_time_of_old_messages_is_kept(pair: ClusterPair, tmp_path: Path) -> None:
+    """Given v1 with LogAppendTime / when copied / then readers see the source's append time."""
     topic = OldTopic.make(pair, 1, **{"message.timestamp.type": "LogAppendTime"})
     for codec in CODECS.values():
         topic.write(1, codec, random.Random(41))

@@ -1,4 +1,4 @@
-"""Two whole instances of a link: one works, the other waits, takes over, and is never harmed."""
+"""Two instances of a link: one copies, the other waits and takes over, without damage."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_MS = 5_000
 """Three processes start and connect, then begin at the same moment."""
 ROUNDS_LAST_S = 60.0
-"""At most: they are told to end when all is copied."""
+"""Limit: rounds are told to end when all is copied."""
 STOPPED_S = 0.2
-"""Of each turn: long enough that a rival's pause between retries is over."""
+"""Pause of each turn: longer than another copier's pause between retries."""
 LOADED_S = 90.0
 HALTS_WITHIN_S = 120.0
 """Its rounds end or are cancelled, then Spark."""
@@ -109,10 +109,10 @@ def standby_of(stage: Stage, stack: contextlib.ExitStack) -> RunningLink:
 
 
 @pytest.mark.thorough
-def test_one_works_the_other_takes_over(stage: Stage) -> None:
-    """Given two started at once / when the working one is killed, stopped / then the other works.
+def test_a_standby_takes_over(stage: Stage) -> None:
+    """Given two started at once / when the owner is killed, or stopped / then the other copies.
 
-    And one that waits ends at once when it is told to, without having taken over.
+    A waiting standby ends at once when stopped, without having taken over.
     """
     with contextlib.ExitStack() as stack:
         pair = [stage.process, stack.enter_context(LinkProcess(stage.config))]
@@ -178,10 +178,12 @@ def stopped_and_woken(stage: Stage, trial: Trial) -> str:
 
 
 @pytest.mark.provokes("LINK_TAKEN_OVER")
-def test_a_stopped_instance_that_wakes_up_does_no_harm(stage: Stage, provoked: Provoked) -> None:
-    """Given a stopped owner under load / when it wakes after a takeover / then it halts.
+def test_a_paused_owner_that_resumes_after_a_takeover_does_no_harm(
+    stage: Stage, provoked: Provoked
+) -> None:
+    """Given a paused owner under load / when it resumes after a takeover / then it halts.
 
-    Records are of two days ago and producers forgotten at once: brokers refuse no late append.
+    Records are two days old and producers are forgotten at once: brokers refuse no late append.
     """
     shape = GenericShape(value_bytes=200, timestamps=Timestamps.AGED, age_ms=2 * DAY_MS)
     load = small_load(fresh_name("fault"), shape=shape, configs={"retention.ms": "-1"})
@@ -196,7 +198,7 @@ def control_of(topic: TopicName) -> str:
 
 
 def say_wanted(stage: Stage, topic: TopicName, generations: dict[str, int]) -> None:
-    """Announce which lanes are to run, by their generations; others end."""
+    """Announce the generations of the lanes that are to run; others end."""
     access = load_config(stage.config).clusters[Alias("west")].access()
     with contextlib.closing(KeyedTopic(access, control_of(topic))) as control:
         control.ensure(1)
@@ -250,21 +252,21 @@ def two_lanes(
 
 
 def load_and_meet(barrier: Barrier) -> None:
-    """Load the code in a rival's process; on a full machine one is ready long before another."""
+    """Load the code in another copier's process; on a busy machine that takes a varying time."""
     warm_up()
     barrier.wait(LOADED_S)
 
 
 @pytest.mark.thorough
-def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
-    """Given three copiers of the same fresh records, stopped in turn / then each record is once."""
+def test_concurrent_owners_leave_one_copy(stage: Stage) -> None:
+    """Given three copiers of the same fresh records, paused in turn / then each record is once."""
     partitions, turns, batches, size = 3, 40, 15, 50
     records = turns * batches * size
     topic = fresh_name("rivals")
     for cluster in (stage.source, stage.target):
         create_topic(cluster, topic, partitions=partitions)
     # A time that is yet to come: this target forgets producers of anything older than a second,
-    # and what keeps rivals apart is that it remembers ours.
+    # and concurrent copiers are safe only because it remembers ours.
     times_ms = int(time.time() * 1000) + REMEMBERED_MS
     batch = encode([Sample(b"k%d" % at, b"v%d" % at * 20, times_ms) for at in range(size)])
     fetch_bytes, spawn = [30_000, 70_000, 300_000], multiprocessing.get_context("spawn")
@@ -275,7 +277,7 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
         pending = pool.map_async(copy_round, lanes, chunksize=1)
         processes = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
         pending.wait(RIVALS_BEGIN_MS / 1000)
-        for turn in range(turns):  # whoever copies now is stopped soon: another one must go on
+        for turn in range(turns):  # whoever copies now is stopped soon: another one must continue
             processes[turn % len(processes)].suspend()
             try:
                 for number in range(partitions):
@@ -304,7 +306,7 @@ def test_rivals_forced_together_leave_one_copy(stage: Stage) -> None:
 
 
 @pytest.mark.provokes("PRODUCER_FENCED")
-def test_only_the_newest_writer_writes(stage: Stage, provoked: Provoked) -> None:
+def test_an_earlier_writer_is_fenced(stage: Stage, provoked: Provoked) -> None:
     """Given a writer / when another one fences it / then it is refused, until it fences back."""
     name = fresh_name("heliostat.writers")
     bootstrap = stage.target.bootstrap.split(",")

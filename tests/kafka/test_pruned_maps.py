@@ -1,4 +1,4 @@
-"""Rows of an offset map go as the target's log loses what they tell of; all else stays true."""
+"""Rows of an offset map are pruned as the target's log start moves; the rest stays correct."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def records_left(bootstrap: str, topic: TopicName) -> int:
         return len(list(maps.read_all()))
 
 
-def test_rows_of_what_the_target_lost_go_and_the_rest_of_the_map_stays_true(
+def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
     pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a mirror of transactions / when its log begins later / then rows go, and are compacted,
+    """Given a mirror of transactions / when its log start moves up / then rows are deleted,
 
-    and this driver, the next one, groups, people and `verify` find each record where it is.
+    and this driver, the next one, groups, operators and `verify` find each record where it is.
     """
     monkeypatch.setattr(map_pruning, "EVERY_S", 0.3)
     monkeypatch.setattr(map_pruning, "ROWS_MIN", 2)

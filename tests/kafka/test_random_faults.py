@@ -1,4 +1,4 @@
-"""A run of faults drawn by a printed seed, under load all the time.
+"""A run of faults drawn from a printed seed, under constant load.
 
 Short by default. By hand, longer or again with a seed that failed::
 
@@ -44,7 +44,7 @@ def chance() -> random.Random:
 
 @pytest.fixture
 def stage(tmp_path: Path, spark: SparkSession, chance: random.Random) -> Iterator[Stage]:
-    """Fresh records or forgotten producers, large or small fetches: the seed says."""
+    """Give a stage: fresh records or forgotten producers, large or small fetches, by the seed."""
     forgets = {
         "producer.id.expiration.ms": "1000",
         "producer.id.expiration.check.interval.ms": "300",
@@ -166,7 +166,9 @@ class Faults:
         broker.resume()
 
 
-def test_random_faults_lose_double_and_reorder_nothing(stage: Stage, chance: random.Random) -> None:
+def test_random_faults_lose_duplicate_and_reorder_nothing(
+    stage: Stage, chance: random.Random
+) -> None:
     """Given load of fresh and of old records / when faults are drawn / then a verified copy."""
     old = GenericShape(value_bytes=200, timestamps=Timestamps.RANDOM, age_ms=3 * DAY_MS)
     loads = [

@@ -141,10 +141,10 @@ REFUSED: dict[str, Callable[[Planned], Mapping[str, str]]] = {
     "refused:configs",
     "refused:replication_factor",
 )
-def test_what_would_go_wrong_is_refused_by_its_code(
+def test_a_topic_that_cannot_be_mirrored_is_refused_with_its_code(
     cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked
 ) -> None:
-    """Given what stands in a mirror's way / when planned / then the topic is refused for it."""
+    """Given an obstacle to a mirror / when planned / then its topic is refused with that code."""
     for code, refused in REFUSED.items():
         planned = Planned(cluster_pair, tmp_path, create_topic(cluster_pair.source))
         found = refused(planned)
@@ -153,10 +153,10 @@ def test_what_would_go_wrong_is_refused_by_its_code(
 
 
 @pytest.mark.provokes("refused:internal", how="the names of internal topics are let through")
-def test_an_internal_topic_is_refused_where_its_name_does_not_give_it_away(
+def test_an_internal_topic_is_refused_though_its_name_is_not_excluded(
     planned: Planned, provoked: Provoked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given brokers' own topic / when its name is not excluded / then refused for what it is."""
+    """Given the brokers' own topic / when its name is not excluded / then refused as internal."""
     monkeypatch.setattr(select, "BUILT_IN_EXCLUDE", ())
     own = "__consumer_offsets"
     with ClusterAdmin(planned.pair.source.bootstrap) as admin:
@@ -172,12 +172,12 @@ def sides(cluster_pair: ClusterPair) -> Iterator[Sides]:
 
 
 @pytest.mark.provokes("INTERCHANGE_FAILED", "GROUPS_FAILED")
-def test_topics_beside_the_mirrors_that_cannot_be_made(
+def test_auxiliary_topics_that_cannot_be_created(
     sides: Sides, planned: Planned, provoked: Provoked
 ) -> None:
-    """Given more replicas than brokers / when a link's other topics are made / then told as such.
+    """Given more replicas than brokers / when a link's other topics are created / then reported.
 
-    It is about no record, so that copying goes on.
+    It concerns no record, so copying continues.
     """
     replicas = {"replication_factor": 3}
     path = planned.configured(
@@ -227,17 +227,17 @@ def test_topics_beside_the_mirrors_that_cannot_be_made(
 @pytest.mark.provokes(
     "gap:target_truncated", how="its broker is killed and the end of its segment file cut off"
 )
-def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
+def test_acknowledged_records_that_the_target_lost_are_copied_again(
     cluster_pair: ClusterPair,
     start_cluster: Callable[..., Cluster],
     tmp_path: Path,
     provoked: Provoked,
 ) -> None:
-    """Given a running link / when the target comes back with less / then copied anew, recorded.
+    """Given a running link / when the target returns with less / then copied again, recorded.
 
     It is copied again within milliseconds: reports show nothing of it, or a part. The round lasts
-    longer than the outage: one that is given out in it does not know what was acknowledged just
-    before (docs/reliability.md).
+    longer than the outage: one submitted during it does not know what was acknowledged just before
+    (docs/reliability.md).
     """
     # The records are of long ago: a second after its start a broker looks which it may delete.
     target = start_cluster("target", settings={"log.retention.ms": "-1"})
@@ -290,12 +290,12 @@ def test_records_that_the_target_had_acknowledged_and_lost_are_copied_again(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_verify_names_a_refused_topic_and_does_not_call_it_different(
+def test_verify_reports_a_refused_topic_as_refused_not_different(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a mirror made anew by others beside a sound one / when verified / then it is refused.
+    """Given a mirror recreated by others, and a sound one / when verified / then it is refused.
 
-    Under its name stands no copy, so that each of its records would seem lost or different.
+    The topic of its name is no copy, so that each of its records would seem lost or different.
     """
     source, target = cluster_pair.source, cluster_pair.target
     prefix = fresh_name("refused")

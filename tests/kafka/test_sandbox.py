@@ -103,8 +103,8 @@ def test_a_broker_is_stopped_killed_paused_and_comes_back_with_its_records(
     cluster.stop()  # once more does no harm
 
 
-def test_a_broker_maps_the_classes_that_set_up_has_kept(cluster_pair: ClusterPair) -> None:
-    """Given the archive of set-up / when a broker starts / then its JVM uses it, in silence."""
+def test_a_broker_loads_the_class_archive_of_set_up(cluster_pair: ClusterPair) -> None:
+    """Given the archive of set-up / when a broker starts / then its JVM uses it, without output."""
     archive = archive_of(KAFKA)
     assert archive.is_file(), "scripts/setup makes it"
     (broker,) = cluster_pair.source.brokers
@@ -113,7 +113,7 @@ def test_a_broker_maps_the_classes_that_set_up_has_kept(cluster_pair: ClusterPai
 
 
 @pytest.mark.thorough
-def test_three_brokers_outlive_one(start_cluster: StartCluster) -> None:
+def test_three_brokers_survive_the_loss_of_one(start_cluster: StartCluster) -> None:
     cluster = start_cluster("three", brokers=3, heap_mb=256, storage=Storage.TMPFS)
     assert [broker.broker_id for broker in cluster.brokers] == [1, 2, 3]
     assert cluster.folder.is_relative_to(TMPFS_FOLDER)
@@ -158,7 +158,7 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(
 
 
 @pytest.mark.thorough
-def test_a_port_that_is_taken_meanwhile_is_replaced(start_cluster, monkeypatch) -> None:
+def test_a_port_that_was_taken_meanwhile_is_replaced(start_cluster, monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other_link:
         taken = other_link.getsockname()[1]
         offers = [[taken, *free_ports(1)], free_ports(2)]
@@ -221,7 +221,7 @@ def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -
     assert "nothing runs" in sandbox("status")
 
 
-def test_down_spares_a_process_that_took_a_brokers_pid(sandbox, tmp_path: Path) -> None:
+def test_down_spares_a_process_that_reused_a_brokers_pid(sandbox, tmp_path: Path) -> None:
     folder = named.state_folder() / "old"
     folder.mkdir(parents=True)
     row = {
@@ -246,7 +246,7 @@ def test_down_spares_a_process_that_took_a_brokers_pid(sandbox, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("arguments", [("up", "A B"), ("down", "nope"), ("load", "nope")])
-def test_names_that_are_none_are_refused(sandbox, arguments) -> None:
+def test_invalid_cluster_names_are_refused(sandbox, arguments) -> None:
     with pytest.raises(Refused):
         sandbox(*arguments)
 
@@ -256,7 +256,7 @@ def test_a_setting_without_a_value_is_wrong_usage(sandbox) -> None:
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_what_the_load_counts_is_what_the_brokers_hold(cluster_pair, idempotent: bool) -> None:
+def test_counts_of_the_load_equal_those_of_the_brokers(cluster_pair, idempotent: bool) -> None:
     cluster = cluster_pair.source
     prefix = fresh_name()
     loads = [
@@ -279,7 +279,7 @@ def test_what_the_load_counts_is_what_the_brokers_hold(cluster_pair, idempotent:
     assert {item: end for item, end in held.items() if end} == generator.acknowledged
 
 
-def test_load_goes_on_when_the_cluster_comes_back(start_cluster: StartCluster) -> None:
+def test_load_continues_when_the_cluster_comes_back(start_cluster: StartCluster) -> None:
     cluster = start_cluster()
     load = TopicLoad(fresh_name(), 2, 300.0)
     with LoadGenerator(cluster.bootstrap, [load], acks=-1, idempotent=True) as generator:
@@ -297,7 +297,9 @@ def test_load_goes_on_when_the_cluster_comes_back(start_cluster: StartCluster) -
     ("batch_records", "codec", "distinct"),
     [(1, "none", None), (1, "none", 10), (100, "none", 3), (30, "gzip", None)],
 )
-def test_fill_appends_exactly_so_many(cluster_pair, batch_records, codec, distinct) -> None:
+def test_fill_appends_exactly_the_requested_number(
+    cluster_pair, batch_records, codec, distinct
+) -> None:
     load = TopicLoad(fresh_name(), 3, batch_records=batch_records, codec=codec)
     generator = LoadGenerator(cluster_pair.source.bootstrap, [])
     made = generator.fill(load, 1_001, distinct_batches=distinct)
@@ -306,7 +308,7 @@ def test_fill_appends_exactly_so_many(cluster_pair, batch_records, codec, distin
     assert ends(cluster_pair.source, [load.topic]) == made
 
 
-def test_the_efds_topics_are_made_as_the_catalogue_says(cluster_pair) -> None:
+def test_efd_topics_are_created_as_in_the_catalogue(cluster_pair) -> None:
     cluster = cluster_pair.source
     catalogue = efd_topics(25, compact_events=True, log_append_time=True, hot_partitions=3)
     loads = efd_load(catalogue, 400.0)

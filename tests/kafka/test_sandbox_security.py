@@ -1,4 +1,4 @@
-"""What a secured sandbox offers: every listener and mechanism lets the right ones in only."""
+"""A secured sandbox: every listener and mechanism accepts only the right clients."""
 
 import base64
 import json
@@ -89,7 +89,7 @@ WAYS = [(Listener.SSL, Mechanism.PLAIN)] + [
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_every_way_in_leads_to_the_same_user_with_the_same_rights(
+def test_every_mechanism_gives_the_same_user_the_same_rights(
     secured: Cluster, listener: Listener, mechanism: Mechanism
 ) -> None:
     mine, others = create_topic(secured), create_topic(secured)
@@ -102,7 +102,7 @@ def test_every_way_in_leads_to_the_same_user_with_the_same_rights(
         assert hidden not in topics_seen(access)
 
 
-def test_rights_are_taken_back_while_it_runs(secured: Cluster) -> None:
+def test_rights_are_revoked_while_it_runs(secured: Cluster) -> None:
     topic = create_topic(secured)
     rule = AclRule("User:link", Operation.DESCRIBE, ResourceKind.TOPIC, topic)
     access = secured.credentials.access("link", Listener.SASL_PLAINTEXT)
@@ -113,7 +113,7 @@ def test_rights_are_taken_back_while_it_runs(secured: Cluster) -> None:
     assert secured.accounts.take_back([rule]) == 0
 
 
-def test_a_wrong_password_certificate_or_token_is_not_let_in(secured: Cluster) -> None:
+def test_a_wrong_password_certificate_or_token_is_rejected(secured: Cluster) -> None:
     credentials = secured.credentials
     for mechanism in (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512):
         access = credentials.access("link", Listener.SASL_PLAINTEXT, mechanism)
@@ -187,7 +187,7 @@ def test_three_brokers_keep_users_rights_and_certificates_over_a_restart(start_c
         until(lambda one=one: topic in topics_seen(one), f"the topic at {address}")
 
 
-def test_what_is_not_offered_is_refused(secured: Cluster) -> None:
+def test_mechanisms_that_are_not_offered_are_refused(secured: Cluster) -> None:
     with pytest.raises(SandboxError, match="no such user"):
         secured.credentials.access("nobody", Listener.SSL)
     with pytest.raises(SandboxError, match="signed tokens"):

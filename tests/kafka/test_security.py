@@ -1,4 +1,4 @@
-"""Secured listeners of a real broker: each door, each refusal, renewed sessions, a whole link."""
+"""Secured listeners of a real broker: each listener, each refusal, renewed sessions, a link."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ REFUSED_WITHIN_S = 25.0
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[Cluster, Cluster]]:
-    """Two clusters with all listeners, whose sessions of SASL end after some seconds."""
+    """Two clusters with all listeners, whose SASL sessions end after some seconds."""
     security = SandboxSecurity(
         users={USER: CANARY},
         client_auth=ClientAuth.REQUIRED,
@@ -132,10 +132,10 @@ DOORS = [
 @pytest.mark.parametrize(
     ("listener", "mechanism"), DOORS, ids=lambda value: getattr(value, "value", "")
 )
-def test_each_door_opens_to_the_hot_path_and_to_the_adapter(
+def test_each_listener_accepts_the_hot_path_and_the_adapter(
     secured: tuple[Cluster, Cluster], listener: Listener, mechanism: Mechanism
 ) -> None:
-    """Given a listener and a mechanism / when entered both ways / then records cross."""
+    """Given a listener and a mechanism / when both paths connect / then records are copied."""
     topic = create_topic(secured[0])
     found = door(secured[0], listener, mechanism)
     assert by_hot_path(found, topic) == 1
@@ -229,10 +229,10 @@ REFUSALS: dict[str, tuple[Callable[[Cluster, Path], ClusterAccess], type, str]] 
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_real_broker_that_refuses_is_told_of_as_what_it_is(
+def test_a_real_brokers_refusal_is_classified(
     case: str, secured: tuple[Cluster, Cluster], tmp_path: Path
 ) -> None:
-    """Given a misfit / when entered both ways / then kind and reason are told, and soon."""
+    """Given a misfit / when both paths connect / then verdict and reason are reported, soon."""
     build, kind, text = REFUSALS[case]
     found = build(secured[0], tmp_path)
     began_s = time.monotonic()
@@ -263,7 +263,7 @@ TOLD = {
 def test_each_refusal_has_its_code(
     secured: tuple[Cluster, Cluster], tmp_path: Path, provoked: Provoked
 ) -> None:
-    """Given a misfit of each kind / when the cluster is looked at / then its code is told."""
+    """Given a misfit of each kind / when the cluster is observed / then its code is reported."""
     for case, code in TOLD.items():
         with pytest.raises(ConnectionLost) as caught:
             by_hot_path(REFUSALS[case][0](secured[0], tmp_path), "none")
@@ -271,10 +271,10 @@ def test_each_refusal_has_its_code(
 
 
 @pytest.mark.provokes("TOKEN_REFUSED", how="the endpoint it asks is a listener that speaks no HTTP")
-def test_a_token_endpoint_that_gives_none_is_told_of(
+def test_a_token_endpoint_without_tokens_is_reported(
     secured: tuple[Cluster, Cluster], tmp_path: Path, provoked: Provoked
 ) -> None:
-    """Given a broker's TLS listener for an endpoint / when asked for a token / then told so."""
+    """Given a broker's TLS listener as endpoint / when asked for a token / then reported."""
     found = door(secured[0], Listener.SASL_PLAINTEXT, Mechanism.OAUTHBEARER)
     sasl = found.security.sasl
     assert sasl is not None
@@ -380,7 +380,7 @@ def state_bytes(cluster: Cluster) -> bytes:
 
 
 @pytest.mark.spark
-def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
+def test_a_link_over_tls_and_scram_copies_all_and_shows_no_secret(
     secured: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given short sessions under load / when copied / then verified, and no password anywhere."""
@@ -434,10 +434,10 @@ def test_a_link_over_tls_and_scram_copies_all_and_tells_no_secret(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_a_changed_password_is_told_of_and_the_new_one_is_taken_up(
+def test_a_changed_password_is_reported_and_the_new_one_is_used(
     secured: tuple[Cluster, Cluster], tmp_path: Path
 ) -> None:
-    """Given a link under load / when the source's password changes / then told, and goes on."""
+    """Given a link under load / when the source's password changes / then reported, then used."""
     east, west = secured
     topic = create_topic(east)
     config = secured_config(tmp_path, east, west, topic, {})
@@ -477,7 +477,7 @@ def test_a_changed_password_is_told_of_and_the_new_one_is_taken_up(
 
 
 def status_of(config: Path) -> str:
-    """What `heliostat status` says, whatever its exit code."""
+    """Return the output of `heliostat status`, whatever its exit code."""
     return heliostat(config, "status", "--json").stdout
 
 

@@ -1,4 +1,4 @@
-"""Two sources fill one topic: each has its partitions, its offsets, its groups, and its proof."""
+"""Two sources fill one topic: each has its partitions, offsets and groups, and is verified."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_two_sources_fill_one_topic_each_with_equal_offsets(shared: FanIn) -> No
     assert not any(report[name] for name in ("lost", "doubled", "reordered", "different")), report
 
 
-def test_a_group_of_one_source_goes_on_in_its_partitions(shared: FanIn) -> None:
-    """Given a group at the second source / then it stands in the second one's partitions."""
+def test_a_group_of_one_source_continues_in_its_partitions(shared: FanIn) -> None:
+    """Given a group at the second source / then its offsets are in the second one's partitions."""
     for cluster in shared.sources.values():
         create_topic(cluster, shared.topic)
     group = GroupId(f"{shared.topic}-readers")

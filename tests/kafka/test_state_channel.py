@@ -1,4 +1,4 @@
-"""A lane's line to its state topics on a real broker: announcements, reports, endings."""
+"""A lane's channel to its state topics on a real broker: announcements, reports, closing."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def report(spec: LaneSpec, position: int, ended_by: str = "") -> RoundReport:
     return RoundReport(spec.lane, spec.generation, spec.round_number, 1, 1, ended_by, rows)
 
 
-def test_an_announcement_is_heard_at_once_and_names_when_to_switch(line: Line) -> None:
-    """Given old announcements / then none of them ends the round, and a new one is heard at once"""
+def test_an_announcement_is_read_at_once_and_gives_the_time_to_switch(line: Line) -> None:
+    """Given old announcements / then none of them ends the round, and a new one is read at once."""
     line.announce(3)
     line.announce(4, running=["0/4/1"])
     channel = line.open()
@@ -127,7 +127,7 @@ def test_an_announcement_is_heard_at_once_and_names_when_to_switch(line: Line) -
 
 
 def test_the_last_report_is_written_before_close_returns_and_close_is_quick(line: Line) -> None:
-    """Given a fetch that waits at the broker / when closed / then at once, and all is written."""
+    """Given a fetch that waits at the broker / when closed / then at once, with all written."""
     line.announce(4)
     channel = line.open()
     until(lambda: channel.running() is not None, "the first announcement")
@@ -180,8 +180,8 @@ def test_a_stop_ends_the_round_at_once(line: Line) -> None:
         channel.close()
 
 
-def test_an_owner_that_was_taken_over_is_not_listened_to(line: Line) -> None:
-    """Given an earlier owner's announcement behind ours / then ours holds, read late or at once."""
+def test_announcements_of_a_fenced_owner_are_ignored(line: Line) -> None:
+    """Given an earlier owner's announcement after ours / then ours holds, read late or at once."""
     ours, earlier = 3, 2
     generation = first_generation(ours) + 1
     line = replace(line, spec=replace(line.spec, generation=generation))

@@ -1,4 +1,4 @@
-"""Clients of state topics that got stuck are left, on a real broker; nothing is lost or twice."""
+"""Stuck clients of state topics are replaced, on a real broker; nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stuck:
         return times_out
 
 
-def test_a_client_that_is_stuck_is_left_and_reading_goes_on_where_it_was(
+def test_a_stuck_client_is_replaced_and_reading_continues_at_its_position(
     bootstrap: list[str],
 ) -> None:
     """Given two rows that are read / when both clients get stuck / then one error each."""
@@ -66,7 +66,7 @@ def test_a_client_that_is_stuck_is_left_and_reading_goes_on_where_it_was(
 def test_a_client_that_gets_stuck_as_it_is_opened_is_closed(
     bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody holds it yet: left as it is it would try on for ever, one more with each call."""
+    """No caller has it yet: not closed, it would retry for ever, one more with each call."""
     known = frozenset(threading.enumerate())
     with KeyedTopic(bootstrap, fresh_name("state")) as topic:
         topic.ensure()
@@ -78,7 +78,7 @@ def test_a_client_that_gets_stuck_as_it_is_opened_is_closed(
     assert clients_left(known) == []
 
 
-def test_one_that_waits_for_metadata_for_ever_is_left_for_another(
+def test_a_client_that_waits_for_metadata_for_ever_is_replaced(
     bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, ended = frozenset(threading.enumerate()), threading.Event()
@@ -101,8 +101,8 @@ def _times_out(*_: Any) -> Any:
     raise KafkaTimeoutError("not answered")
 
 
-def test_rows_behind_each_other_are_read_on_by_a_client_anew(bootstrap: list[str]) -> None:
-    """Given a byte topic read in part / when its client gets stuck / then the rest, and once."""
+def test_a_new_client_reads_the_remaining_rows_of_a_byte_topic(bootstrap: list[str]) -> None:
+    """Given a byte topic read in part / when its client gets stuck / then the rest, once."""
     with ByteTopic(bootstrap, TopicName(fresh_name("bytes")), "test") as topic:
         with ClusterAdmin(bootstrap) as admin:
             assert topic.ensure(admin)
@@ -116,14 +116,14 @@ def test_rows_behind_each_other_are_read_on_by_a_client_anew(bootstrap: list[str
         assert topic.position() == 3
         found = wait_for("what came since", lambda: topic.poll(0.5))
         assert [record.value for record in found] == [b"3"]
-        topic.close()  # who closes it begins anew: rows may have been lost
+        topic.close()  # after closing it, reading starts over: rows may have been lost
         assert topic.position() == 0
         found = wait_for("all of it", lambda: topic.poll(0.5))
         assert [record.value for record in found] == [b"0", b"1", b"2", b"3"]
 
 
-def test_what_is_recent_is_read_on_by_a_client_anew(bootstrap: list[str]) -> None:
-    """Given one report read / when the client gets stuck / then what came since, and no more."""
+def test_a_new_client_reads_the_remaining_recent_reports(bootstrap: list[str]) -> None:
+    """Given one report read / when the client gets stuck / then only later reports are read."""
     recent = RecentRecords(bootstrap, fresh_name("progress"))
     recent.ensure()
     with closing(recent), ByteTopic(bootstrap, recent.topic, "test") as writer:

@@ -1,4 +1,4 @@
-"""`heliostat topics` and `heliostat plan` on real clusters, through the command line's door."""
+"""`heliostat topics` and `heliostat plan` on real clusters, through the command line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pair(cluster_pair: ClusterPair) -> tuple[str, str]:
     return cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
 
 
-def test_preview_names_each_topic_with_the_entry_that_decided(cluster_pair, pair, tmp_path, capsys):
+def test_preview_lists_each_topic_with_the_deciding_entry(cluster_pair, pair, tmp_path, capsys):
     prefix = fresh_name("preview")
     a, b = (create_topic(cluster_pair.source, f"{prefix}.{letter}") for letter in "ab")
     include = rf"{prefix}\..*"
@@ -62,7 +62,7 @@ def test_preview_names_each_topic_with_the_entry_that_decided(cluster_pair, pair
     assert f"- {b}" in out
 
 
-def test_plan_says_what_would_be_done_and_does_nothing(cluster_pair, pair, tmp_path, capsys):
+def test_plan_shows_the_changes_and_makes_none(cluster_pair, pair, tmp_path, capsys):
     topic = create_topic(cluster_pair.source, partitions=2)
     config = write_config(tmp_path, *pair, include=[topic])
     for _ in range(2):
@@ -90,9 +90,7 @@ def test_two_links_into_one_topic_are_refused_once_their_topics_are_known(
     assert [row["target"] for row in one["create"]] == [other]
 
 
-def test_a_mirror_of_a_link_that_another_file_describes_is_refused(
-    cluster_pair, pair, tmp_path, capsys
-):
+def test_a_mirror_of_a_link_in_another_file_is_refused(cluster_pair, pair, tmp_path, capsys):
     """Given a link's state at the target / when another file wants its mirror / then refused."""
     topic = create_topic(cluster_pair.source)
     create_topic(cluster_pair.target, topic)  # empty: free for the taking but for the mark
@@ -136,7 +134,7 @@ def test_a_link_from_a_cluster_to_itself_is_refused_by_cluster_id(pair, tmp_path
     provoked("CONFIG_REFUSED", said)
 
 
-def test_a_link_that_is_not_there(pair, tmp_path, capsys):
+def test_an_unknown_link_is_refused(pair, tmp_path, capsys):
     config = write_config(tmp_path, *pair, include=[])
     assert run(["topics", "-c", str(config), "--link", "none"]) == 2
     assert "there is no link none" in capsys.readouterr().err

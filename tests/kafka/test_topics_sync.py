@@ -147,8 +147,8 @@ def test_topics_follow_the_source(sides):
     assert sides.plan().is_empty
 
 
-def test_every_mirror_takes_raw_batches(sides):
-    """Whatever its source and its brokers say / then compression, times and sizes are as needed."""
+def test_every_mirror_accepts_raw_batches(sides):
+    """Given any source and broker settings / then compression, times and sizes are as needed."""
     topic = sides.make(
         "every-mirror-takes-raw-batches.a",
         compression__type="zstd",
@@ -171,7 +171,7 @@ def test_every_mirror_takes_raw_batches(sides):
 
 
 @pytest.mark.provokes("refused:target_not_ours")
-def test_a_topic_that_is_not_ours_is_refused_once_it_was_written_to(sides, cluster_pair, provoked):
+def test_a_foreign_topic_is_refused_once_it_has_records(sides, cluster_pair, provoked):
     name = "a-topic-that-is-not-ours-is-refused-once-it-was-written-to.a"
     sides.make(name)
     there = make(sides.target, f"summit.{name}")
@@ -185,7 +185,7 @@ def test_a_topic_that_is_not_ours_is_refused_once_it_was_written_to(sides, clust
 
 
 @pytest.mark.provokes("refused:source_recreated", "refused:target_recreated")
-def test_topics_that_were_made_again_are_refused(sides, cluster_pair, provoked):
+def test_recreated_topics_are_refused(sides, cluster_pair, provoked):
     a = sides.make("topics-that-were-made-again-are-refused.a")
     b = sides.make("topics-that-were-made-again-are-refused.b")
     _, report = sides.turn()
@@ -206,11 +206,11 @@ def test_topics_that_were_made_again_are_refused(sides, cluster_pair, provoked):
 
 
 @pytest.mark.provokes("TOPIC_ALREADY_EXISTS", "BROKER")
-def test_one_topic_that_fails_is_told_and_its_neighbours_are_made(sides, provoked):
+def test_a_topic_that_fails_is_reported_and_the_others_are_created(sides, provoked):
     good = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.good")
     bad = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.bad")
     plan = sides.plan()
-    make(sides.target, f"summit.{bad}")  # somebody is faster than we are
+    make(sides.target, f"summit.{bad}")  # somebody else creates it first
     report = apply_plan(plan, sides.target)
     assert {name: error.kafka_name for name, error in report.failed.items()} == {
         bad: "TOPIC_ALREADY_EXISTS"
@@ -240,13 +240,13 @@ def wait_for_range(cluster: Cluster, topic: str, expected: tuple[int, int]) -> N
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_what_retention_takes_before_the_first_copy_is_no_gap(
+def test_records_expired_before_the_first_copy_are_no_gap(
     cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a source that goes on deleting / when a link begins / then its mirror begins later.
+    """Given a source that keeps expiring / when a link starts / then its mirror begins later.
 
-    Offsets are equal, nothing stands stopped, and the ledger has no row. Nor does it stop for a
-    partition that is added to the mirror by hand.
+    Offsets are equal, nothing is stopped, and the ledger has no row. A partition that is added to
+    the mirror by hand stops nothing either.
     """
     source, target = cluster_pair.source, cluster_pair.target
     topic = create_topic(source, fresh_name("expiring"))
@@ -285,12 +285,12 @@ def test_what_retention_takes_before_the_first_copy_is_no_gap(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_what_expires_on_arrival_is_told_and_not_called_complete(
+def test_records_that_expire_on_arrival_are_reported_and_not_in_sync(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a target that keeps a minute of what its source keeps / then nobody calls it whole.
+    """Given a target that keeps a minute of what its source keeps / then no verb calls it complete.
 
-    DeleteRecords does what retention would: brokers look after that every five minutes only.
+    DeleteRecords does what retention would: brokers check that every five minutes only.
     """
     source, target = cluster_pair.source, cluster_pair.target
     topic = create_topic(source, fresh_name("kept"), configs={"retention.ms": "-1"})
@@ -333,12 +333,12 @@ def test_what_expires_on_arrival_is_told_and_not_called_complete(
 
 @pytest.mark.thorough
 @pytest.mark.spark
-def test_latest_leaves_out_nothing_of_a_topic_that_comes_later(
+def test_start_latest_copies_later_topics_from_their_beginning(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given `start: latest` / when topics are created later, also while it is stopped / then whole.
+    """Given `start: latest` / when topics are created later, also while stopped / then complete.
 
-    Of one that there was, what is written from then on is copied, at equal offsets.
+    Of a topic that existed, records from then on are copied, at equal offsets.
     """
     prefix = fresh_name("late")
     before, *after = (f"{prefix}-{word}" for word in ("before", "after", "meanwhile"))
@@ -373,7 +373,7 @@ def test_latest_leaves_out_nothing_of_a_topic_that_comes_later(
         wait_held(after[1], (0, 30))
 
 
-def test_what_was_written_before_a_source_compacted_is_copied(
+def test_records_written_before_the_source_became_compacted_are_copied(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
     """Given a backlog without keys / when the source compacts / then all is copied first."""

@@ -1,4 +1,4 @@
-"""Status, plan and log of a real link: never better than the truth, and true again afterwards."""
+"""Status, plan and log of a real link: never better than the truth, correct again afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 LOOKS_MAX = 200
 """At a driver that begins."""
 TOLD_WITHIN_S = 40.0
-"""Silence is told after 10 s, and tests run beside."""
+"""Silence is reported after 10 s, and other tests run meanwhile."""
 RECORDS = 20
 
 
@@ -71,8 +71,8 @@ def link(cluster_pair: ClusterPair, tmp_path: Path) -> Link:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_transaction_that_hangs_is_named_with_what_it_holds_back(link: Link) -> None:
-    """Given 20 of 41 records behind an open transaction / when it is old / then by its name."""
+def test_a_hanging_transaction_is_reported_with_its_lag(link: Link) -> None:
+    """Given 20 of 41 records held by an open transaction / when it is old / then it is named."""
     link.write()
     with RunningLink(link.config) as running:
         link.wait_in_sync()
@@ -90,7 +90,7 @@ def test_a_transaction_that_hangs_is_named_with_what_it_holds_back(link: Link) -
 
 
 def frozen(running: RunningLink) -> list[psutil.Process]:
-    """Stop what copies, and what would start it anew."""
+    """Pause the workers, and the daemon that would restart them."""
     stopped: list[psutil.Process] = []
     for each in running.workers():
         for process in (each.parent(), each):
@@ -113,10 +113,10 @@ def held_up(running: RunningLink) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_new_driver_is_not_well_by_its_predecessors_word(link: Link) -> None:
-    """Given a link in sync that was stopped while its source went on / when it is started again,
+def test_a_new_driver_does_not_rely_on_its_predecessors_reports(link: Link) -> None:
+    """Given a link in sync that was stopped while its source continued / when
 
-    its lanes not yet at work / then what they did before counts for nothing.
+    it is started again, its lanes not yet at work / then its predecessor's reports don't count.
     """
     link.write()
     with RunningLink(link.config) as running:
@@ -139,7 +139,7 @@ def test_a_new_driver_is_not_well_by_its_predecessors_word(link: Link) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_workers_that_are_frozen_are_told_though_the_driver_runs(link: Link) -> None:
+def test_frozen_workers_are_reported_though_the_driver_runs(link: Link) -> None:
     """Given a link in sync / when its workers are stopped / then exit code 1, a line, later 0."""
     link.write()
     with RunningLink(link.config) as running:
@@ -154,8 +154,8 @@ def test_workers_that_are_frozen_are_told_though_the_driver_runs(link: Link) -> 
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_stop_is_a_line_and_plan_tells_of_records_that_are_gone(link: Link) -> None:
-    """Given records that retention took behind a mirror / when planned, run / then both say so."""
+def test_a_stop_is_logged_and_plan_reports_records_that_are_gone(link: Link) -> None:
+    """Given expired records that were not copied / when planned, run / then both report them."""
     link.write()
     with RunningLink(link.config) as running:
         link.wait_in_sync()
@@ -182,7 +182,7 @@ def test_a_stop_is_a_line_and_plan_tells_of_records_that_are_gone(link: Link) ->
 
 @pytest.mark.usefixtures("spark")
 def test_a_link_without_a_topic_is_not_in_sync(cluster_pair: ClusterPair, tmp_path: Path) -> None:
-    """Given an include that matches nothing / when run / then told, and exit code 1."""
+    """Given an include that matches nothing / when run / then reported, and exit code 1."""
     config = write_config(
         tmp_path,
         cluster_pair.source.bootstrap,

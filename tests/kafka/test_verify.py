@@ -1,4 +1,4 @@
-"""`verify` on real brokers: damage is planted into a mirror by hand and must be named."""
+"""`verify` on real brokers: damage is planted into a mirror and must be named."""
 
 import json
 import random
@@ -123,7 +123,7 @@ def test_a_lost_last_record_is_late_until_the_mirror_should_be_complete(
 
 
 @pytest.mark.parametrize(("place", "again"), [(0, 1), (700, 701), (3, 1_400), (9, COUNT)])
-def test_a_doubled_record_is_found(
+def test_a_duplicated_record_is_found(
     verify: Verify, mirrored: Mirrored, place: int, again: int
 ) -> None:
     rows = records()
@@ -185,7 +185,7 @@ def test_an_altered_record_is_found(verify: Verify, mirrored: Mirrored, change: 
     assert first["source"] != first["target"]
 
 
-def test_empty_in_place_of_null_is_found(verify: Verify, mirrored: Mirrored) -> None:
+def test_an_empty_value_instead_of_null_is_found(verify: Verify, mirrored: Mirrored) -> None:
     rows = records()
     place = next(n for n in range(COUNT) if rows[n][2] is None)
     target = list(rows)
@@ -196,7 +196,7 @@ def test_empty_in_place_of_null_is_found(verify: Verify, mirrored: Mirrored) -> 
 
 
 @pytest.mark.parametrize("codec", list(CODECS))
-def test_equal_records_in_any_codec_are_no_difference(
+def test_equal_records_in_another_codec_are_equal(
     verify: Verify, mirrored: Mirrored, codec: str
 ) -> None:
     rows = records()
@@ -257,7 +257,7 @@ def test_many_records_over_many_partitions_give_no_false_alarm(
     assert part.records == 3 * 200 + 100
 
 
-def test_batches_that_crossed_whole_are_not_decoded(verify: Verify, mirrored: Mirrored) -> None:
+def test_batches_that_were_copied_whole_are_not_decoded(verify: Verify, mirrored: Mirrored) -> None:
     rows = records()
     name = mirrored(rows, rows, codecs=("lz4", "lz4"), batches=(100, 100))
     assert verify(name).results[0].batches_equal == COUNT // 100
@@ -267,7 +267,7 @@ def test_batches_that_crossed_whole_are_not_decoded(verify: Verify, mirrored: Mi
     assert decoded.records == COUNT
 
 
-def test_a_range_leaves_what_is_outside_alone(verify: Verify, mirrored: Mirrored) -> None:
+def test_records_outside_the_range_are_not_compared(verify: Verify, mirrored: Mirrored) -> None:
     rows = records()
     target = list(rows)
     target[300] = (*rows[300][:2], b"altered", rows[300][3])
@@ -292,7 +292,7 @@ def test_log_starts_that_differ_are_named(
     assert (left_out.records, left_out.is_problem) == (130, False)
 
 
-def test_nothing_is_skipped_in_silence(verify: Verify, source: Planter, target: Planter) -> None:
+def test_skipped_partitions_are_reported(verify: Verify, source: Planter, target: Planter) -> None:
     missing, narrow, empty = (fresh_name("verify") for _ in range(3))
     source.topic(missing)
     source.write(missing, records(10))
@@ -313,9 +313,7 @@ def test_nothing_is_skipped_in_silence(verify: Verify, source: Planter, target: 
     assert report.to_json()["source_only"] == [missing]
 
 
-def test_a_target_that_holds_more_than_its_source_is_seen(
-    verify: Verify, mirrored: Mirrored
-) -> None:
+def test_a_target_with_more_than_its_source_is_reported(verify: Verify, mirrored: Mirrored) -> None:
     rows = records(100)
     foreign: Record = (1, b"who", b"wrote this", [])
     report = verify(mirrored(rows, [*rows, foreign]))
@@ -332,7 +330,7 @@ def test_a_topic_is_not_verified_against_itself(spark: SparkSession, source: Pla
         verify_pair(spark, source.bootstrap, source.bootstrap, [TopicPair(name, name)])
 
 
-def test_an_unreachable_cluster_is_said_so(
+def test_an_unreachable_cluster_is_reported(
     spark: SparkSession, source: Planter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("heliostat.verify.reader.BOOTSTRAP_TIMEOUT_MS", 500)
@@ -343,7 +341,7 @@ def test_an_unreachable_cluster_is_said_so(
 def test_a_link_may_run_while_it_is_verified(
     verify: Verify, source: Planter, target: Planter, cluster_pair: ClusterPair
 ) -> None:
-    """Both sides grow all the time, the target always behind: never a false alarm."""
+    """Both sides grow all the time, the target always lags: never a false alarm."""
     name = fresh_name("verify")
     source.topic(name)
     target.topic("mirror." + name)
@@ -381,7 +379,7 @@ def test_a_link_may_run_while_it_is_verified(
     assert verify(name, ranges=RangeSpec(is_complete=True)).is_clean
 
 
-def test_a_target_made_anew_while_it_was_read_is_no_proof(
+def test_a_target_recreated_while_it_was_read_is_no_proof(
     verify: Verify, target: Planter, mirrored: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = records(50)
@@ -403,7 +401,7 @@ def test_a_target_made_anew_while_it_was_read_is_no_proof(
     ]
 
 
-def test_transaction_markers_are_accounted_for_and_aborted_records_are_none(
+def test_markers_are_accounted_for_and_aborted_records_are_not_compared(
     verify: Verify, source: Planter, target: Planter
 ) -> None:
     committed, aborted = fresh_name("verify"), fresh_name("verify")

@@ -93,13 +93,13 @@ def transactional(source: Planter) -> tuple[str, list[Seen]]:
     source.write_transaction(name, some(50, 5), commit=True)
     seen = read_committed(source.bootstrap, name)
     assert len(seen) == 40 + 60 + 25 + 50
-    assert len(map_of(seen)) == 2  # behind the first marker; behind aborted records and theirs
+    assert len(map_of(seen)) == 2  # after the first marker; after aborted records and their marker
     return name, seen
 
 
 @pytest.fixture
 def copied(target: Planter, transactional: tuple[str, list[Seen]]) -> Iterator[Callable[..., str]]:
-    """Write the mirror of that topic anew, as told; and delete it afterwards."""
+    """Write a new mirror of that topic; delete it afterwards."""
     name, _ = transactional
     made: list[str] = []
 
@@ -114,7 +114,7 @@ def copied(target: Planter, transactional: tuple[str, list[Seen]]) -> Iterator[C
         target.delete_topic("mirror." + each)
 
 
-def test_committed_records_stand_where_the_map_puts_them(
+def test_committed_records_are_where_the_map_says(
     verify: Verify, copied: Callable[..., str], transactional: tuple[str, list[Seen]]
 ) -> None:
     _, seen = transactional
@@ -160,7 +160,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("kind", list(FAULTS))
-def test_one_fault_is_named(
+def test_a_planted_fault_is_named(
     verify: Verify, copied: Callable[..., str], transactional: tuple[str, list[Seen]], kind: str
 ) -> None:
     _, seen = transactional
@@ -249,7 +249,7 @@ def compacted(source: Planter) -> tuple[str, list[Seen]]:
     return name, seen
 
 
-def test_both_ends_compact_on_their_own(
+def test_both_sides_compact_independently(
     verify: Verify, source: Planter, target: Planter, compacted: tuple[str, list[Seen]]
 ) -> None:
     name, seen = compacted
@@ -306,7 +306,7 @@ def test_the_target_compacts_and_forgets_tombstones(
     ]
 
 
-def test_faults_are_found_among_what_compaction_left(
+def test_faults_are_found_in_compacted_logs(
     verify: Verify, source: Planter, target: Planter, compacted: tuple[str, list[Seen]]
 ) -> None:
     name, seen = compacted

@@ -35,7 +35,7 @@ def clusters() -> Iterator[Mapping[str, Cluster]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_takes_keeps_and_deletes_records(
+def test_each_version_accepts_keeps_and_deletes_records(
     clusters: Mapping[str, Cluster], version: str
 ) -> None:
     cluster = clusters[version]
@@ -99,7 +99,7 @@ def test_holes_are_filled_at_older_targets(
         (KAFKA_4_3, KAFKA_2_8),
     ],
 )
-def test_a_link_crosses_versions(
+def test_a_link_copies_across_versions(
     clusters: Mapping[str, Cluster], tmp_path: Path, source_version: str, target_version: str
 ) -> None:
     """Given brokers of two versions / when a topic is copied, grown, configured / then equal."""

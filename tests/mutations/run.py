@@ -1,4 +1,4 @@
-"""Breaks the product in one place at a time, and sees whether the tests of that place say so.
+"""Breaks the product in one place at a time, and checks whether the tests of that place fail.
 
 Run it as `python tests/mutations/run.py`. The mutations are in the TOML files beside it; each names
 what is changed, what a user would suffer from it, and the tests that have to catch it. All happens
@@ -49,7 +49,7 @@ PRELOADING = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """A plugin's own assertions are not rewritten where it was imported before; nobody reads them."""
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 TESTS_FAILED, TESTS_CRASHED = 1, 3
-"""Exit codes of pytest; others than the first say that it could not run them."""
+"""Exit codes of pytest; others than the first mean that it could not run the tests."""
 LOOK_EVERY_S = 0.02
 PRELOADED = (
     "hypothesis",
@@ -61,7 +61,7 @@ PRELOADED = (
     "pandas",
     "pyspark.sql",
 )
-"""What takes seconds to import and is no part of the product: each run is a fork behind that."""
+"""Slow imports outside of the product: each run is a fork of a process that has them."""
 
 
 class StaleListError(Exception):
@@ -89,7 +89,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the tests said of one mutation; `by` is the first that failed, empty where none did."""
+    """The tests' result for one mutation; `by` is the first that failed, empty if none did."""
 
     mutation: Mutation
     by: str
@@ -249,7 +249,7 @@ class Tree:
 class _FirstExample:
     """A plugin: the first example that fails is enough, none is made smaller or kept."""
 
-    def pytest_sessionstart(self) -> None:  # behind conftest.py, which has settings of its own
+    def pytest_sessionstart(self) -> None:  # after conftest.py, which has its own settings
         known = sys.modules.get("hypothesis")
         if known is not None:
             known.settings.register_profile(
@@ -262,7 +262,7 @@ class _FirstExample:
 
 
 def _exit_code(child: int, within_s: float) -> int | None:
-    """Wait for tests to end; None where they do not. What they leave behind is ended, too."""
+    """Wait for tests to end; None if they don't. Processes that they leave are killed, too."""
     until_s = time.monotonic() + within_s
     code: int | None = None
     try:

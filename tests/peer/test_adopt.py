@@ -1,4 +1,4 @@
-"""Mirrors change hands between a real MirrorMaker 2 and a link in the middle of load, both ways."""
+"""Mirrors change hands between a real MirrorMaker 2 and a link under load, both ways."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_mirrors_change_hands_both_ways_in_the_middle_of_load(
     assert read(target, mirror) == read(source, topic)
 
 
-def test_what_mirror_maker_doubled_is_mapped_and_nothing_is_doubled_anew(
+def test_mirror_makers_duplicates_are_mapped_and_none_are_added(
     cluster_pair: ClusterPair,
     topic: TopicName,
     load: Load,

@@ -1,4 +1,4 @@
-"""The live scenarios of the benchmark: their arithmetic, and runs that show that they work."""
+"""The live scenarios of the benchmark: their arithmetic, and short runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(*each: tuple[int, int, int, int]) -> Any:
     return np.array([[a * 1_000_000, b * 1_000_000, i, n] for a, b, i, n in each], dtype=np.int64)
 
 
-def test_a_window_takes_sampled_partitions_by_when_a_record_was_sent(bench: Any) -> None:
+def test_a_window_selects_samples_by_the_time_sent(bench: Any) -> None:
     # Sent at 9, 10, 11, 19 and 20 ms; the third is in a partition that nobody watches.
     sent = rows((9, 10, 0, 1), (10, 12, 0, 2), (11, 13, 7, 3), (19, 20, 1, 4), (20, 21, 1, 5))
     window = bench("delays").Window(sent, 10_000_000, 20_000_000, {0, 1})
@@ -75,7 +75,7 @@ def test_stamps_are_found_in_whole_batches_that_others_can_read(bench: Any) -> N
     assert stamped.whole(first + second) == (len(first + second), 3)
 
 
-def test_the_catalogue_is_as_large_and_the_sample_as_fair_as_they_say(bench: Any) -> None:
+def test_catalogue_and_sample_have_the_documented_size(bench: Any) -> None:
     scenarios = bench("live_scenarios")
     streams = scenarios.LIVE["efd"].streams()
     partitions = [each.partitions for each in streams]
@@ -95,7 +95,7 @@ def block(p50_ms: float, p99_ms: float, **more: Any) -> dict[str, Any]:
     return {"finished": True, **figures, **more}
 
 
-def test_ratios_are_ours_by_theirs_with_the_rate_behind(bench: Any) -> None:
+def test_ratios_are_ours_by_theirs_with_the_rate(bench: Any) -> None:
     late = {"finished": False, "reason": "2 records were never readable"}
     results = {
         "ours": {"300": block(10, 100), "2200": block(20, 200)},
@@ -111,7 +111,7 @@ def test_ratios_are_ours_by_theirs_with_the_rate_behind(bench: Any) -> None:
     assert "p50_vs_tuned_300" not in found
 
 
-def test_catching_up_is_also_compared_with_ours_without_a_backlog(bench: Any) -> None:
+def test_catching_up_is_also_compared_with_our_run_without_a_backlog(bench: Any) -> None:
     results = {
         "ours": {
             "with_backlog": block(2, 30, backlog_records_per_s=600),
@@ -178,9 +178,7 @@ def test_small_live_comparison_reports_every_case_and_ratio(
         assert f"{name}_vs_default" in output
 
 
-def test_a_load_that_is_not_wanted_any_more_ends_without_having_sent(
-    bench: Any, tmp_path: Path
-) -> None:
+def test_a_stopped_load_ends_without_sending(bench: Any, tmp_path: Path) -> None:
     stamped, live = bench("stamped"), bench("live")
     stamped.write_streams(tmp_path / "streams.json", [stamped.Stream("t", 1, 1.0, 100)])
     with socket.create_server(("127.0.0.1", 0)) as broker:  # takes connections, never answers

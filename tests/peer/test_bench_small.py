@@ -1,4 +1,4 @@
-"""The benchmark itself: its arithmetic, and a run on a size that shows that it works."""
+"""The benchmark itself: its arithmetic, and a short run."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("groups")
 
 
-def test_what_groups_read_again_is_counted_from_how_topics_were_filled(groups: ModuleType) -> None:
-    """Given markers behind each 100 records / then offsets are translated without anybody's map."""
+def test_records_that_groups_read_again_are_counted_from_the_fill_pattern(
+    groups: ModuleType,
+) -> None:
+    """Given markers after each 100 records / then offsets are translated without anybody's map."""
     dense, holes = (
         TopicPartition(TopicName(name), PartitionId(1))
         for name in (groups.DENSE, groups.TRANSACTIONAL)
@@ -73,7 +75,7 @@ def block(records_per_s: float, cpu_s: float) -> dict[str, Any]:
     }
 
 
-def test_ratios_are_ours_by_theirs_and_the_worse_codec_stands_on_top(report: ModuleType) -> None:
+def test_ratios_are_ours_by_theirs_with_the_worse_codec_first(report: ModuleType) -> None:
     results = {
         "ours": {"none": block(600, 1.0), "lz4": block(500, 1.5)},
         "mm2_tuned": {"none": block(100, 10.0), "lz4": block(50, 20.0)},

@@ -1,4 +1,4 @@
-"""Java's own classes of MirrorMaker 2 4.3.0 read what a link of ours writes."""
+"""The Java classes of MirrorMaker 2 4.3.0 read what our link writes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def random_record(rng: random.Random) -> Record:
     )
 
 
-def test_java_writes_the_bytes_that_we_write_and_reads_them(jvm: MirrorJvm) -> None:
+def test_java_writes_and_reads_the_same_bytes(jvm: MirrorJvm) -> None:
     rng = random.Random(5)
     for _ in range(RECORDS):
         record = random_record(rng)
@@ -54,7 +54,7 @@ def test_java_writes_the_bytes_that_we_write_and_reads_them(jvm: MirrorJvm) -> N
         assert jvm.decode(record) == jvm.words(record), record
 
 
-def test_java_reads_names_as_we_do(jvm: MirrorJvm) -> None:
+def test_java_parses_names_as_we_do(jvm: MirrorJvm) -> None:
     rng = random.Random(7)
     for separator in (".", "-", "__"):
         theirs = jvm.mirror("DefaultReplicationPolicy")()
@@ -75,7 +75,7 @@ def test_java_reads_names_as_we_do(jvm: MirrorJvm) -> None:
         )
 
 
-def test_identity_naming_finds_the_heartbeats_as_they_are_called(jvm: MirrorJvm) -> None:
+def test_identity_naming_finds_the_heartbeats_topic(jvm: MirrorJvm) -> None:
     policy = jvm.mirror("IdentityReplicationPolicy")()
     policy.configure(jvm.properties("x:1", source_cluster_alias="east"))
     assert policy.isHeartbeatsTopic("east.heartbeats")
@@ -84,7 +84,7 @@ def test_identity_naming_finds_the_heartbeats_as_they_are_called(jvm: MirrorJvm)
 
 
 def test_mirror_maker_translates_from_our_pairs_and_skips_nothing(jvm: MirrorJvm) -> None:
-    """Its own store, fed with what a link writes at its start, for maps with many holes."""
+    """Its own store, fed with what a link writes when it starts, for maps with many holes."""
     rng = random.Random(11)
     partition = TopicPartition(TopicName("t"), PartitionId(0))
     for _ in range(12):

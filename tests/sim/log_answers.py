@@ -1,6 +1,6 @@
 """What a leader answers about its log, by the model: offsets, leader epochs, deletion, fetches.
 
-`tests/kafka/test_log_answers_contract.py` holds each to a real broker.
+`tests/kafka/test_log_contract.py` checks each against a real broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Record batches as the model of a log needs them: with holes, markers and delete horizons.
 
-Written anew from the format (KIP-98, KIP-534), so that the product's own encoder is not what
+Written from the format (KIP-98, KIP-534), so that the product's own encoder is not what
 makes the input of its own tests.
 """
 

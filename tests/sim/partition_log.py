@@ -1,6 +1,6 @@
 """A small model of one partition's log: Kafka's sequence rules, transactions, cleaning, truncation.
 
-`tests/kafka/test_log_contract.py` and `test_log_cleaning_contract.py` hold it to a real broker, so
+`tests/kafka/test_log_contract.py` and `test_log_cleaning_contract.py` check it on a real broker, so
 that the simulation cannot lie.
 """
 
@@ -81,7 +81,7 @@ class PartitionLog:
 
     def __init__(self, identity: int = 0) -> None:
         self.identity = identity
-        """Stands for the topic's id: another one after it was made anew."""
+        """The topic's id: another one after it was recreated."""
         self.leader_epoch = 0
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """Leader epochs and where they begin; one that brought nothing is left out."""
@@ -95,7 +95,7 @@ class PartitionLog:
         self.changes = 0
         """Counted: what was read of it is true until the next one."""
         self.was_known = False
-        """The last append was taken for one that is there: its answer bears a time."""
+        """Whether the last append was answered as a duplicate, with an append time."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -105,7 +105,7 @@ class PartitionLog:
     # -- appending -----------------------------------------------------------------------------
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Error code and base offset, as a produce answer gives them; `was_known` tells more.
+        """Append a batch; return error code and base offset, and set `was_known`.
 
         Who may write transactions, and how far ahead of the clock timestamps may be, is not
         looked at.
@@ -216,7 +216,7 @@ class PartitionLog:
         self.epochs.append((epoch, self.end))
 
     def truncate(self, end: int) -> None:
-        """A new leader never had what lies behind: whole batches go, and the epoch rises."""
+        """Truncate to a new leader's end: whole batches are removed, and the epoch increases."""
         self.changes += 1
         self.batches = [batch for batch in self.batches if batch.next_offset <= end]
         self.end = max(self.start, self.batches[-1].next_offset if self.batches else 0)

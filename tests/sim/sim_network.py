@@ -1,4 +1,4 @@
-"""A `Network` over model logs, with a clock that only the simulation turns and seeded faults."""
+"""A `Network` over model logs, with a simulated clock and seeded faults."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OFFSET_BYTES = 8
 
 
 class SimClock:
-    """Seconds that pass only when somebody waits."""
+    """A clock that advances only when the copier waits."""
 
     def __init__(self, wall_ms: int) -> None:
         self.now_s = 1000.0
@@ -86,7 +86,7 @@ class World:
     map_rows: list[MapWrite] = field(default_factory=list)
     """Rows of the offset map that are durable, in order."""
     readers: dict[int, MapReader] = field(default_factory=dict)
-    """What those rows say, by partition, as far as they were read."""
+    """Maps from those rows, by partition, as far as they were read."""
     rows_read: int = 0
     faults: int = 0
     """That have happened."""
@@ -96,18 +96,18 @@ class World:
     damage_rate: float = 0.0
     """Share of answers in which an offset that no checksum covers is damaged."""
     damaged: set[int] = field(default_factory=set)
-    """Partitions whose last answer was."""
+    """Partitions whose last answer was damaged."""
     flipped: dict[int, int] = field(default_factory=dict)
     """The bit that was flipped last, by partition."""
     late_s: float = 0.05
     """How much later than the one before a request of a lost connection is served, at most."""
     replicas_s: float = 0.0
-    """How long each waits for replicas, at most; those behind it on its connection wait as well."""
+    """Longest wait of each for replicas, in seconds; later ones on its connection wait as well."""
     forgets_ms: int | None = None
     """The target's `producer.id.expiration.ms`, where it sweeps at any time."""
 
     def settle_late(self) -> None:
-        """Serve what is due of the appends nobody waits for any more."""
+        """Serve late appends that are due, for which no copier waits any more."""
         while self.late and self.late[0][0] <= self.clock.now_s:
             _, _, send, data = heapq.heappop(self.late)
             self.serve(send, data)
@@ -186,7 +186,7 @@ class SimNetwork:
         self._held = HeldBytes()
         self._fetching: set[Channel] = set()
         self._heard: dict[int, int] = {}
-        """High watermarks as groups were answered."""
+        """High watermarks in the last answers to groups."""
         self._appends: dict[Channel, list[tuple[float, Sequence[Send]]]] = {}
         """By connection to the target; each is served strictly in order."""
         self._served_until_s: dict[Channel, float] = {}
@@ -254,7 +254,7 @@ class SimNetwork:
         return taken
 
     def _serve_map(self) -> list[Event]:
-        """Rows that are due become durable; or the connection breaks, and nobody knows."""
+        """Make rows that are due durable; or break the connection, with an unknown result."""
         if self._map_line is None or self._map_line[0] > self.world.clock.now_s:
             return []
         _, writes = self._map_line
@@ -477,7 +477,7 @@ class SimNetwork:
         return lost
 
     def cut_all(self) -> None:
-        """Close every connection: nobody waits for an answer any more."""
+        """Close every connection: no answer is waited for any more."""
         for channel_key in self._appends.values():
             self._cut(channel_key)
         self._cut_map()

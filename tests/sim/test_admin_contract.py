@@ -1,4 +1,4 @@
-"""The stand-in of `ClusterAdmin`: it is called as the real one, and answers as brokers do."""
+"""The `ClusterAdmin` stand-in: same signatures as the real one, same answers as brokers."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Simulated:
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, *GROUP_SCRIPTS], ids=lambda script: script.__name__)
-def test_the_stand_in_answers_as_a_broker(script: Callable[[Side], None]) -> None:
+def test_the_stand_in_answers_like_a_broker(script: Callable[[Side], None]) -> None:
     script(Simulated())
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_stand_in_is_called_as_the_real_one(method: str) -> None:
+def test_the_stand_in_has_the_signatures_of_the_real_one(method: str) -> None:
     real, simulated = getattr(ClusterAdmin, method), getattr(SimulatedAdmin, method)
     assert simulated is not real, "it would ask a network"
     own, theirs = inspect.signature(simulated).parameters, inspect.signature(real).parameters
@@ -68,7 +68,7 @@ def simulated() -> tuple[SimulatedCluster, SimulatedAdmin]:
     return cluster, SimulatedAdmin(cluster)
 
 
-def test_what_is_told_to_fail_fails_for_its_items_and_so_often() -> None:
+def test_a_planted_failure_affects_its_items_and_count() -> None:
     cluster, admin = simulated()
     cluster.fail("list_offsets", 6, at(T, 1), times=2)
     cluster.fail("list_offsets", 29, U)
@@ -103,7 +103,7 @@ def test_calls_without_items_fail_as_a_whole() -> None:
     assert isinstance(admin.check_markers(), BrokerError)
 
 
-def test_what_is_hidden_is_not_listed_and_refused_by_name() -> None:
+def test_hidden_topics_are_not_listed_and_refused_by_name() -> None:
     cluster, admin = simulated()
     cluster.hidden = {U, TopicName("never was")}
     assert admin.describe_topics().keys() == {T}

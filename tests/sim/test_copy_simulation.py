@@ -38,7 +38,7 @@ WALL_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 ROUNDS_MAX = 400
 STILL_S = 1.0
-"""Without a fault or a change: what comes behind that is the same turn again and again."""
+"""Seconds without a fault or a change; after that all turns would be equal."""
 
 Record = tuple[int, int, bytes | None, bytes | None]
 
@@ -99,7 +99,7 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
             join_below_bytes=400,
             join_bytes_max=2000,
             queued_bytes_max=4000,
-            partition_fetch_bytes_max=world.random.choice([400, 2**20]),  # often or never behind
+            partition_fetch_bytes_max=world.random.choice([400, 2**20]),  # lagging often or never
             live_partitions_max=world.random.choice([0, 1, 64]),
             backlog_connections=world.random.choice([1, 2]),
         ),
@@ -201,13 +201,13 @@ class Stillness:
 
 
 def run_to_the_end(world: World, copier: Copier) -> RoundReport:
-    """A round to its deadline, or until nothing happens any more; it reports to nobody."""
+    """Run a round to its deadline, or until nothing happens any more, without a report."""
     stillness = Stillness(world, [copier], STILL_S)
     return copier.run(Hooks(stillness.is_reached, lambda: False, lambda _: None))
 
 
 def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: float = 2.5) -> None:
-    """Turns of rivals interleave at random; at a kill what is on its way may arrive later."""
+    """Interleave turns of copiers at random; after a kill requests in flight may arrive late."""
     networks = [copier._network for copier in copiers]
     until_s = world.clock.now_s + within_s
     stillness = Stillness(world, copiers, STILL_S / 5)
@@ -233,7 +233,7 @@ def prepared(world: World, number: int, starts: list[int]) -> Copier:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS // 5, 100))
-def test_rounds_prepared_while_others_copy_go_on_exactly(
+def test_rounds_prepared_while_others_copy_continue_exactly(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provisional, "PARTITIONS_MIN", 0)
@@ -283,15 +283,15 @@ def turn_some(world: World, copier: Copier, turns: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 2 * SEEDS, 100))
 def test_one_owner_with_kills_and_faults_copies_exactly(first: int) -> None:
-    """Given any faults and kills / when rounds go on / then the target equals the source."""
+    """Given any faults and kills / when rounds continue / then the target equals the source."""
     for seed in range(first, first + 100):
         world = make_world(seed)
         copy_until_level(world, seed, [0, 0])
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))
-def test_rivals_with_fresh_records_leave_one_copy(first: int) -> None:
-    """Given three owners by mistake / when all copy at once / then the net of I1 holds."""
+def test_concurrent_owners_of_fresh_records_leave_one_copy(first: int) -> None:
+    """Given three owners by mistake / when all copy at once / then I1 holds."""
     for seed in range(first, first + 100):
         world = make_world(seed + 1_000_000)
         copy_until_level(world, seed, [0, 0], other_links=3)
@@ -299,7 +299,7 @@ def test_rivals_with_fresh_records_leave_one_copy(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, max(50, SEEDS // 14), 50))
 def test_forgotten_producers_do_no_harm_to_one_owner(first: int) -> None:
-    """Given records older than the brokers' memory / when it is swept at any time / then exact."""
+    """Given records older than producers are kept / when they expire at any time / then exact."""
     for seed in range(first, first + 50):
         world = make_world(seed + 2_000_000, age_ms=3 * DAY_MS, partitions=6)
         rng, starts = world.random, [0] * 6
@@ -324,7 +324,7 @@ def test_forgotten_producers_do_no_harm_to_one_owner(first: int) -> None:
         assert [log.end for log in world.target] == [log.end for log in world.source], seed
 
 
-def test_a_source_that_begins_late_is_mirrored_at_its_offsets() -> None:
+def test_a_source_that_begins_late_is_mirrored_with_equal_offsets() -> None:
     """Given sources whose logs start at S / when copied / then offsets equal, from S on."""
     for seed in range(SEEDS // 4):
         world = make_world(seed + 3_000_000)
@@ -338,8 +338,8 @@ def test_a_source_that_begins_late_is_mirrored_at_its_offsets() -> None:
         assert [log.start for log in world.target] == starts, f"seed {seed}"
 
 
-def test_a_foreign_write_is_seen_and_stops_only_its_partition() -> None:
-    """Given a foreign record in a mirror / when copying goes on / then it alone is DIVERGED."""
+def test_a_foreign_write_is_detected_and_stops_only_its_partition() -> None:
+    """Given a foreign record in a mirror / when copying continues / then it alone is DIVERGED."""
     for seed in range(SEEDS // 4):
         world = make_world(seed + 4_000_000, fault_rate=0.0)
         fill(world.source[1], world.random, 400, WALL_MS)
@@ -363,8 +363,8 @@ def test_a_foreign_write_is_seen_and_stops_only_its_partition() -> None:
         assert position_is_target_end(second.progress.position, world.source[1].end), f"seed {seed}"
 
 
-def test_a_foreign_write_is_seen_though_the_target_has_forgotten_us() -> None:
-    """Given old records and a foreign one behind them / when a round begins / then DIVERGED."""
+def test_a_foreign_write_is_detected_though_our_producer_is_forgotten() -> None:
+    """Given old records followed by a foreign one / when a round begins / then DIVERGED."""
     for seed in range(SEEDS // 10):
         world = make_world(seed + 6_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
         before = Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
@@ -404,11 +404,11 @@ def test_records_that_are_gone_before_they_were_copied_are_a_gap() -> None:
         assert world.target[0].end == 0
 
 
-def test_what_a_round_before_had_under_way_lands_late_and_is_copied_once() -> None:
+def test_a_previous_rounds_late_appends_are_copied_once() -> None:
     """Given old records, a slow broker that forgets producers / when rounds change / then exact.
 
-    A round reads where the target ends and fetches while appends of the one before are still to be
-    served; then they are, and it is told that this one has ended.
+    A round reads the target's end and fetches while appends of the previous one are still queued at
+    the broker; then they land, and the driver reports that this round has ended.
     """
     landed = 0
     for seed in range(SEEDS // 5):
@@ -444,18 +444,17 @@ def test_what_a_round_before_had_under_way_lands_late_and_is_copied_once() -> No
 
 
 def strangers_batch(records: int) -> bytes:
-    """A batch of nobody's producer."""
+    """Return a batch without a producer id."""
     stranger = PartitionLog()
     fill(stranger, random.Random(records), 1, WALL_MS)
     return stranger.batches[0].data
 
 
-def test_a_mirror_with_a_strangers_record_stays_stopped_in_every_later_round() -> None:
-    """Given a forgotten producer and a stranger's batch, in mid round or at rest / when rounds go
+def test_a_mirror_with_a_foreign_record_stays_stopped_in_later_rounds() -> None:
+    """Given a forgotten producer and a foreign batch, in mid round or at rest / when rounds
 
-    on / then nothing more lands in that mirror, and each tells it; the other one becomes level.
-
-    Also where the stranger's records are removed again, and with a driver that begins anew.
+    continue / then nothing more lands in that mirror, and each reports it; the other one gets in
+    sync. Also where the foreign records are deleted again, and with a driver that starts anew.
     """
     codes: set[str] = set()
     for seed in range(SEEDS // 5):

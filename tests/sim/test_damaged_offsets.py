@@ -18,10 +18,10 @@ from heliostat.records.copier.copier import Copier
 
 
 @pytest.mark.parametrize("first", range(0, max(100, SEEDS // 2), 100))
-def test_no_record_is_lost_doubled_or_moved_by_them(first: int) -> None:
-    """Given flipped bits in base offsets / when rounds go on / then exact.
+def test_no_record_is_lost_duplicated_or_moved_by_damaged_offsets(first: int) -> None:
+    """Given flipped bits in base offsets / when rounds continue / then exact.
 
-    A partition that meets one at the same place three times stops; the next round goes on.
+    A partition that finds one at the same offset three times stops; the next round continues.
     """
     for seed in range(first, first + 100):
         world = make_world(seed + 12_000_000)

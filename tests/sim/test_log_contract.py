@@ -1,4 +1,4 @@
-"""The model of a log answers as a broker was seen to; `tests/kafka` asks a broker the same."""
+"""The model of a log answers as observed of a broker; `tests/kafka` asks a broker the same."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from support.log_sides import ModelSide
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_the_model_answers_as_a_broker(script: Callable[[Make], None]) -> None:
+def test_the_model_answers_like_a_broker(script: Callable[[Make], None]) -> None:
     script(ModelSide)

@@ -1,6 +1,6 @@
 """The copy loop against logs with holes, under seeded faults: each seed is one run.
 
-Transactions are open, committed and aborted while rounds go on; cleaners compact both sides between
+Transactions are open, committed and aborted while rounds run; cleaners compact both sides between
 rounds; rows of the offset map are lost or arrive late. Checked after every round, from durable rows
 alone: each record at the target is the one that the map says (I2, I3), in order, and none that was
 committed is missing (I5, I6).
@@ -89,7 +89,7 @@ class Writer:
 
 
 class Scene:
-    """A world whose sources get holes, and what holds the target against them."""
+    """A world whose sources get holes, and the check of the target."""
 
     def __init__(
         self, seed: int, fault_rate: float | None = None, *, is_filled: bool = False
@@ -118,7 +118,7 @@ class Scene:
         """A cleaner's run, before which appends of killed rounds that are on their way arrive.
 
         They mostly do: it waits for 15 s between two runs, they for fractions of a second. See
-        `test_what_lands_behind_a_compaction_is_found` for others.
+        `test_appends_that_land_after_a_compaction_are_detected` for others.
         """
         self.world.clock.sleep(LATE_S)
         self.world.settle_late()
@@ -215,8 +215,10 @@ class Scene:
 
 @pytest.mark.parametrize("is_filled", [False, True])
 @pytest.mark.parametrize("first", range(0, MAPPED_SEEDS, 100))
-def test_transactions_cross_committed_in_order_and_once(first: int, *, is_filled: bool) -> None:
-    """Given transactions, faults and kills / when rounds go on / then as the map says."""
+def test_transactions_are_copied_committed_in_order_and_once(
+    first: int, *, is_filled: bool
+) -> None:
+    """Given transactions, faults and kills / when rounds continue / then as the map says."""
     for seed in range(first, first + 100):
         scene = Scene(seed + 10_000_000, is_filled=is_filled)
         scene.write(FILLED_BATCHES if is_filled else BATCHES)
@@ -226,7 +228,7 @@ def test_transactions_cross_committed_in_order_and_once(first: int, *, is_filled
 
 @pytest.mark.parametrize("is_filled", [False, True])
 @pytest.mark.parametrize("first", range(0, MAPPED_SEEDS, 100))
-def test_compaction_at_both_ends_moves_no_record(first: int, *, is_filled: bool) -> None:
+def test_compaction_at_both_sides_moves_no_record(first: int, *, is_filled: bool) -> None:
     """Given cleaners at both sides between rounds / when copied / then as the map says."""
     for seed in range(first, first + 100):
         scene = Scene(seed + 11_000_000, is_filled=is_filled)
@@ -237,9 +239,9 @@ def test_compaction_at_both_ends_moves_no_record(first: int, *, is_filled: bool)
 
 
 def test_a_round_is_over_when_its_rows_are_answered() -> None:
-    """Given a row of a map under way / when the round ends / then it is durable, or lost.
+    """Given a row of a map in flight / when the round ends / then it is durable, or lost.
 
-    The next round reads the maps, and would copy on under what such a row replaces.
+    The next round reads the maps, and would copy under breaks that such a row replaces.
     """
     waited = 0
     for seed in range(SEEDS // 10):
@@ -256,10 +258,10 @@ def test_a_round_is_over_when_its_rows_are_answered() -> None:
     assert waited > SEEDS // 30
 
 
-def test_what_lands_behind_a_compaction_is_found() -> None:
-    """Given appends that land rounds later, and cleaners before them / then nothing is missing.
+def test_appends_that_land_after_a_compaction_are_detected() -> None:
+    """Given appends that land rounds later, after a cleaner / then nothing is missing.
 
-    Of a mirror whose map was written without the records that have landed: it stands stopped.
+    A mirror whose map was written without the landed records is stopped.
     """
     stopped = 0
     for seed in range(MAPPED_SEEDS // 5):
@@ -286,8 +288,8 @@ def test_what_lands_behind_a_compaction_is_found() -> None:
     assert 0 < stopped < MAPPED_SEEDS // 5
 
 
-def test_a_source_made_anew_gives_no_record() -> None:
-    """Given a topic deleted and made again, longer than before / then nothing of it is copied."""
+def test_nothing_is_copied_from_a_recreated_source() -> None:
+    """Given a topic deleted and recreated, longer than before / then nothing of it is copied."""
     for seed in range(SEEDS // 10):
         scene = Scene(seed + 13_000_000, fault_rate=0.0)
         scene.write(20)

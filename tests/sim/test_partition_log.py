@@ -1,4 +1,4 @@
-"""The model of a log, by itself: what cleaning, transactions and truncation leave."""
+"""The model of a log by itself: the effect of cleaning, transactions and truncation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_open_transactions_hold_the_stable_end_back() -> None:
     assert len(log.read(0, 10**6, committed=True)) == len(log.read(0, 10**6))
 
 
-def test_cleaning_leaves_the_newest_of_each_key_in_its_place() -> None:
+def test_cleaning_keeps_the_newest_record_of_each_key_at_its_offset() -> None:
     log = PartitionLog()
     log.append(batch(PLAIN, -1, "a", "b", "a"))
     log.append(batch(FIRST, 0, "b", "c"))
@@ -80,7 +80,7 @@ def test_cleaning_leaves_the_newest_of_each_key_in_its_place() -> None:
     assert log.end == 9
 
 
-def test_tombstones_go_when_they_are_old_and_carry_a_horizon_before() -> None:
+def test_tombstones_get_a_delete_horizon_and_are_removed_after_it() -> None:
     log = PartitionLog()
     log.append(batch(PLAIN, -1, "a", "b"))
     log.append(batch(PLAIN, -1, "a", value=None))
@@ -109,7 +109,7 @@ def test_markers_stay_as_long_as_their_records_and_empty_ones_where_they_are_las
     assert log.aborted == []
 
 
-def test_truncation_takes_whole_batches_and_what_they_told() -> None:
+def test_truncation_removes_whole_batches_and_their_producer_state() -> None:
     log = PartitionLog()
     log.append(batch(FIRST, 0, "a"))
     log.append(batch(FIRST, 1, "b", "c"))

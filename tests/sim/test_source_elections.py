@@ -1,4 +1,4 @@
-"""Elections at the source between rounds that know of the copy from old notes only (KIP-101)."""
+"""Elections at the source between rounds that have only old notes of the copy (KIP-101)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Note = tuple[int, int, int]
 
 
 class Plain:
-    """Topics whose mirrors are exact of themselves."""
+    """Topics without holes, whose mirrors are exact."""
 
     def __init__(self, seed: int) -> None:
         self.world = make_world(seed + 21_000_000)
@@ -47,7 +47,7 @@ class Plain:
 
 
 class Filled(Plain):
-    """Transactions, each ended when it was written, whose mirrors fill the holes."""
+    """Transactions, each ended at once, whose mirrors fill the holes."""
 
     def __init__(self, seed: int) -> None:
         self._scene = Scene(seed + 22_000_000, fault_rate=0.02, is_filled=True)
@@ -76,7 +76,7 @@ class Filled(Plain):
 
 
 def noted(copier: Copier) -> dict[int, Note]:
-    """What a driver would hear now of the partitions that were copied from."""
+    """Return what a driver would learn now from reports of the copied partitions."""
     rows: dict[int, Note] = {}
     for item in copier.partitions:
         offset, epoch = item.fetches.epochs.copied(item.progress.position)
@@ -97,7 +97,7 @@ def is_level(ground: Plain) -> bool:
 
 
 def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
-    """Copy to the source's end, hear of it early, and be killed."""
+    """Copy to the source's end, with a note from before, and be killed."""
     world, rounds = ground.world, 1
     copier = next_round(ground, 0, {})
     notes: dict[int, Note] = {}
@@ -132,7 +132,7 @@ def elect(ground: Plain, log: PartitionLog, end: int) -> None:
     """A leader that has all below `end`, and takes records of its own."""
     if end < log.end:
         log.truncate(end)
-        while log.open:  # coordinators would end it as they did before, which nobody here knows
+        while log.open:  # coordinators would end it as before, which this test cannot know
             log.truncate(min(log.open.values()))
     else:
         log.lead(log.leader_epoch + 1)
@@ -142,12 +142,12 @@ def elect(ground: Plain, log: PartitionLog, end: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seeds"), [(Plain, SEEDS // 3), (Filled, SEEDS // 6)])
-def test_what_a_source_lost_is_found_however_old_the_note(kind: type[Plain], seeds: int) -> None:
+def test_a_loss_at_the_source_is_found_however_old_the_note(kind: type[Plain], seeds: int) -> None:
     """Given elections, some unclean / when the next round begins / then a stop, or an equal copy.
 
-    Where the source lost copied records and others stand in their place nothing is copied on; where
-    it has them all the copy goes on, whoever leads. Where it lost no record, but markers that were
-    noted as copied, it may stop, too: epochs tell of offsets.
+    Where the source lost copied records and has others in their place nothing is copied; where it
+    has them all copying continues, whoever leads. Where it lost no record, but markers that were
+    noted as copied, it may stop, too: epochs refer to offsets.
     """
     told = {True: 0, False: 0}
     for seed in range(seeds):

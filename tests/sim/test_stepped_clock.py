@@ -1,4 +1,4 @@
-"""The wall clock jumps by an hour again and again while the simulation copies.
+"""The wall clock steps by an hour again and again while the simulation copies.
 
 Rounds end by monotonic time and positions come from logs, so that it costs time at most.
 """

@@ -1,4 +1,4 @@
-"""What a simulation holds against the target: every record that was ever committed, by offset.
+"""The reference that a simulation compares with the target: every record ever committed, by offset.
 
 Compaction and truncation take records from logs; a witness remembers them. So it can say what a
 record at the target is, also when it is gone from both logs.
@@ -52,7 +52,7 @@ class Witness:
             seen.update(contents(log))
 
     def check(self, seed: int, *, all_again: bool = False) -> None:
-        """Each record at the target is the one that the durable map says; none was left out.
+        """Check that each target record is the one that the durable map gives, without omissions.
 
         I2 and I3: only what is durable is looked at, as a successor would. I5 and I6: order and
         contents are the source's, and nothing committed is missing before the position.
@@ -76,7 +76,7 @@ class Witness:
                 assert offsets.holds(offset), f"seed {seed}: partition {index} lost {offset}"
 
     def check_what_is_left(self, seed: int, *, but: Collection[int] = ()) -> None:
-        """As `check`, of what the source still has: where others stood nobody asks any more."""
+        """As `check`, of records that the source still has: others are not checked."""
         self.look()
         for index, log in enumerate(self.world.target):
             offsets, mine = self.world.offset_map(index), self.target[index]
@@ -110,7 +110,7 @@ class Witness:
 
 
 def offsets_of(numbers: OffsetMap, count: int) -> list[int]:
-    """Where a map of a filled mirror says that its first so many records stand."""
+    """Return the offsets of the first `count` records by a filled mirror's map."""
     found: list[int] = []
     for extent in numbers.extents():
         left = count - len(found)

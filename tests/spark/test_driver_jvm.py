@@ -1,4 +1,4 @@
-"""Spark's driver begins with the classes that set-up has kept ready."""
+"""Spark's driver starts with the class archive of set-up."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ rounds.stop()
 """
 
 
-def test_a_session_maps_the_archive_and_says_nothing_of_it() -> None:
-    """Given the archive of set-up / when a session begins / then its JVM uses it, in silence."""
+def test_a_session_loads_the_class_archive_silently() -> None:
+    """Given the archive of set-up / when a session starts / then its JVM uses it, silently."""
     assert ARCHIVE.is_file(), "scripts/setup makes it"
     done = subprocess.run(
         [sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=120, check=True

@@ -1,4 +1,4 @@
-"""A link on a real standalone Spark cluster: spread, killed, shrunk and grown while it copies."""
+"""A link on a real standalone Spark cluster whose workers come, go and die while it copies."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ finally:
 
 
 @pytest.mark.provokes("SPARK_UNAVAILABLE", how="a Spark master without workers; no broker is asked")
-def test_a_cluster_without_workers_is_told_of(
+def test_a_cluster_without_workers_is_reported(
     spark_cluster: SparkCluster, provoked: Provoked
 ) -> None:
-    """Given a master alone / when an executor is waited for / then what is missing is told."""
+    """Given a master alone / when an executor is awaited / then the error says what is missing."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_WORKERS, spark_cluster.master],
         capture_output=True,
@@ -135,7 +135,7 @@ def configured(folder: Path, pair: ClusterPair, topic: str, master: str, **conf:
 
 
 def assert_verified(config: Path, records: int) -> None:
-    """Both sides are equal by content, told by `heliostat verify` on this machine alone."""
+    """Assert by `heliostat verify`, run on this machine only, that both sides are equal."""
     done = heliostat(config, "verify", "--json", "--master", "local[2]")
     assert done.returncode == 0, done.said
     answer = done.json
@@ -186,10 +186,10 @@ def workers_of(cluster: SparkCluster) -> list[psutil.Process]:
     ]
 
 
-def test_lanes_share_the_workers_and_no_fault_of_them_costs_a_record(
+def test_lanes_share_the_workers_and_no_worker_fault_costs_a_record(
     cluster_pair: ClusterPair, spark_cluster: SparkCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Given a link on workers / when executors, workers, the driver go and come / then exact."""
+    """Given a link on workers / when executors, workers, the driver come and go / then exact."""
     copied = Copied(cluster_pair, "cluster-" + tmp_path.name)
     (port,) = free_ports(1)
     place = tmp_path, cluster_pair, copied.topic, spark_cluster.master

@@ -1,4 +1,4 @@
-"""What a cluster answers to `ClusterAdmin`, call by call: as a broker of Kafka 4.3 was seen to.
+"""What a cluster answers to `ClusterAdmin`, call by call, as observed of a broker of Kafka 4.3.
 
 Each function of `SCRIPTS` takes a side and asserts. `tests/sim/test_admin_contract.py` runs them on
 the stand-in, `tests/kafka/test_admin_contract.py` on a real broker.
@@ -36,7 +36,7 @@ from heliostat.names import (
 
 NOW_MS = 1_750_000_000_000
 OF_BROKERS = {"retention.ms": "-1"}
-"""Set in the file of the brokers, see `cluster_pair`."""
+"""Set in the brokers' configuration file, see `cluster_pair`."""
 
 
 class Side(Protocol):
@@ -46,20 +46,20 @@ class Side(Protocol):
     def admin(self) -> ClusterAdmin: ...
 
     def append(self, topic: TopicName, timestamps: Sequence[int]) -> None:
-        """One batch to partition 0."""
+        """Append one batch to partition 0."""
         ...
 
     def transaction(self, topic: TopicName, name: str) -> AbstractContextManager[object]:
-        """A record of `NOW_MS` in partition 0, in a transaction that is open meanwhile."""
+        """Append a record of `NOW_MS` to partition 0, in a transaction open during the block."""
         ...
 
     def member(self, group: GroupId, topic: TopicName) -> AbstractContextManager[object]:
-        """Somebody who is in the group meanwhile, with the client id `mine`."""
+        """Keep a member with the client id `mine` in the group during the block."""
         ...
 
 
 def code(answer: object) -> object:
-    """Error codes in place of errors, at any depth."""
+    """Replace errors by their codes, at any depth."""
     if isinstance(answer, BrokerError):
         return answer.kafka_code
     if isinstance(answer, Mapping):
@@ -72,7 +72,7 @@ def at(topic: TopicName, number: int = 0) -> TopicPartition:
 
 
 def made(side: Side, partitions: int = 1, **configs: str) -> TopicName:
-    """A topic whose leaders answer."""
+    """Create a topic and wait until its leaders answer."""
     name = fresh_name("asked")
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     answers = side.admin.create_topics([NewTopic(name, partitions, 1, settings)])
@@ -83,14 +83,14 @@ def made(side: Side, partitions: int = 1, **configs: str) -> TopicName:
 
 
 def commit(side: Side, group: GroupId, offsets: Mapping[TopicPartition, int]) -> object:
-    """As nobody's member; the coordinator may still be loading."""
+    """Commit without being a member; retries while the coordinator is loading."""
     rows = {partition: CommittedOffset(Offset(offset)) for partition, offset in offsets.items()}
     until(lambda: not isinstance(side.admin.committed_offsets([group])[group], BrokerError), "it")
     return code(side.admin.commit_offsets({group: rows})[group])
 
 
 def create(side: Side, name: str, partitions: int, replicas: int, **configs: str) -> object:
-    """The answer for one topic: `id` or an error code."""
+    """Create one topic; return `id` or an error code."""
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     topic = NewTopic(TopicName(name), partitions, replicas, settings)
     answers = side.admin.create_topics([topic])
@@ -249,7 +249,7 @@ def settings_are_changed_one_by_one(side: Side) -> None:
 
 
 def own(side: Side, name: TopicName) -> dict[str, str | None]:
-    """Settings that the topic itself has."""
+    """Return the settings of the topic itself."""
     found = side.admin.describe_configs([name])[name]
     assert not isinstance(found, BrokerError)
     return {key: entry.value for key, entry in found.items() if entry.is_own}

@@ -20,7 +20,7 @@ DELETE_HORIZON = 64
 
 @dataclass(frozen=True)
 class Record:
-    """As a reader sees it."""
+    """A record as a reader sees it."""
 
     timestamp: int
     key: bytes | None
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """What a source holds; `append_time` makes it LogAppendTime."""
+    """A batch as a source stores it; `append_time` makes it LogAppendTime."""
 
     base_offset: int
     records: tuple[Record, ...]
@@ -39,17 +39,17 @@ class StoredBatch:
     more_attributes: int = 0
     producer_id: int = SOURCE_PRODUCER
     deltas: tuple[int, ...] | None = None
-    """Of records that compaction has left."""
+    """Offset deltas of the records that compaction left; None: all."""
     last_delta: int | None = None
-    """Of the last record before compaction."""
+    """Offset delta of the last record before compaction."""
 
     @property
     def seen(self) -> list[tuple[int, Record]]:
-        """Offsets and records as the source's readers see them."""
+        """Return offsets and records as the source's readers see them."""
         return read(self.encode(), self.base_offset)
 
     def encode(self) -> bytes:
-        """The bytes that its broker stores."""
+        """Return the bytes that its broker stores."""
         builder = DefaultRecordBatchBuilder(
             magic=2,
             compression_type=self.codec,
@@ -84,12 +84,12 @@ class StoredBatch:
 
     @property
     def next_offset(self) -> int:
-        """First offset behind it."""
+        """First offset after it."""
         return self.base_offset + header_of(self.encode())["last_offset_delta"] + 1
 
 
 def marker(base_offset: int, producer_id: int, *, commits: bool) -> StoredBatch:
-    """What ends a transaction."""
+    """Return a transaction's end marker."""
     key = struct.pack(">hh", 0, 1 if commits else 0)
     record = Record(1, key, struct.pack(">hi", 0, 3))
     return StoredBatch(
@@ -105,12 +105,12 @@ _FIELDS = (
 
 
 def header_of(batch: bytes) -> dict[str, int]:
-    """Its header's fields by name."""
+    """Return the header's fields by name."""
     return dict(zip(_FIELDS, HEADER.unpack_from(batch), strict=True))
 
 
 def changed(batch: bytes | bytearray, *, keep_crc: bool = False, **fields: int) -> bytes:
-    """The batch with other header fields, and with the CRC that belongs to them."""
+    """Return the batch with other header fields, and with their CRC unless `keep_crc`."""
     header = header_of(bytes(batch)) | fields
     made = bytearray(HEADER.pack(*header.values()) + batch[HEADER_BYTES:])
     if not keep_crc and "crc" not in fields:
@@ -119,12 +119,12 @@ def changed(batch: bytes | bytearray, *, keep_crc: bool = False, **fields: int) 
 
 
 def is_crc_valid(batch: bytes) -> bool:
-    """Whether its CRC fits."""
+    """Return whether its CRC is correct."""
     return bool(DefaultRecordBatch(batch).validate_crc())
 
 
 def read(batch: bytes, base_offset: int) -> list[tuple[int, Record]]:
-    """Offsets and records as readers of a log see them that holds it at `base_offset`."""
+    """Return offsets and records as readers of a log see them that has it at `base_offset`."""
     records = DefaultRecordBatch(changed(batch, keep_crc=True, base_offset=base_offset))
     return [
         (item.offset, Record(item.timestamp, item.key, item.value, tuple(item.headers)))
@@ -133,6 +133,6 @@ def read(batch: bytes, base_offset: int) -> list[tuple[int, Record]]:
 
 
 def encode_all(batches: list[StoredBatch]) -> bytearray:
-    """A fetch's answer."""
+    """Encode the batches as a fetch answer has them."""
     assert all(a.base_offset + len(a.records) == b.base_offset for a, b in pairwise(batches))
     return bytearray(b"".join(batch.encode() for batch in batches))

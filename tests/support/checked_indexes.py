@@ -1,6 +1,6 @@
-"""Compiled code a second time in the same process, compiled so that each index is checked.
+"""A second copy of compiled code in the same process, compiled with index checks.
 
-So an example is drawn once, and both ways have to answer the same.
+So an example is drawn once, and both copies must give the same result.
 """
 
 from __future__ import annotations

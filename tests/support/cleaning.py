@@ -1,4 +1,4 @@
-"""Logs that a real broker's cleaner compacts soon, and what readers of them see.
+"""Logs that a real broker's cleaner compacts soon, and their records as readers see them.
 
 Segments roll by the records' own timestamps, so that each batch of records that are younger than
 the one before closes a segment; the last one is never cleaned.
@@ -17,7 +17,7 @@ from heliostat.clusters.admin.caller import Caller
 
 CLEANED_WITHIN_S = 60.0
 BACKOFF_MS = 100
-"""Between two looks of the cleaner for something to do; 15 s by default."""
+"""Pause of the cleaner between two checks for work; 15 s by default."""
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.ms": "1",
@@ -33,7 +33,7 @@ Seen = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]
 
 
 def hurry_cleaner(bootstrap: str) -> None:
-    """Let the cleaners of a cluster look for work all the time."""
+    """Let the cleaners of a cluster check for work all the time."""
     caller = Caller(bootstrap.split(","), "test", connect_timeout_s=30.0)
     try:
         operation = ("log.cleaner.backoff.ms", _SET, str(BACKOFF_MS))
@@ -47,7 +47,7 @@ def hurry_cleaner(bootstrap: str) -> None:
 
 
 def read_committed(bootstrap: str, topic: str, partition: int = 0) -> list[Seen]:
-    """All records of a partition below its last stable offset, by kafka-python's own consumer."""
+    """Read a partition up to its last stable offset with kafka-python's own consumer."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","),
         auto_offset_reset="earliest",
@@ -70,16 +70,16 @@ def read_committed(bootstrap: str, topic: str, partition: int = 0) -> list[Seen]
 
 
 def wait_cleaned(bootstrap: str, topic: str, is_enough: Callable[[list[Seen]], bool]) -> list[Seen]:
-    """Wait until what is left of a partition satisfies a condition; give that."""
+    """Wait until a partition's remaining records satisfy a condition; return them."""
     deadline_s = time.monotonic() + CLEANED_WITHIN_S
     while True:
         seen = read_committed(bootstrap, topic)
         if is_enough(seen):
             return seen
         assert time.monotonic() < deadline_s, f"{topic} was not cleaned: {offsets(seen)[:50]}"
-        time.sleep(0.1)  # between two looks at a condition with a deadline
+        time.sleep(0.1)  # between two checks of a condition with a deadline
 
 
 def offsets(seen: Iterable[Seen]) -> list[int]:
-    """Where they stand."""
+    """Return their offsets."""
     return [row[0] for row in seen]

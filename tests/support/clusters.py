@@ -1,4 +1,4 @@
-"""Real clusters for tests: topics with names of their own, waits with a deadline."""
+"""Real clusters for tests: topics with fresh names, waits with a deadline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClusterPair:
 
 
 def fresh_name(prefix: str = "topic") -> TopicName:
-    """A name no other test has."""
+    """Return a name that no other test has."""
     return TopicName(f"{prefix}-{uuid.uuid4().hex[:10]}")
 
 
@@ -42,7 +42,7 @@ def create_topic(
     replicas: int = 1,
     configs: Mapping[str, str] | None = None,
 ) -> TopicName:
-    """Create a topic (a fresh name by default) and wait until all partitions take records."""
+    """Create a topic (a fresh name by default) and wait until all partitions accept records."""
     topic = TopicName(name) if name else fresh_name()
     with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
         made = admin.create_topics([NewTopic(topic, partitions, replicas, dict(configs or {}))])
@@ -55,10 +55,10 @@ def create_topic(
 
 
 def pause_s(passed_s: float, least_s: float, look_s: float = 0.0) -> float:
-    """How long to pause between two looks at what was waited for so long.
+    """Return the pause between two checks of a condition, in seconds.
 
-    A look takes processor time here and at brokers, of which long waits would take the most: so a
-    twentieth of the wait, and as long as a look takes.
+    A check takes processor time here and at brokers, which long waits would use up: so pause for a
+    twentieth of the wait so far, and at least as long as a check takes.
     """
     return max(least_s, min(LOOK_S_MAX, max(passed_s / 20, look_s)))
 
@@ -68,9 +68,9 @@ def until(
     what: str | Callable[[], str],
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Wait for a condition; fail with what was waited for (a function: with what was seen last).
+    """Wait for a condition; fail with `what` (a function: with its result, the last value seen).
 
-    What took long is printed.
+    Long waits are printed.
     """
     began_s = time.monotonic()
     while not holds():

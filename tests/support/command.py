@@ -1,4 +1,4 @@
-"""`heliostat <verb>` as a script calls it, in this process: a start of its own costs seconds.
+"""`heliostat <verb>` as a script calls it, in this process: a new process costs seconds.
 
 What only a process shows (signals, kill -9, imports, what the shell sees) is tested with one.
 """
@@ -20,7 +20,7 @@ from heliostat.cli.main import run
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a verb has said, as of `subprocess.run`."""
+    """Output and exit code of a verb, as from `subprocess.run`."""
 
     returncode: int
     stdout: str
@@ -28,7 +28,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """All of it, for a failing test."""
+        """All output, for a failing test."""
         return self.stdout + self.stderr
 
     @property
@@ -38,7 +38,7 @@ class Answer:
 
 
 def heliostat(config: Path, *words: str, questions: str = "") -> Answer:
-    """Call a verb through the door that the program has, so that errors end as text and code.
+    """Call a verb through the program's entry point, so that errors become text and exit code.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def heliostat(config: Path, *words: str, questions: str = "") -> Answer:
     words
         The verb and its options.
     questions
-        What it reads from its standard input.
+        Text on its standard input.
     """
     out, err = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack:
@@ -63,7 +63,7 @@ def heliostat(config: Path, *words: str, questions: str = "") -> Answer:
 
 
 def said(config: Path, *words: str) -> Any:
-    """What a verb that may find something (exit code 1) says in JSON."""
+    """Return the JSON of a verb that may end with exit code 0 or 1."""
     answer = heliostat(config, *words, "--json")
     assert answer.returncode in {0, 1}, answer.said
     return answer.json

@@ -1,4 +1,4 @@
-"""`carry` as the product runs it, and once more with each index of its compiled loops checked."""
+"""`convert` as the product runs it, and once more with index checks in its compiled loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ compiled_bytes, reencode, joining, batch_maker_checked, convert_checked = with_c
 
 
 def convert(buffer: bytearray, start: int, end: int, *more: Any) -> ConvertOutcome:
-    """As `batches.convert.carry`; both ways leave the same, in the buffer as well."""
+    """As `batches.convert.convert`; both runs must give the same, in the buffer as well."""
     copy = bytearray(buffer)
     checked = convert_checked.convert(copy, start, end, *more)
     outcome = as_it_runs.convert(buffer, start, end, *more)

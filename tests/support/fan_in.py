@@ -21,26 +21,26 @@ ANSWER_WITHIN_S = 180
 
 @dataclass(frozen=True)
 class FanIn:
-    """What a test of two links needs; links stand in the order of `sources`."""
+    """Two links under test, in the order of `sources`."""
 
     sources: Mapping[str, Cluster]
     target: Cluster
     config: Path
     topic: TopicName
-    """Of this name at both sources."""
+    """Name of the topic at both sources."""
     links: Sequence[str]
 
     def heliostat(self, *words: str) -> Answer:
         return heliostat(self.config, *words)
 
     def said(self, *words: str) -> Any:
-        """The JSON of a command that finds nothing to complain about."""
+        """Return the JSON of a command that must end with exit code 0."""
         done = self.heliostat(*words, "--json")
         assert done.returncode == 0, done.said
         return done.json
 
     def write(self, alias: str, topic: str, partition: int, records: int) -> None:
-        """Records of every shape."""
+        """Write records of every shape."""
         rng = random.Random(f"{alias} {topic} {partition} {records}")
         batches = [encode(part) for part in split(odd_records(rng, records), rng)]
         write_batches(self.sources[alias].bootstrap, topic, batches, partition=partition)
@@ -55,7 +55,7 @@ def fan_in_of(
     defaults: Mapping[str, Any],
     topics: Sequence[Mapping[str, Any]] = ({}, {}),
 ) -> FanIn:
-    """Write the file: `defaults` of both links, and what each has of its own in `topics`."""
+    """Write the file: `defaults` of both links, and each link's own `topics`."""
     addresses = {alias: each.bootstrap for alias, each in sources.items()}
     addresses["base"] = target.bootstrap
     links = [fresh_name("link") for _ in sources]

@@ -1,6 +1,6 @@
-"""What fault tests have in common: a link under load, and what must hold when a fault is over.
+"""Common code of fault tests: a link under load, and what must hold when a fault is over.
 
-A `Stage` is two clusters and a running link; a `Trial` puts load on topics of its own before,
+A `Stage` is two clusters and a running link; a `Trial` puts load on its own topics before,
 during and after a fault, and ends with everything verified by content.
 """
 
@@ -46,9 +46,9 @@ from heliostat_sandbox.load import LoadGenerator
 from heliostat_sandbox.shapes import GenericShape, TopicLoad
 
 LAG_NORMAL_S = 1.5
-"""A link under small load is level again within it: a fetch and an append, and our own looks."""
+"""Lag of a link under small load: a fetch, an append, and the time between our own checks."""
 STARTED_WITHIN_S = 150.0
-"""The first trial of a stage waits for the link's start, with Spark's, too."""
+"""The first trial of a stage also waits for the start of the link and of Spark."""
 LOOK_S = 0.1
 RECOVERED_WITHIN_S = 120.0
 """A broker's restart, the longest pause between retries, and a busy machine."""
@@ -57,10 +57,10 @@ STEPPED_FOLDER = Path(__file__).with_name("stepped")
 
 
 def small_load(topic: str, **options: Any) -> TopicLoad:
-    """Some hundred records a second over three partitions, in small batches.
+    """Return a load of some hundred records a second over three partitions, in small batches.
 
-    Fifty a second: of each a broker, a lane and the load have work (a hundred took 0.3 s more of
-    processor time each second).
+    Fifty batches a second: each costs work in a broker, a lane and the load (a hundred took
+    0.3 s more of processor time a second).
     """
     settings = {"partitions": 3, "rate_hz": 300.0, "batch_records": 6, **options}
     return TopicLoad(TopicName(topic), **{"shape": GenericShape(value_bytes=200), **settings})
@@ -68,9 +68,9 @@ def small_load(topic: str, **options: Any) -> TopicLoad:
 
 @dataclass
 class Stage:
-    """Two clusters, a link between them that copies all topics named `fault-...`, Spark to verify.
+    """Two clusters, a link between them that copies all topics named `fault-...`, and Spark.
 
-    `at_source` and `at_target` stand before the brokers of one-broker clusters.
+    `at_source` and `at_target` are proxies in front of the brokers of one-broker clusters.
     """
 
     source: Cluster
@@ -79,7 +79,7 @@ class Stage:
     spark: SparkSession
     link: Link | None = None
     has_process: bool = False
-    """Whether links are processes of their own, which can be killed."""
+    """Whether links run as separate processes, which can be killed."""
     at_source: FaultProxy | None = None
     at_target: FaultProxy | None = None
 
@@ -92,27 +92,27 @@ class Stage:
 
     @property
     def process(self) -> LinkProcess:
-        """The link that runs in a process of its own."""
+        """The link that runs as a separate process."""
         assert isinstance(self.link, LinkProcess)
         return self.link
 
     def stop_link(self) -> None:
-        """End it as an operator does."""
+        """Stop the link as an operator does."""
         assert self.link is not None
         assert self.link.stop() == 0, self.text()
 
     def status(self) -> LinkStatus:
-        """What `heliostat status` says."""
+        """Return the output of `heliostat status`."""
         config = load_config(self.config)
         return link_statuses(config, config.links[0].name)[0]
 
     def looked_at(self) -> list[TranslatedPartition]:
-        """What `heliostat offsets` says."""
+        """Return the output of `heliostat offsets`."""
         config = load_config(self.config)
         return look(config, config.links[0]).partitions
 
     def remembered(self) -> Stored:
-        """What the state topic holds."""
+        """Return the contents of the state topic."""
         config = load_config(self.config)
         state = LinkState(config.links[0], config.clusters[config.links[0].target])
         try:
@@ -121,17 +121,17 @@ class Stage:
             state.close()
 
     def said_of(self, topic: TopicName) -> list[str]:
-        """What the status says of a topic that is not well."""
+        """Return the status's problems of a topic."""
         status = self.status()
         refused = [status.refused[topic]] if topic in status.refused else []
         return refused + [one.reason for one in status.problems if one.source == topic]
 
     def text(self) -> str:
-        """The end of what the link has said."""
+        """The end of the link's output."""
         return self.link.text()[-4000:] if self.link is not None else ""
 
     def verify(self, topics: Sequence[TopicName]) -> VerifyReport:
-        """What `heliostat verify --complete` finds, offsets compared by the link's map."""
+        """Return the result of `verify --complete`, with offsets compared by the link's map."""
         config = load_config(self.config)
         return verify_pair(
             self.spark,
@@ -144,7 +144,7 @@ class Stage:
 
 
 class SteppedClock:
-    """The wall clock of links that start while it holds; not of brokers, nor of Spark's JVM."""
+    """The wall clock of links that start during the block; not of brokers, nor of Spark's JVM."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "clock-step"
@@ -157,10 +157,10 @@ class SteppedClock:
         }
 
     def step(self, seconds: float) -> None:
-        """Set it to so much from the real time."""
+        """Set it to so many seconds from the real time."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(str(seconds), encoding="ascii")
-        fresh.replace(self._file)  # at once: somebody reads it all the time
+        fresh.replace(self._file)  # atomically: processes read it all the time
 
 
 @contextlib.contextmanager
@@ -177,7 +177,7 @@ def stage_of(
 ) -> Iterator[Stage]:
     """Two clusters with these broker settings and a running link with these keys.
 
-    `at_target` is how many brokers are there.
+    `at_target` is the number of brokers of the target.
     """
     proxies = [FaultProxy(), FaultProxy()] if proxied else []
     settings = [dict(source or {}), dict(target or {})]
@@ -213,13 +213,13 @@ class Trial:
     Parameters
     ----------
     stage
-        The clusters and the link that runs on them.
+        Clusters and running link.
     loads
-        Small load on one fresh topic by default.
+        Loads; by default a small load on one fresh topic.
     beside
-        Load on topics that the fault is meant to hurt: nothing is demanded of them here.
+        Loads on topics that the fault affects on purpose: they are not checked here.
     acks
-        As the producers'.
+        `acks` of the producers.
     """
 
     def __init__(
@@ -237,16 +237,16 @@ class Trial:
 
     @cached_property
     def names_at_source(self) -> tuple[bytes, ...]:
-        """How requests name the topics: by name, or by id (KIP-516)."""
+        """Names and ids (KIP-516) of the topics, as in requests."""
         return names_of(self.stage.source.bootstrap, self.topics)
 
     @cached_property
     def names_at_target(self) -> tuple[bytes, ...]:
-        """How requests name the mirrors."""
+        """Names and ids of the mirrors, as in requests."""
         return names_of(self.stage.target.bootstrap, self.topics)
 
     def fill(self, records: int) -> None:
-        """Append a backlog to the first topic at once, beside the load."""
+        """Append a backlog to the first topic at once, besides the load."""
         self._generator.fill(self.loads[0], records, distinct_batches=50)
 
     def __enter__(self) -> Self:
@@ -267,15 +267,15 @@ class Trial:
         if kind is None:
             self.settle()
         else:
-            with contextlib.suppress(Exception):  # the first failure is the one to be seen
+            with contextlib.suppress(Exception):  # the first failure is the one to report
                 self._generator.stop()
 
     def source_ends(self) -> dict[str, list[int]]:
-        """Ends of the topics' partitions at the source."""
+        """Return the log ends of the topics' partitions at the source."""
         return ends(self.stage.source.bootstrap, self.topics)
 
     def target_ends(self) -> dict[str, list[int]]:
-        """Ends of the topics' partitions at the target."""
+        """Return the log ends of the topics' partitions at the target."""
         return ends(self.stage.target.bootstrap, self.topics)
 
     def copied(self) -> int:
@@ -288,7 +288,7 @@ class Trial:
         self._wait(f"{more} more records copied", lambda: self.copied() >= least, within_s)
 
     def wait_sent(self, more: int, within_s: float = RECOVERED_WITHIN_S) -> None:
-        """Wait until so many more records were sent to the source, whatever became of them."""
+        """Wait until so many more records were sent to the source, acknowledged or not."""
         least = self._generator.counts.sent + more
         self._wait(f"{more} more sent", lambda: self._generator.counts.sent >= least, within_s)
 
@@ -298,7 +298,7 @@ class Trial:
         self._wait(f"{times} connections refused", lambda: proxy.counts["refused"] >= least)
 
     def wait_normal(self, within_s: float = RECOVERED_WITHIN_S) -> None:
-        """Wait until the lag is normal, load on: what the source has now arrives at once."""
+        """Wait until the lag is normal under load: records of the source arrive at once."""
         seen: list[Any] = []
 
         def is_normal() -> bool:
@@ -309,7 +309,7 @@ class Trial:
                 seen[:] = [wanted, got]
                 if any(any(row) for row in wanted.values()) and _reaches(got, wanted):
                     return True
-                time.sleep(LOOK_S)  # each look opens connections
+                time.sleep(LOOK_S)  # each check opens connections
             return False
 
         try:
@@ -318,7 +318,7 @@ class Trial:
             raise AssertionError(f"{seen}\n{error}") from None
 
     def settle(self) -> None:
-        """Lag normal under load; then, the load stopped: level, verified, nothing to complain."""
+        """Wait for a normal lag; then stop the load, wait for lag 0, verify, expect no problems."""
         self.wait_normal()
         self._generator.stop()
         self._wait("both sides level", lambda: self.source_ends() == self.target_ends())
@@ -348,7 +348,7 @@ class Trial:
 
 
 def names_of(bootstrap: str, topics: Iterable[TopicName]) -> tuple[bytes, ...]:
-    """Names and ids of topics, as they stand in requests."""
+    """Return names and ids of topics, as they are in requests."""
     with ClusterAdmin(bootstrap.split(",")) as admin:
         found = admin.describe_topics(topics)
     ids = [topic.topic_id for topic in found.values()]

@@ -1,4 +1,4 @@
-"""A driver's gap keeper in a simulated world: what it hears, decides and does, turn by turn."""
+"""A driver's gap keeper in a simulated world: its reports, decisions and actions, turn by turn."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOT_LEADER = 6
 
 
 def side(topic_id: TopicId, start: int, end: int, *epochs: int) -> SimulatedCluster:
-    """One partition whose log is [start, end), of batches of ten; its leaders' epochs so far."""
+    """Return one partition with log [start, end) in batches of ten; `epochs` are its leaders'."""
     made = SimulatedCluster()
     made.create(T).topic_id = topic_id
     for epoch in epochs:

@@ -1,4 +1,4 @@
-"""A topic at both sides as a link would leave it, and a link's groups without the link."""
+"""A topic at both sides as a link leaves it, and a link's groups without the link."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
 
 MANY = 500
-"""Records of a poll, where it doesn't matter how many come at once."""
+"""Records of a poll, where the number per poll doesn't matter."""
 
 
 def write_values(bootstrap: str, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
-    """Records of their own, one behind the other."""
+    """Write one record per value, in order."""
     producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
     try:
         for value in values:
@@ -44,7 +44,7 @@ def write_values(bootstrap: str, topic: str, values: Iterable[bytes], partition:
 
 
 class Reader:
-    """A consumer of a topic of one partition, member of a group; leaves with the block."""
+    """A consumer of a topic of one partition, member of a group; leaves at the end of the block."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
         self._topic = topic
@@ -57,7 +57,7 @@ class Reader:
             isolation_level="read_committed",
             **settings,
         )
-        # One that subscribes before it knows the topic is given nothing, and may not ask again.
+        # A consumer that joins before it knows the topic is assigned nothing, and may not rejoin.
         until(lambda: self.consumer.partitions_for_topic(topic), f"topic {topic}")
         self.consumer.subscribe([topic])
 
@@ -69,11 +69,11 @@ class Reader:
 
     @property
     def seen(self) -> list[bytes]:
-        """Values in the order of their offsets; a rebalance may make it read some again."""
+        """Values in offset order; a rebalance may make it read some again."""
         return [self._records[offset] for offset in sorted(self._records)]
 
     def commit(self, count: int) -> None:
-        """Commit behind the first so many records that it has seen."""
+        """Commit the position after the first `count` records that it has read."""
         row = OffsetAndMetadata(sorted(self._records)[count - 1] + 1, "", -1)
 
         def is_done() -> bool:
@@ -87,11 +87,11 @@ class Reader:
         until(is_done, "the commit")
 
     def join(self) -> None:
-        """Wait until it is a member with partitions, and has read something if there is any."""
+        """Wait until it is a member with partitions, and has read a record if there is one."""
         until(lambda: self._polled() and self.consumer.assignment(), "a member of the group")
 
     def read(self, count: int) -> list[bytes]:
-        """Read until so many values came; all of them."""
+        """Read until it has `count` values; return all of them."""
         until(
             lambda: self._polled(max(1, count - len(self._records))) and len(self.seen) >= count,
             lambda: f"{count} records, there are {len(self.seen)}",
@@ -99,7 +99,7 @@ class Reader:
         return self.seen
 
     def read_to_end(self) -> list[bytes]:
-        """Read all that is there now; all values so far."""
+        """Read to the current end; return all values so far."""
         self.join()
         [partition] = self.consumer.assignment()
         end = self.consumer.end_offsets([partition])[partition]
@@ -154,16 +154,16 @@ class Sides:
 
     @property
     def source_bootstrap(self) -> str:
-        """Where the source is."""
+        """Bootstrap address of the source."""
         return self.pair.source.bootstrap
 
     @property
     def target_bootstrap(self) -> str:
-        """Where the target is."""
+        """Bootstrap address of the target."""
         return self.pair.target.bootstrap
 
     def sync(self, guard: Callable[[], None] = lambda: None, **groups: Any) -> GroupSync:
-        """A driver's groups, as after a start: it knows what is on the target only."""
+        """Run a turn of groups as a new driver does, which knows only what is on the target."""
         memory = self._open.enter_context(closing(PublishedOffsets(self._access(), self.link)))
         return GroupSync(
             GroupsConfig(sync=True, **groups),
@@ -190,7 +190,7 @@ class Sides:
         assert answer == dict.fromkeys(row), answer
 
     def at_target(self, group: str) -> CommittedOffset | None:
-        """What the group has committed for the mirror."""
+        """Return the group's committed offset of the mirror."""
         found = self.target.committed_offsets([GroupId(group)])[GroupId(group)]
         assert not isinstance(found, BrokerError), found
         answer = found.get(partition_of(self.mirror))
@@ -198,7 +198,7 @@ class Sides:
         return answer
 
     def row(self, group: str) -> Decision:
-        """What was decided last for the group's one partition of the topic."""
+        """Return the last decision on the group's one partition of the topic."""
         rows = self.decided[GroupId(group)].partitions
         return next(row for row in rows if row.source.topic == self.topic)
 
@@ -211,7 +211,7 @@ class Sides:
 
 
 def wait_for_coordinators(*bootstraps: str) -> None:
-    """Until the clusters take commits: they make the topic for it when they are first asked."""
+    """Wait until the clusters accept commits: the first request creates the offsets topic."""
     for bootstrap in bootstraps:
         with ClusterAdmin(bootstrap.split(",")) as admin:
             until(partial(_has_coordinators, admin), "the topic of offsets to be made")
@@ -223,5 +223,5 @@ def _has_coordinators(admin: ClusterAdmin) -> bool:
 
 
 def partition_of(topic: str) -> TopicPartition:
-    """Its first."""
+    """Return its first partition."""
     return TopicPartition(TopicName(topic), PartitionId(0))

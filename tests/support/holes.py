@@ -1,4 +1,4 @@
-"""Topics whose offsets have holes, compacted or transactional, and what readers see of them."""
+"""Topics whose offsets have holes, compacted or transactional, and their records as read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.clusters import HEAP_MB, ClusterPair, fresh_name
 from heliostat_sandbox import ClusterSpec, start_many
 
 EAGER_CLEANER = {
-    "log.retention.ms": "-1",  # some records are of long ago
+    "log.retention.ms": "-1",  # some records are old
     "log.cleaner.backoff.ms": "200",
     "log.segment.delete.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
@@ -26,12 +26,12 @@ COMPACTED = {
     "max.compaction.lag.ms": "1000",
 }
 LEFT_MOST = 6_500
-"""Records of `write_compacted` when the cleaner is through, whatever the active segment holds."""
+"""Most records of `write_compacted` after cleaning, whatever the active segment holds."""
 Seen = tuple[int, bytes | None, bytes | None, int, tuple[Any, ...]]
 
 
 def eager_pair() -> Iterator[ClusterPair]:
-    """Two clusters whose cleaners are in a hurry; for a fixture."""
+    """Give two clusters whose cleaners check for work all the time; for a fixture."""
     specs = [
         ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
     ]
@@ -41,7 +41,7 @@ def eager_pair() -> Iterator[ClusterPair]:
 
 
 def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
-    """All records of partition 0: offset, key, value, timestamp, headers."""
+    """Read all records of partition 0: offset, key, value, timestamp, headers."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, isolation_level=isolation
     )
@@ -60,7 +60,7 @@ def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
 
 
 def transactions(bootstrap: str, topic: str, rng: random.Random, count: int) -> int:
-    """Transactions of 1 to 5 records, a third of them aborted; how many records readers see."""
+    """Write transactions of 1 to 5 records, a third aborted; return the committed count."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap.split(","),
         transactional_id=fresh_name("tx"),

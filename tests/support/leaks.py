@@ -1,4 +1,4 @@
-"""Nothing of ours outlives the tests: brokers, Spark's JVM and Python workers end with them.
+"""No process of ours outlives the tests: brokers, Spark's JVM and Python workers end with them.
 
 `tests/conftest.py` imports the fixture; a child that is still there when the session ends fails
 the last test, by name, and is then stopped by its own pid.
@@ -16,14 +16,14 @@ import psutil
 import pytest
 from kafka.net import selector
 
-LEAVING_S = 15.0  # a JVM that was told to stop writes its logs first
+LEAVING_S = 15.0  # a JVM that was asked to stop writes its logs first
 POLL_S = 0.05
 SHUTDOWN_HOOKED = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-"""Helpers of Python itself, which end with the process that they help."""
+"""Helper processes of Python itself, which end with their process."""
 
 
 def living_children(parent_pid: int, known: frozenset[int] = frozenset()) -> list[psutil.Process]:
-    """Descendants of a process that still run, without zombies and those `known` before."""
+    """Return running descendants of a process, without zombies and those `known` before."""
     living = []
     for child in psutil.Process(parent_pid).children(recursive=True):
         try:
@@ -40,7 +40,7 @@ def living_children(parent_pid: int, known: frozenset[int] = frozenset()) -> lis
 def left_behind(
     parent_pid: int, known: frozenset[int], leaving_s: float = LEAVING_S
 ) -> list[psutil.Process]:
-    """Children that are still there after they had time to leave."""
+    """Return children that still run after they had time to end."""
     deadline_s = time.monotonic() + leaving_s
     left = living_children(parent_pid, known)
     while left and time.monotonic() < deadline_s:
@@ -50,7 +50,7 @@ def left_behind(
 
 
 def describe(process: psutil.Process) -> str:
-    """The pid and how it was started."""
+    """Return pid and command line."""
     try:
         return f"{process.pid}: {' '.join(process.cmdline())[:200]}"
     except psutil.NoSuchProcess:
@@ -58,7 +58,7 @@ def describe(process: psutil.Process) -> str:
 
 
 def end_spark_gateway() -> None:
-    """End the JVM that PySpark keeps for the life of its process, also after `stop`."""
+    """End the JVM that PySpark keeps as long as its process, also after `stop`."""
     if "pyspark" not in sys.modules:
         return
     from pyspark import SparkContext
@@ -76,7 +76,7 @@ def end_spark_gateway() -> None:
 def no_process_left_behind() -> Iterator[None]:
     """Fail the session's end, by name, for each child process that a test left behind.
 
-    It is set up before any other session fixture that starts something, and so looks last.
+    It is set up before any other session fixture that starts something, and so checks last.
     """
     known = frozenset(child.pid for child in living_children(os.getpid()))
     yield
@@ -90,10 +90,10 @@ def no_process_left_behind() -> Iterator[None]:
 
 
 CLIENT_THREADS = "kafka-io-"
-"""As kafka-python names a client's thread."""
-CLOSING_S = 45.0  # a look at a cluster that hangs asks on for so long, on a thread of its own
+"""Prefix of kafka-python's client threads."""
+CLOSING_S = 45.0  # observing a hung cluster continues for so long, on a separate thread
 _BEGUN_AT: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
-"""The lines that made clients' threads."""
+"""The source lines that created clients' threads."""
 
 
 def _remembering(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
@@ -122,7 +122,7 @@ selector.threading = _Threading()
 
 
 def clients_left(known: frozenset[threading.Thread], closing_s: float = CLOSING_S) -> list[str]:
-    """Where clients were made that are still open after they had time to close."""
+    """Return where clients were created that are still open after they had time to close."""
     deadline_s = time.monotonic() + closing_s
     while True:  # ends at the deadline
         left = [
@@ -139,8 +139,8 @@ def clients_left(known: frozenset[threading.Thread], closing_s: float = CLOSING_
 def no_client_left_open() -> Iterator[None]:
     """Fail a file's end for each client that it left open.
 
-    One of a cluster that is gone tries on for ever and draws random pauses, which Hypothesis takes
-    for the doing of whatever test runs then.
+    A client of a stopped cluster retries for ever and draws random pauses, which Hypothesis
+    attributes to whatever test runs then.
     """
     known = frozenset(threading.enumerate())
     yield

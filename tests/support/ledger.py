@@ -1,4 +1,4 @@
-"""A gap ledger without a cluster: what is written is kept in memory."""
+"""A gap ledger without a cluster: its rows are kept in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from heliostat.names import LinkName, TopicName
 
 
 class KeptTopic:
-    """Stands for the compacted topic."""
+    """The stand-in of the compacted topic."""
 
     def __init__(self) -> None:
         self.topic = TopicName("heliostat.l.gaps")

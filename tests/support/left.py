@@ -1,4 +1,4 @@
-"""What a MirrorMaker 2 leaves behind when it is killed, written by tests: positions and mirrors."""
+"""What a killed MirrorMaker 2 leaves, written by tests: positions and mirrors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sample(number: int) -> Sample:
 
 
 class Left:
-    """Two clusters as a MirrorMaker 2 that was killed leaves them: one topic, one partition."""
+    """Two clusters as a killed MirrorMaker 2 leaves them: one topic, one partition."""
 
     def __init__(self, pair: ClusterPair, folder: Path, at_source: int) -> None:
         self.pair = pair
@@ -69,7 +69,7 @@ class Left:
         write_records(self.target, self.positions, rows)
 
     def committed(self) -> list[tuple[int, Any]]:
-        """Partition and value of all records of our key, as Connect would read them."""
+        """Return partition and value of all records of our key, as Connect would read them."""
         found: list[tuple[int, Any]] = []
         with PlainReader(self.target, committed=True) as reader:
             parts = reader.partitions(self.positions)
@@ -82,7 +82,7 @@ class Left:
 
     def adopt(self, *words: str) -> int:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(adoption, "STILL_S", 0.2)  # no request of MirrorMaker 2 is under way
+            patched.setattr(adoption, "STILL_S", 0.2)  # no request of MirrorMaker 2 is in flight
             return run(["adopt", "-c", str(self.config), "--alias", self.alias, *words])
 
     def at_target(self) -> list[bytes | None]:
@@ -91,14 +91,14 @@ class Left:
             return [r.value for r in reader.read(place, *reader.bounds([place])[place])]
 
     def remembered(self) -> dict[TopicName, MirrorRecord]:
-        """The link's mirrors, as its state has them."""
+        """Return the link's mirrors by its state."""
         config = load_config(self.config)
         (link,) = config.links
         with closing(LinkState(link, config.clusters[link.target])) as state:
             return state.read().mirrors
 
     def of_another_link(self) -> Path:
-        """The same configuration in a file of its own, but for the link's name."""
+        """Write the same configuration to another file, with another link name."""
         config = yaml.safe_load(self.config.read_text())
         config["links"][0]["name"] = fresh_name("rival")
         path = self.config.with_name("rival.yaml")

@@ -1,6 +1,6 @@
-"""Links under test: `heliostat run` as a process of its own, or as threads of the test's process.
+"""Links under test: `heliostat run` as a separate process, or as threads of the test's process.
 
-A process of its own costs a JVM and all imports: 6.5 s of processor time before it copies. It is
+A separate process costs a JVM and all imports: 6.5 s of processor time before it copies. It is
 for tests that kill, stop or signal it, or that look at the process; all others run in the session
 that the tests share.
 """
@@ -36,7 +36,7 @@ from heliostat.ops.events import Events
 
 LOOK_S = 0.25
 STOP_WITHIN_S = 120.0
-"""Rounds end or are cancelled, loops end, and what they ask a sick cluster times out."""
+"""Rounds end or are cancelled, loops end, and their requests to a failing cluster time out."""
 LEVEL_WITHIN_S = 180.0
 START_SLACK_S = 3.0
 """A process's first round lasts so much longer than others, not 15 s: when it is killed, whoever
@@ -51,7 +51,7 @@ main()
 
 
 def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
-    """A configuration with one link `east-to-west`; `link` holds its keys."""
+    """Write a configuration with one link `east-to-west`; `link` has its keys."""
     path = folder / "heliostat.yaml"
     settings: dict[str, Any] = {
         "name": "east-to-west",
@@ -73,7 +73,7 @@ def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
 
 
 def words_of(process: psutil.Process) -> list[str]:
-    """Its command line, as `ps` shows it; none of one that has just ended."""
+    """Return its command line, as `ps` shows it; empty if it has just ended."""
     try:
         return process.cmdline()
     except psutil.Error:
@@ -87,7 +87,7 @@ class RunningLink:
         self.config = config
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self.code: int | None = None
-        """As the process would end; None while it runs."""
+        """Exit code that the process would have; None while it runs."""
         self._stop_asked = threading.Event()
         self._rounds = shared_rounds()
         self._thread = threading.Thread(target=self._run, name=f"link of {config.parent.name}")
@@ -134,22 +134,22 @@ class RunningLink:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it runs no more, by itself or because it was told."""
+        """Whether it has ended, by itself or stopped."""
         return self.code is not None
 
     def stop(self, within_s: float = 60.0) -> int:
-        """End it as SIGTERM does; the exit code."""
+        """Stop it as SIGTERM does; return the exit code."""
         self._stop_asked.set()
         self._thread.join(within_s)
         assert self.code is not None, f"not ended within {within_s} s: {self.text()[-2000:]}"
         return self.code
 
     def workers(self) -> list[psutil.Process]:
-        """Python workers of the session, also those that run nothing now."""
+        """Return Python workers of the session, also idle ones."""
         return _workers_below(os.getpid())
 
     def kill_all(self) -> None:
-        """End it; there is no harder way within one process."""
+        """Stop it; there is no harder way within one process."""
         self.stop(STOP_WITHIN_S)
 
     def text(self) -> str:
@@ -187,7 +187,7 @@ class LinkProcess:
         self.kill_all()
 
     def tree(self) -> list[psutil.Process]:
-        """The driver and all its children."""
+        """Return the driver and all its children."""
         try:
             driver = psutil.Process(self.process.pid)
             return [driver, *driver.children(recursive=True)]
@@ -200,11 +200,11 @@ class LinkProcess:
         return self.process.poll() is not None
 
     def workers(self) -> list[psutil.Process]:
-        """Python workers of Spark that copy."""
+        """Return the Python workers of Spark that copy."""
         return _workers_below(self.process.pid)
 
     def kill_driver(self) -> None:
-        """kill -9 of the driver alone; Spark's other processes must see it for themselves."""
+        """Kill -9 the driver alone; Spark's other processes must notice it themselves."""
         rest = self.tree()[1:]
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait(10)
@@ -213,7 +213,7 @@ class LinkProcess:
         assert not alive, f"processes outlive their driver: {alive} (gone: {len(gone)})"
 
     def stop(self, by: signal.Signals = signal.SIGTERM, within_s: float = 60.0) -> int:
-        """SIGTERM, or as Ctrl-C does SIGINT to the whole group; the exit code."""
+        """Send SIGTERM, or SIGINT to the whole group as Ctrl-C does; return the exit code."""
         if by is signal.SIGINT:
             os.killpg(self.process.pid, by)
         else:
@@ -223,7 +223,7 @@ class LinkProcess:
         return code
 
     def kill_all(self) -> None:
-        """Whatever still runs of it."""
+        """Kill every process of it that still runs."""
         for process in self.tree():
             try:
                 process.kill()
@@ -233,7 +233,7 @@ class LinkProcess:
         self._let_go()
 
     def _let_go(self) -> None:
-        """The guard's end, once there is nothing to guard; it may be told twice."""
+        """End the guard, once there is nothing to guard; may be called twice."""
         if self._guard.poll() is None:
             self._guard.communicate(b"let go\n", timeout=10)
 
@@ -246,17 +246,17 @@ Link = RunningLink | LinkProcess
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """A shell that kills the driver when these tests are gone: workers of xdist may be killed."""
+    """Start a shell that kills the driver when these tests end: xdist workers may be killed."""
     script = 'read -r word || kill -KILL "$1"'
     return subprocess.Popen(
         ["sh", "-c", script, "guard", str(pid)],
         stdin=subprocess.PIPE,
-        start_new_session=True,  # a Ctrl-C is not meant for it
+        start_new_session=True,  # Ctrl-C must not reach it
     )
 
 
 def _workers_below(pid: int) -> list[psutil.Process]:
-    """Python workers of a process's Spark: forked by the daemon."""
+    """Return Python workers of a process's Spark: forked by the daemon."""
     try:
         below = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -280,11 +280,11 @@ def _command(process: psutil.Process | None) -> str:
 
 
 _ADMINS: dict[tuple[str, int], ClusterAdmin] = {}
-"""By cluster and thread: waits look ten times a second, and half of a look was a new client."""
+"""By cluster and thread: waits check ten times a second, and half of a check was a new client."""
 
 
 def looking_at(bootstrap: str, look: Callable[[ClusterAdmin], Any]) -> Any:
-    """Ask a cluster through a client that is kept; through a new one where that has lost it."""
+    """Query a cluster through a kept client; through a new one if that lost its connection."""
     key = bootstrap, threading.get_ident()
     known = _ADMINS.pop(key, None)
     if known is not None:
@@ -303,9 +303,9 @@ def looking_at(bootstrap: str, look: Callable[[ClusterAdmin], Any]) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_client_kept() -> Iterator[None]:
-    """Close what tests looked through: a client of a cluster that is gone tries on for ever.
+    """Close the kept clients: a client of a stopped cluster retries for ever.
 
-    It does so in a thread that draws random pauses, which Hypothesis takes for a strategy's doing.
+    Its thread draws random pauses, which Hypothesis attributes to a strategy.
     """
     yield
     while _ADMINS:
@@ -319,7 +319,7 @@ End = int | BrokerError
 def ends_or_errors(
     bootstrap: str, topics: Mapping[TopicName, int] | Mapping[str, int]
 ) -> dict[str, list[End]]:
-    """Log ends by topic and partition; an error stands where the broker gave none."""
+    """Return log ends by topic and partition, or the broker's error instead."""
     asked = {
         TopicPartition(TopicName(topic), PartitionId(number)): LATEST
         for topic, partitions in topics.items()
@@ -338,7 +338,7 @@ def ends_or_errors(
 def ends(
     bootstrap: str, topics: Mapping[TopicName, int] | Mapping[str, int]
 ) -> dict[str, list[int]]:
-    """Log ends by topic; -1 where there is none: waits that fail must show `ends_or_errors`."""
+    """Return log ends by topic; -1 if unknown: waits that fail must show `ends_or_errors`."""
     found = ends_or_errors(bootstrap, topics)
     return {
         topic: [end if isinstance(end, int) else -1 for end in row] for topic, row in found.items()
@@ -346,9 +346,9 @@ def ends(
 
 
 def stands(bootstrap: str, topic: str) -> Callable[[], bool]:
-    """A look that is true where partition 0 has records, no more than at the look before.
+    """Return a check that is true if partition 0 has records, no more than at the check before.
 
-    For waits that read whole topics: that takes a hundred times the processor time of a look.
+    For waits that read whole topics: that takes a hundred times the processor time of a check.
     """
     before: list[int] = []
 
@@ -361,7 +361,7 @@ def stands(bootstrap: str, topic: str) -> Callable[[], bool]:
 
 
 def wait_for(what: str, condition: Callable[[], Any], within_s: float = LEVEL_WITHIN_S) -> Any:
-    """Wait until `condition()` is true; fails with what was seen last, prints what took long."""
+    """Wait until `condition()` is true; fail with the last value seen, print long waits."""
     began_s = time.monotonic()
     seen: Any = None
     while (passed_s := time.monotonic() - began_s) < within_s:

@@ -1,4 +1,4 @@
-"""What a leader answers to raw appends and fetches, as a broker of Kafka 4.3 was seen to.
+"""What a leader answers to raw appends and fetches, as observed of a broker of Kafka 4.3.
 
 Each function of `SCRIPTS` makes a side of as many partitions as it needs and asserts; they are run
 on the simulation's model (`tests/sim/test_log_contract.py`) and on a real broker.
@@ -22,20 +22,20 @@ Make = Callable[[int], LogSide]
 def batch(
     pid: int = -1, sequence: int = -1, count: int = 1, *, epoch: int = 0, value: int = 10
 ) -> bytes:
-    """A batch of so many records of equal sizes."""
+    """Return a batch of `count` records of equal sizes."""
     kept = [Kept(place, NOW_MS, b"k", b"v" * value) for place in range(count)]
     epoch = epoch if pid >= 0 else -1
     return encode(Fields(0, count - 1, NOW_MS, NOW_MS, pid, epoch, sequence, count), kept)
 
 
 def read(side: LogSide, offset: int, *, committed: bool = False) -> Answer:
-    """Partition 0 from an offset."""
+    """Read partition 0 from an offset."""
     [answer] = side.fetch([Place(0, offset)], committed=committed)
     return answer
 
 
 def bases(data: bytes) -> list[int]:
-    """Base offsets of whole batches."""
+    """Return base offsets of whole batches."""
     found: list[int] = []
     at = 0
     while at + 12 <= len(data):
@@ -74,7 +74,7 @@ def deletion_ends_at_the_end(make: Make) -> None:
 
 
 def one_batch_comes_whatever_the_limits_and_no_other(make: Make) -> None:
-    """Of a request; the limits of a partition hold for it, too, once something has come."""
+    """In one request; the partition's own limit applies, too, once the answer has a batch."""
     side = make(3)
     data = batch(value=100)
     one = len(data)

@@ -1,6 +1,6 @@
-"""Partitions that take raw appends and fetches: the simulation's model, and a real broker.
+"""Partitions that accept raw appends and fetches: the simulation's model, and a real broker.
 
-Both are asked by the same scripts, see `support.log_contract`.
+The same scripts run on both, see `support.log_contract`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOW_MS = 1_750_000_000_000
 
 
 class Place(NamedTuple):
-    """What a fetch wants of one partition."""
+    """One partition of a fetch request."""
 
     number: int
     offset: int
@@ -41,14 +41,14 @@ class LogSide(Protocol):
     """Partitions of one topic."""
 
     was_known: bool
-    """The last append was taken for one that is there, and the answer tells it."""
+    """Whether the last append was answered as a duplicate."""
 
     def append(self, data: bytes, number: int = 0) -> tuple[int, int]:
-        """Error code and base offset."""
+        """Append a batch; return error code and base offset."""
         ...
 
     def mark(self, pid: int, epoch: int = 0, *, coordinator_epoch: int = 0) -> int:
-        """End a transaction in partition 0, whether there is one or not; an error code."""
+        """End a transaction in partition 0, open or not; return an error code."""
         ...
 
     def fetch(
@@ -56,11 +56,11 @@ class LogSide(Protocol):
     ) -> list[Answer]: ...
 
     def delete_before(self, offset: int) -> int:
-        """Of partition 0; an error code."""
+        """Delete records of partition 0; return an error code."""
         ...
 
     def bounds(self) -> tuple[int, int]:
-        """Start and end of partition 0."""
+        """Return start and end of partition 0."""
         ...
 
 
@@ -109,7 +109,7 @@ class BrokerSide:
         self.dial()
 
     def dial(self) -> None:
-        """Connect, anew after the broker was started again."""
+        """Connect, again after a restart of the broker."""
         self._wire = WireCluster(self.cluster.bootstrap, DialSettings())
         leaders = self._wire.metadata([self.topic])[self.topic]
         self._id = leaders.topic_id
@@ -119,7 +119,7 @@ class BrokerSide:
         self._connection = self._wire.open_data(self._broker)
 
     def redial(self) -> int:
-        """Its leader's epoch after a start, once it leads; before, 0."""
+        """Return its leader epoch after a restart, once it leads; 0 before."""
         try:
             self.dial()
         except (ConnectionLost, KeyError):

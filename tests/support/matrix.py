@@ -1,8 +1,8 @@
-"""Two clusters of three brokers, two links, load on all kinds of mirrors: what faults are tried on.
+"""Two clusters of three brokers, two links, load on all kinds of mirrors, for tests of faults.
 
-Exact, mapped and filled mirrors stand side by side, with records of now and of three days ago. The
-target looks once a second which producers it may forget: those of the old records it forgets at
-once. All clients come through proxies, which can cut their connections.
+Exact, mapped and filled mirrors run side by side, with current records and records three days old.
+The target expires producers once a second: those of the old records it forgets at once. All
+clients connect through proxies, which can cut their connections.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CALM_WITHIN_S = 60.0
 STARTED_WITHIN_S = 120.0
 LOOK_S = 2.0
 RECORDS_S = 20
-"""Of each load: two cores have six brokers, two links and both sides' clients to carry."""
+"""Records a second of each load: two cores run six brokers, two links and both sides' clients."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -85,21 +85,21 @@ class Matrix:
         return self.source if side == "source" else self.target
 
     def site(self, side: str) -> Site:
-        """What the soak's faults break, at this side only."""
+        """Give the site for the soak's faults, at this side only."""
         one = self.cluster(side)
         return Site(one, one, self.driver, self.chance, tuple(load.topic for load in LOADS))
 
-    # -- what the links say ----------------------------------------------------------------------
+    # -- what the links report -------------------------------------------------------------------
 
     def stops(self, *topics: str) -> dict[str, str]:
-        """Code of each that stands stopped, of these topics or of all, by the source topic."""
+        """Return the code of each stopped mirror, of these topics or of all, by source topic."""
         found: dict[str, str] = {}
         for status in link_statuses(load_config(self.config)):
             found |= {row.source: row.code for row in status.problems if row.state != "retrying"}
         return {topic: code for topic, code in found.items() if not topics or topic in topics}
 
     def wait_level(self, topics: Sequence[str] = (), partitions: int = 3) -> None:
-        """Until all that the source holds now of these topics, or of the load's, is there."""
+        """Wait until the target has all current records of these topics, or of the load's."""
         names = topics or [load.topic for load in LOADS]
         behind: object = "unknown"
         until_s = time.monotonic() + LEVEL_WITHIN_S
@@ -119,7 +119,7 @@ class Matrix:
         )
 
     def wait_calm(self) -> None:
-        """Level, and no link complains of the load's topics."""
+        """Wait until there is no lag, and no link reports a problem of the load's topics."""
         self.wait_level()
         names = {load.topic for load in LOADS}
 
@@ -129,7 +129,7 @@ class Matrix:
         until(lambda: not complaints(), lambda: f"calm; {complaints()}", CALM_WITHIN_S)
 
     def wait_told(self, expected: dict[str, set[str]], since_s: float) -> float:
-        """Until status and log name these stops, each with one of its codes; after how long.
+        """Wait until status and log name these stops, with one of their codes; return the seconds.
 
         Fails where that takes longer than `TOLD_WITHIN_S`, counted from `since_s`.
         """
@@ -147,13 +147,13 @@ class Matrix:
         return took_s
 
     def _has_told(self, expected: Iterable[str]) -> bool:
-        """Whether the log names a stop of each of these."""
+        """Return whether the log names a stop of each of these."""
         told = [line for line in self.driver.text().splitlines() if " WARN link " in line]
         stops = [line for line in told if " is retrying " not in line]
         return all(any(f" {topic}-" in line for line in stops) for topic in expected)
 
     def wait_moving(self) -> float:
-        """Until both links copy; when that was seen."""
+        """Wait until both links copy; return when that was seen."""
         topics = {"m.fresh": 3, "f.fresh": 3}
         before = looked_at(self.target.bootstrap, topics)
 
@@ -165,12 +165,12 @@ class Matrix:
         return time.monotonic()
 
     def wait_says(self, words: str) -> float:
-        """Until the driver's log has these words; when that was seen."""
+        """Wait until the driver's log has these words; return when that was seen."""
         until(lambda: words in self.driver.text(), words, CALM_WITHIN_S)
         return time.monotonic()
 
     def wait_rounds(self) -> None:
-        """Until each link has begun more than three rounds."""
+        """Wait until each link has begun more than three rounds."""
         seen: set[tuple[str, int, int]] = set()
 
         def have_begun() -> bool:
@@ -183,7 +183,7 @@ class Matrix:
         wait_for("rounds", have_begun)
 
     def start_driver(self) -> None:
-        """Begin a new process, and wait until it runs both links."""
+        """Start a new process, and wait until it runs both links."""
         self.driver.start()
 
         def run() -> bool:
@@ -199,7 +199,7 @@ class Matrix:
         assert set(answers.values()) == {None}, answers
 
     def audit(self, loads: Sequence[Load] = LOADS, partitions: int = 3) -> None:
-        """Read both sides whole with an ordinary consumer: every record is there once."""
+        """Read both sides completely with an ordinary consumer: every record must be there once."""
         found = audit(self.source.bootstrap, self.target.bootstrap, loads, partitions)
         assert len(found) == len(loads) * partitions
         assert all(each.source for each in found), found
@@ -208,7 +208,7 @@ class Matrix:
 
 
 def write_config(folder: Path, source: str, target: str) -> Path:
-    """Two links; their names are those of their mirrors' kind."""
+    """Write two links, each named after its mirrors' kind."""
     left_alone = ["max.compaction.lag.ms", "segment.ms", *UNCLEAN]
     both = {"refresh_interval_s": 1, "replication_factor": 3, "config_exclude": left_alone}
     links = {
@@ -220,7 +220,7 @@ def write_config(folder: Path, source: str, target: str) -> Path:
 
 @contextlib.contextmanager
 def running_matrix(folder: Path) -> Iterator[Matrix]:
-    """Start it all; ends it, whatever happens."""
+    """Start it all; stop it at the end of the block, whatever happens."""
     proxies = {name: [FaultProxy() for _ in BROKERS] for name in ("source", "target")}
     specs = [
         ClusterSpec(

@@ -1,6 +1,6 @@
 """MirrorMaker 2's real Java classes, called from a test: a JVM with their jars behind py4j.
 
-Needs a Java runtime and no compiler. Its gateway listens on loopback, asks for a token and ends
+Needs a Java runtime and no compiler. Its gateway listens on loopback, requires a token and ends
 with this process.
 """
 
@@ -27,7 +27,7 @@ Record = Heartbeat | Checkpoint | OffsetSync
 
 
 class MirrorJvm:
-    """A JVM that knows the classes of `connect-mirror` and `connect-mirror-client` 4.3.0."""
+    """A JVM with the classes of `connect-mirror` and `connect-mirror-client` 4.3.0."""
 
     def __init__(self) -> None:
         py4j = max(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
@@ -52,18 +52,18 @@ class MirrorJvm:
     def __exit__(self, *_: object) -> None:
         self._gateway.shutdown()
         try:
-            self._process.stdin.close()  # it ends with its standard input
+            self._process.stdin.close()  # the JVM ends with its standard input
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(STOP_S)
 
     def mirror(self, name: str) -> Any:
-        """A class of MirrorMaker 2."""
+        """Return a class of MirrorMaker 2."""
         return getattr(self.jvm.org.apache.kafka.connect.mirror, name)
 
     def properties(self, bootstrap: str, **more: str) -> Any:
-        """What `MirrorClient` is made from."""
+        """Return the properties for a `MirrorClient`."""
         found = self.jvm.java.util.HashMap()
         found.put("bootstrap.servers", bootstrap)
         for key, value in more.items():
@@ -71,21 +71,21 @@ class MirrorJvm:
         return found
 
     def encode(self, record: Record) -> tuple[bytes, bytes]:
-        """Key and value as the Java class writes them."""
+        """Return key and value as the Java class writes them."""
         java = self._made(record)
         return bytes(self._call(java, "recordKey")), bytes(self._call(java, "recordValue"))
 
     def decode(self, record: Record) -> str:
-        """What the Java class says of our bytes, in its own words."""
+        """Return the Java class's `toString` of our bytes."""
         kind = self.mirror(type(record).__name__)
         return str(kind.deserializeRecord(self._consumed(record)).toString())
 
     def words(self, record: Record) -> str:
-        """What the Java class says of an object with these values."""
+        """Return the Java class's `toString` of an object with these values."""
         return str(self._made(record).toString())
 
     def offset_syncs(self, syncs: Iterable[OffsetSync]) -> Any:
-        """The store of MirrorMaker 2's checkpoint connector, having read these to the end."""
+        """Return MirrorMaker 2's checkpoint store after it has read these to the end."""
         lang = self.jvm.java.lang
         kind = lang.Class.forName(f"{PACKAGE}OffsetSyncStore")
         constructor = kind.getDeclaredConstructor(self._gateway.new_array(lang.Class, 0))
@@ -106,7 +106,7 @@ class MirrorJvm:
         return store
 
     def translate(self, store: Any, partition: TopicPartition, offset: int) -> int:
-        """What that store makes of a group's offset; -1 where it can't say."""
+        """Translate a group's offset by that store; -1 if it can't."""
         java = self.jvm.org.apache.kafka.common.TopicPartition(partition.topic, partition.partition)
         return int(store.translateDownstream("g", java, self._long(offset)).getAsLong())
 
@@ -131,7 +131,7 @@ class MirrorJvm:
         return self.jvm.java.lang.Long.parseLong(str(value))
 
     def _call(self, java: Any, method: str) -> Any:
-        """Call a method that only its own package may."""
+        """Call a package-private method."""
         lang = self.jvm.java.lang
         found = java.getClass().getDeclaredMethod(method, self._gateway.new_array(lang.Class, 0))
         found.setAccessible(True)

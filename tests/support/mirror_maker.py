@@ -1,4 +1,4 @@
-"""A real MirrorMaker 2 beside the tests: dedicated mode, one flow A->B."""
+"""A real MirrorMaker 2 for tests: dedicated mode, one flow A->B."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_S = 60.0
 
 
 class MirrorMaker:
-    """One process; ends with the block, whatever happens in it."""
+    """One process; stopped at the end of the block, whatever happens in it."""
 
     def __init__(
         self, folder: Path, source: str, target: str, topics: str, settings: Mapping[str, str]
@@ -38,14 +38,14 @@ class MirrorMaker:
         self.kill()
 
     def kill(self) -> None:
-        """kill -9: what was copied since the last commit is not committed."""
+        """Kill -9: offsets copied since the last commit are not committed."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(STOP_S)
 
 
 def _bench(name: str) -> Any:
-    """A module of the benchmark, which is a folder of scripts."""
+    """Load a module of the benchmark, which is a folder of scripts."""
     if str(BENCH) not in sys.path:
         sys.path.append(str(BENCH))
     return importlib.import_module(name)

@@ -1,7 +1,7 @@
-"""One partition of a mirror, copied in this process between real brokers until it says something.
+"""One partition of a mirror, copied in this process between real brokers until a condition holds.
 
-It is the copier of the product with the product's connections, without Spark and without a driver
-that would plan for it: what a driver found out stands in the `PartitionSpec`.
+It is the copier of the product with the product's connections, without Spark and without a driver:
+what a driver would find out is in the `PartitionSpec`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from heliostat.records.spark.pipeline import network_of
 from heliostat_sandbox import Cluster
 
 ROUND_S = 30.0
-"""A round ends as soon as the partition says what is waited for; this is for one that does not."""
+"""Limit of a round, which normally ends as soon as the partition meets the condition."""
 
 
 def lane_spec(source: ClusterAccess, target: ClusterAccess, *specs: PartitionSpec) -> LaneSpec:
-    """A lane's round, of a link without a driver."""
+    """Return the spec of a lane's round, of a link without a driver."""
     return LaneSpec(
         link=LinkName("codes"),
         lane=LaneId(0),
@@ -66,11 +66,11 @@ class OnePartition:
     Parameters
     ----------
     target_replicas
-        Of the mirror.
+        Number of replicas of the mirror.
     source_configs
-        Of the source topic.
+        Settings of the source topic.
     options
-        Of the partition's spec, see `PartitionSpec`.
+        Fields of the partition's spec, see `PartitionSpec`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class OnePartition:
         with ClusterAdmin(access[1]) as target:
             producer = target.init_producer_id()
         self.maps = fresh_name("heliostat.maps")
-        """The topic of its offset map."""
+        """Name of the topic of its offset map."""
         with KeyedTopic(access[1], self.maps) as topic:
             topic.ensure(1)
         self.partition = TopicPartition(self.topic, PartitionId(0))
@@ -106,16 +106,16 @@ class OnePartition:
         self._lane = replace(lane, producer_id=producer, offsets_topic=self.maps)
 
     def write(self, cluster: Cluster, count: int, *, value: bytes = b"value") -> None:
-        """One batch of so many records, by a producer that is not ours."""
+        """Append one batch of `count` records, by a foreign producer."""
         batch = encode([Sample(b"k", value, int(time.time() * 1000)) for _ in range(count)])
         write_batches(cluster.bootstrap.split(","), self.topic, [batch])
 
     def write_source(self, count: int) -> None:
-        """Records to copy."""
+        """Append records to copy."""
         self.write(self.pair.source, count)
 
     def write_target(self, count: int) -> None:
-        """Records of another producer in the mirror."""
+        """Append records of another producer to the mirror."""
         self.write(self.pair.target, count)
 
     def copy_to(self, position: int, **lane: Any) -> PartitionReport:
@@ -131,7 +131,7 @@ class OnePartition:
     def copy(
         self, is_over: Callable[[PartitionCopy], object], *, spec: Any = None, **lane: Any
     ) -> PartitionReport:
-        """One round until `is_over`; `spec` and `lane` are changes of what it is told."""
+        """Run one round until `is_over`; `spec` and `lane` change its partition and lane specs."""
         partitions = (replace(self._lane.partitions[0], **(spec or {})),)
         expires_at_ms = int((time.time() + 2 * ROUND_S) * 1000)
         told = replace(self._lane, partitions=partitions, expires_at_ms=expires_at_ms, **lane)
@@ -154,14 +154,14 @@ class OnePartition:
 
 
 def segment_of(cluster: Cluster, partition: TopicPartition) -> Path:
-    """The file of a partition's first segment."""
+    """Return the file of a partition's first segment."""
     name = f"{partition.topic}-{partition.partition}"
     (found,) = cluster.folder.rglob(f"{name}/00000000000000000000.log")
     return found
 
 
 def damage(segment: Path) -> None:
-    """Change a segment's last byte: that of its last batch's last record."""
+    """Change a segment's last byte, in the last record of its last batch."""
     with segment.open("r+b") as file:
         file.seek(-1, 2)
         last = file.read(1)[0]

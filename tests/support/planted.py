@@ -1,4 +1,4 @@
-"""Write record batches exactly as told: batch borders, codec, timestamps, nulls, headers.
+"""Write record batches exactly as given: batch borders, codec, timestamps, nulls, headers.
 
 Uses neither the product's connections nor its batch code.
 """
@@ -19,7 +19,7 @@ from kafka.protocol.producer import ProduceRequest
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 WAIT_S = 60.0
-KEEP = {"retention.ms": "-1"}  # old timestamps would be deleted within seconds
+KEEP = {"retention.ms": "-1"}  # records with old timestamps would be deleted within seconds
 
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """Timestamp (ms), key, value, headers."""
@@ -94,7 +94,7 @@ class Planter:
         return self._net.run(lambda: self._manager.send(request))
 
     def append(self, topic: str, partition: int, data: bytes) -> int:
-        """Append one batch; gives its base offset. Tries again while leaders settle."""
+        """Append one batch; return its base offset. Retries while leaders are elected."""
         part = ProduceRequest.TopicProduceData.PartitionProduceData
         request = ProduceRequest(
             transactional_id=None,
@@ -144,13 +144,13 @@ class Planter:
             assert time.monotonic() < deadline, f"{name} is still there"
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Lift the log start."""
+        """Raise the log start."""
         from kafka.structs import TopicPartition  # its name is ours elsewhere
 
         self._admin.delete_records({TopicPartition(topic, partition): offset})
 
     def read_timestamps(self, topic: str) -> list[int]:
-        """Timestamps that a consumer sees, by kafka-python's own consumer."""
+        """Read timestamps with kafka-python's own consumer."""
         from kafka import KafkaConsumer  # only here
         from kafka.structs import TopicPartition  # its name is ours elsewhere
 
@@ -194,7 +194,9 @@ class Planter:
         finally:
             producer.close()
         deadline = time.monotonic() + WAIT_S
-        while self._last_stable_offset(topic) < before + len(rows) + 1:  # markers follow the answer
+        while (
+            self._last_stable_offset(topic) < before + len(rows) + 1
+        ):  # the marker is written after the answer
             assert time.monotonic() < deadline, f"no marker in {topic}"
 
     def _last_stable_offset(self, topic: str) -> int:

@@ -1,13 +1,13 @@
-"""Which codes a test provokes on a real broker, and that it does.
+"""Which codes a test provokes on a real broker, and the check that it does.
 
-A test says it by a marker and shows it by the fixture's evidence::
+A test declares codes in a marker and passes evidence of each to the fixture::
 
     @pytest.mark.provokes("TOO_LARGE", "gap:record_too_large")
     def test_...(provoked: Provoked) -> None:
         provoked("TOO_LARGE", stopped)
 
-`tools/provoked_codes.py` makes the reference's table of the markers. That no marker says what was
-not seen is held here: a test that passes without evidence for each of its codes fails.
+`tools/provoked_codes.py` makes the reference's table from the markers. Markers are checked here: a
+test that passes without evidence for each of its codes fails.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pytest
 
 Seen = pytest.StashKey[set[str]]()
 KINDS = ("refused:", "gap:")
-"""In front of codes of refused topics and causes of gaps; errors and partitions have none."""
+"""Prefixes of codes of refused topics and causes of gaps; errors and partitions have none."""
 
 
 class Provoked:
-    """Takes the evidence for codes: what an operator sees, with the code in it."""
+    """Collects the evidence for codes: what an operator sees, with the code in it."""
 
     def __init__(self) -> None:
         self.codes: set[str] = set()
@@ -34,9 +34,9 @@ class Provoked:
 
 
 def shows(evidence: object, code: str) -> bool:
-    """Whether a code stands in an error's text, in JSON, or in a row of a report.
+    """Return whether an error's text, JSON, or a row of a report has a code.
 
-    A text must hold it as errors print it, `[CODE]` or `kafka_error='NAME(`: the mere word may be
+    A text must have it as errors print it, `[CODE]` or `kafka_error='NAME(`: the mere word may be
     about something else.
     """
     kind = next((kind for kind in KINDS if code.startswith(kind)), "")
@@ -53,14 +53,14 @@ def shows(evidence: object, code: str) -> bool:
 
 
 def lacking(wanted: set[str], recorded: set[str]) -> list[str]:
-    """What is wrong between a test's marker and its evidence, in words."""
+    """Return the differences between a test's marker and its evidence, as sentences."""
     said = [f"{code} is in its marker and was not seen" for code in sorted(wanted - recorded)]
     return said + [f"{code} was seen and is not in its marker" for code in recorded - wanted]
 
 
 @pytest.fixture
 def provoked(request: pytest.FixtureRequest) -> Provoked:
-    """Where a test shows that it has provoked the codes of its marker."""
+    """Give the recorder to which a test passes evidence for the codes of its marker."""
     recorder = Provoked()
     request.node.stash[Seen] = recorder.codes
     return recorder
@@ -68,7 +68,7 @@ def provoked(request: pytest.FixtureRequest) -> Provoked:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Run a test; fail it where its marker says more or less than it has shown."""
+    """Run a test; fail it if its marker has other codes than its evidence."""
     result = yield
     marks = pyfuncitem.iter_markers("provokes")
     wanted = {code for mark in marks for code in mark.args}

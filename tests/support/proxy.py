@@ -1,12 +1,12 @@
-"""A frame-aware proxy in front of one broker: cuts, delays, throttles, swallows, counts.
+"""A frame-aware proxy in front of one broker: cuts, delays, throttles, stalls, counts.
 
-The broker advertises the proxy's address, so that every client of it comes through here::
+The broker advertises the proxy's address, so that every client connects through it::
 
     proxy = FaultProxy()
     cluster = Cluster.start("target", settings=proxy.settings)
     with proxy.serving(cluster.brokers[0].endpoint): ...
 
-What it knows of Kafka: a frame begins with its size; a request goes on with API key, version and
+What it knows of Kafka: a frame begins with its size; a request continues with API key, version and
 correlation id; a broker answers each connection's requests in their order.
 """
 
@@ -28,13 +28,13 @@ from heliostat_sandbox.ports import LOOPBACK, free_ports
 
 PRODUCE, FETCH = 0, 1
 HEAD_BYTES = 8 * 1024
-"""Read of a frame before it is passed on: topics stand near the front."""
+"""Bytes of a frame read before it is forwarded: topics are near the front."""
 CHUNK_BYTES = 64 * 1024
 QUEUED_CHUNKS_MAX = 64
-"""On their way in one direction of a connection: 4 MiB, as a long link holds."""
+"""Chunks in transit in one direction of a connection: 4 MiB, as on a long line."""
 START_WITHIN_S = 10.0
 CLIENT_ID_AT = 8
-"""Behind API key, version and correlation id."""
+"""Offset of the client id, after API key, version and correlation id."""
 _SIZE = struct.Struct(">i")
 _API_KEY = struct.Struct(">h")
 
@@ -54,14 +54,14 @@ class Where(Enum):
 
     @property
     def is_request(self) -> bool:
-        """Whether the answer never comes into being, or is never waited for."""
+        """Whether the request is cut, so that there is no answer, or none is waited for."""
         return self.name.startswith("REQUEST")
 
     def kept_of(self, frame_bytes: int) -> int:
-        """How many bytes of a frame, its size field first, still pass."""
+        """Return how many bytes of a frame, its size field included, are still forwarded."""
         kept = {
             Where.REQUEST_SIZE: 2,
-            Where.REQUEST_HEADER: 4 + 5,  # in the correlation id, behind API key and version
+            Where.REQUEST_HEADER: 4 + 5,  # in the correlation id, after API key and version
             Where.REQUEST_SENT: frame_bytes,
             Where.REQUEST_KEPT: 0,
             Where.ANSWER_LOST: 0,
@@ -73,30 +73,30 @@ class Where(Enum):
 
 @dataclass(slots=True)
 class Cut:
-    """One cut to come: the next request with `api_key` that holds one of `about` near its front."""
+    """A planned cut: the next request with `api_key` that has one of `about` near its front."""
 
     api_key: int
     where: Where
     about: tuple[bytes, ...] = ()
     done: threading.Event = field(default_factory=threading.Event)
     kept: bytes = b""
-    """The whole frame, of `REQUEST_KEPT`: it may come to the broker late."""
+    """The whole frame, for `REQUEST_KEPT`: it may be sent to the broker late."""
 
     def fits(self, head: bytes) -> bool:
-        """Whether a request that begins with `head` (behind its size) is meant."""
+        """Return whether a request that begins with `head` (after its size) is meant."""
         if _API_KEY.unpack_from(head)[0] != self.api_key:
             return False
         return not self.about or any(word in head for word in self.about)
 
 
 class _Severed(Exception):
-    """No error: ends a connection's tasks at a cut."""
+    """Ends a connection's tasks at a cut; not an error."""
 
 
 class FaultProxy:
-    """Listens on a port of its own; faults are set from any thread and hold until taken back.
+    """Listens on its own port; faults are set from any thread and last until revoked.
 
-    `counts` says what happened: `connections`, `requests <api key>`, `refused`, and each cut by
+    `counts` has what happened: `connections`, `requests <api key>`, `refused`, and each cut by
     its name.
     """
 
@@ -104,9 +104,9 @@ class FaultProxy:
         self.port = free_ports(1)[0]
         self.counts: Counter[str] = Counter()
         self.latency_s = 0.0
-        """Each chunk comes so much later, in each direction."""
+        """Delay of each chunk in each direction, in seconds."""
         self.bytes_per_s: float | None = None
-        """Of each connection and direction; None is unlimited."""
+        """Limit of each connection and direction; None is unlimited."""
         self._broker: Endpoint | None = None
         self._cuts: list[Cut] = []
         self._lock = threading.Lock()
@@ -121,17 +121,17 @@ class FaultProxy:
 
     @property
     def address(self) -> str:
-        """Where clients come in, `host:port`."""
+        """Address for clients, `host:port`."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def settings(self) -> dict[str, str]:
-        """Settings of the broker behind it: what makes clients come here."""
+        """Settings of the broker behind it, which direct clients here."""
         return {"advertised.listeners": f"PLAINTEXT://{self.address}"}
 
     @contextlib.contextmanager
     def serving(self, broker: Endpoint) -> Iterator[Self]:
-        """Pass on what comes to `broker` while the block runs."""
+        """Forward connections to `broker` while the block runs."""
         self._broker = broker
         self._thread.start()
         try:
@@ -166,19 +166,19 @@ class FaultProxy:
         self._is_refusing = False
 
     def hold(self, client: str = "") -> None:
-        """Swallow everything: connections stay open, nothing passes, until `release`.
+        """Stall everything: connections stay open, nothing is forwarded, until `release`.
 
-        Only of clients whose id begins so; the others notice nothing.
+        Only for clients whose id begins with `client`; the others are unaffected.
         """
         self._held_client = client.encode()
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def release(self) -> None:
-        """Pass on again, what was held back first: as TCP does after a network was away."""
+        """Forward again, beginning with the stalled bytes, as TCP does after a network outage."""
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def heal(self) -> None:
-        """Take back all faults."""
+        """Revoke all faults."""
         self.latency_s, self.bytes_per_s = 0.0, None
         with self._lock:
             self._cuts.clear()
@@ -231,7 +231,7 @@ class FaultProxy:
             self._connections.discard(connection)
 
     def take_cut(self, head: bytes) -> Cut | None:
-        """The cut that is meant for this request, if there is one; it is used up."""
+        """Return the cut for this request, if there is one, and remove it."""
         with self._lock:
             for cut in self._cuts:
                 if cut.fits(head):
@@ -240,7 +240,7 @@ class FaultProxy:
         return None
 
     def give_back(self, cut: Cut) -> None:
-        """Its connection ended before it could be made: the next request that fits is cut."""
+        """Plan a cut again whose connection ended before: the next request that fits is cut."""
         with self._lock:
             self._cuts.append(cut)
 
@@ -260,7 +260,7 @@ class _Connection:
         self._proxy = proxy
         self._client, self._broker = client, broker
         self._asked: deque[Cut | None] = deque()
-        """For each request without an answer yet: how its answer is to be cut."""
+        """For each unanswered request, how its answer is to be cut."""
         self._taken: list[Cut] = []
         self._client_id = b""
         self._tasks: list[asyncio.Task[None]] = []
@@ -362,7 +362,7 @@ class _Connection:
 
 
 def _client_id(head: bytes) -> bytes:
-    """Of a request that begins so, behind its size (request header v1 and v2); empty for null."""
+    """Return the client id in a request's head after its size (header v1, v2); empty for null."""
     [length] = _API_KEY.unpack_from(head, CLIENT_ID_AT) if len(head) >= CLIENT_ID_AT + 2 else (0,)
     return head[CLIENT_ID_AT + 2 : CLIENT_ID_AT + 2 + max(0, length)]
 

@@ -1,4 +1,4 @@
-"""Records of every shape, written to real topics as raw batches of our choosing."""
+"""Records of every shape, written to real topics as given raw batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sample:
 
 
 def odd_records(rng: random.Random, count: int, *, now_ms: int | None = None) -> list[Sample]:
-    """Null and empty keys and values, repeated and null headers, backward and odd timestamps."""
+    """Return null and empty keys and values, repeated and null headers, odd timestamps."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     found: list[Sample] = []
     for number in range(count):
@@ -52,7 +52,7 @@ def odd_records(rng: random.Random, count: int, *, now_ms: int | None = None) ->
 
 
 def encode(samples: Sequence[Sample], codec: int = NONE) -> bytes:
-    """One batch."""
+    """Encode one batch."""
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 30)
     for delta, item in enumerate(samples):
         builder.append(delta, item.timestamp_ms, item.key, item.value, list(item.headers))
@@ -62,7 +62,7 @@ def encode(samples: Sequence[Sample], codec: int = NONE) -> bytes:
 def write_batches(
     cluster: Reachable, topic: str, batches: Sequence[bytes], *, partition: int = 0
 ) -> None:
-    """Append each as a batch of its own, in order."""
+    """Append each batch, in order."""
     name = TopicName(topic)
     with closing(WireCluster(cluster, DialSettings())) as wire:
         leaders = wire.metadata([name])[name]
@@ -104,7 +104,7 @@ def _append(
 
 
 def split(samples: Sequence[Sample], rng: random.Random) -> list[list[Sample]]:
-    """Cut into batches as producers might: many of one record, some of many."""
+    """Split into batches as producers might: many of one record, some of many."""
     cut: list[list[Sample]] = []
     at = 0
     while at < len(samples):
@@ -115,7 +115,7 @@ def split(samples: Sequence[Sample], rng: random.Random) -> list[list[Sample]]:
 
 
 def write_transaction(bootstrap: str, topic: str, records: int, *, commit: bool) -> None:
-    """One transaction of some records by a real transactional producer."""
+    """Write one transaction with a real transactional producer."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap.split(","), transactional_id=f"tx-{topic}", acks="all"
     )
@@ -135,7 +135,7 @@ def write_transaction(bootstrap: str, topic: str, records: int, *, commit: bool)
 def open_transaction(
     bootstrap: str, topic: str, name: str, *, timestamp_ms: int | None = None
 ) -> Iterator[None]:
-    """A record of partition 0 in a transaction that is open meanwhile, and is committed then."""
+    """Write to partition 0 in a transaction, open during the block and committed at its end."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap.split(","),
         transactional_id=name,
@@ -153,7 +153,7 @@ def open_transaction(
 
 
 def values_at(bootstrap: str, topic: str, start: int, count: int) -> list[int]:
-    """Values, which are numbers, of so many records of partition 0 from an offset on."""
+    """Return the numeric values of `count` records of partition 0 from an offset on."""
     partition = KafkaPartition(topic, 0)
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, auto_offset_reset="none"

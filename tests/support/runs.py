@@ -1,13 +1,13 @@
-"""Which tests run, in which order, and what is said meanwhile; `tests/conftest.py` has its hooks.
+"""Which tests run, in which order, and the progress shown; `tests/conftest.py` has the hooks.
 
 There are three runs. `scripts/test` is the one for newcomers: all unit tests, the simulation, and
 of the tests with brokers those marked `core`. `scripts/test --all` has those marked `thorough`,
 too. `scripts/test --alone` has those marked `alone`, which need both cores. A test below
-`tests/kafka`, `tests/spark` or `tests/peer` bears one of these marks, by itself or through its
-module (the tidy test looks); others are `core` if they bear none.
+`tests/kafka`, `tests/spark` or `tests/peer` has one of these marks, by itself or through its
+module (the tidy test checks); others are `core` if they have none.
 
-What tests cost was measured (`scripts/test --all --record`) and stands in `tests/costs.tsv`. The
-most expensive files go first: processes share the files, and one begun last would run on alone.
+Costs of tests were measured (`scripts/test --all --record`) and are in `tests/costs.tsv`. The most
+expensive files go first: processes share the files, and a late one would run on alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 COSTS = TESTS / "costs.tsv"
 CHEAP_S = 0.02
-"""Of a test that is not listed."""
+"""Assumed seconds of a test that is not listed."""
 LISTED_FROM_S = 0.5
 SLOWEST = 10
 CORE, THOROUGH, ALONE = "core", "thorough", "alone"
@@ -40,7 +40,7 @@ LINE_COLUMNS = 100
 
 
 def read_costs(path: Path) -> dict[str, float]:
-    """Seconds of each test that is listed, by its id."""
+    """Return the seconds of each listed test, by its id."""
     if not path.is_file():
         return {}
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
@@ -48,41 +48,41 @@ def read_costs(path: Path) -> dict[str, float]:
 
 
 def write_costs(costs: Mapping[str, float], path: Path) -> None:
-    """List what costs something, by file and then as they ran."""
+    """List tests that take long enough, by file and then in the order they ran."""
     lines = [f"{cost:.1f}\t{name}\n" for name, cost in costs.items() if cost >= LISTED_FROM_S]
     path.write_text("".join(sorted(lines, key=lambda line: line.split("\t")[1])), encoding="utf-8")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What `scripts/test` says."""
+    """Add the options that `scripts/test` uses."""
     group = parser.getgroup("heliostat")
     group.addoption("--run", choices=tuple(RUNS), default="any", help="which tests, see runs.py")
     group.addoption("--record", action="store_true", help="write tests/costs.tsv")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to tell how far it is, in the one process that tells anything."""
+    """Start showing progress, in the one process that prints."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config), "progress")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose and order."""
+    """Select and order tests."""
     select(config, items)
 
 
 def file_of(name: str) -> str:
-    """The file of a test's id."""
+    """Return the file of a test's id."""
     return name.partition("::")[0]
 
 
 def run_of(marks: Iterable[str]) -> str:
-    """The run of a test by its marks, nearest first."""
+    """Return the run of a test by its marks, nearest first."""
     return next((mark for mark in marks if mark in RUNS["any"]), CORE)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not in this run; the most expensive files first."""
+    """Deselect tests of other runs; order the rest, the most expensive files first."""
     wanted = RUNS[config.getoption("run")]
     by_need = defaultdict[bool, list[pytest.Item]](list)
     for item in items:
@@ -98,7 +98,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @dataclass
 class Progress:
-    """What runs, how long it may still take; afterwards where the time went.
+    """Shows what runs and the time left; afterwards where the time went.
 
     Lives in the process that a person sees; those that run the tests report to it.
     """
@@ -120,12 +120,12 @@ class Progress:
         return found
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """All tests are known, where they run in this process."""
+        """Take the tests, if they run in this process."""
         self._expect(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """All tests are known to a process that runs some of them."""
+        """Take the tests from a process that runs some of them."""
         self._expect(ids)
 
     def _expect(self, names: Iterable[str]) -> None:
@@ -134,13 +134,13 @@ class Progress:
             self.total = len(self.left)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A test begins."""
+        """Note that a test has begun."""
         self.running[nodeid] = None
         self.tell()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """No dot a test: the line says more."""
+        """Print no dot per test: the line shows more."""
         if self.config.getoption("verbose") > 0 or report.skipped:
             return None
         if report.failed:
@@ -149,7 +149,7 @@ class Progress:
         return ("passed" if report.when == "call" else ""), "", ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One of a test's three parts has ended."""
+        """Note the end of one of a test's three phases."""
         name = report.nodeid
         self.took[name] = self.took.get(name, 0.0) + report.duration
         self.failed += report.failed
@@ -162,7 +162,7 @@ class Progress:
             self.tell()
 
     def line(self) -> str:
-        """Where the run stands, in one line."""
+        """Return the progress of the run in one line."""
         done = self.total - len(self.left)
         passed_s = time.monotonic() - self.began_s
         text = f"{done} of {self.total} tests, {self.failed} failed, {_minutes(passed_s)}"
@@ -173,7 +173,7 @@ class Progress:
         return f"{text}: {', '.join(names)}" if names else text
 
     def left_s(self, passed_s: float) -> float | None:
-        """About so long, at the pace of this machine; None before anything can be said."""
+        """Return the estimated seconds left at the pace of this machine; None if unknown yet."""
         cost = {
             name: self.costs.get(name, CHEAP_S) for name in (*self.took, *self.left, *self.running)
         }
@@ -192,7 +192,7 @@ class Progress:
             return
         self.told_s = now_s
         if on_terminal:
-            columns = self._terminal._tw.fullwidth - 1  # pytest has no other way
+            columns = self._terminal._tw.fullwidth - 1  # pytest has no public way
             self._terminal.write("\r" + self.line()[:columns].ljust(columns))
         else:
             self._terminal.write_line(self.line()[:LINE_COLUMNS])
@@ -203,7 +203,7 @@ class Progress:
             self._terminal.write("\r" + " " * columns + "\r")
 
     def pytest_terminal_summary(self) -> None:
-        """The slowest tests, and the time by folder."""
+        """Print the slowest tests, and the time by folder."""
         self._clear()
         terminal = self._terminal
         terminal.section("slowest tests")
@@ -224,7 +224,7 @@ class Progress:
 
 
 def folder_of(name: str) -> str:
-    """The first two folders of a test's id."""
+    """Return the first two folders of a test's id."""
     return "/".join(Path(file_of(name)).parts[:2])
 
 

@@ -1,7 +1,7 @@
-"""A listener on loopback that speaks TLS, SASL and frames as a broker does, and nothing else.
+"""A listener on loopback with a broker's TLS, SASL and framing, and nothing else.
 
-Requests other than ApiVersions and SASL's name in their first four bytes how many bytes they want
-answered; the answer's content is `pattern` of that, behind the digest of the request.
+The first four bytes of requests other than ApiVersions and SASL's are the length of the answer,
+which consists of the request's digest and `pattern` of that length.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ HASHES = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
 
 @dataclass
 class Script:
-    """What the listener is and accepts."""
+    """Behaviour of the listener."""
 
     certificate: KeyPair | None = None
     client_authority: Path | None = None
     """Clients must show a certificate that it signed."""
     mechanisms: tuple[str, ...] = ()
     users: Mapping[str, str] = field(default_factory=dict)
-    """Passwords by name; for OAUTHBEARER the tokens that are good."""
+    """Passwords by user name; for OAUTHBEARER the valid tokens."""
     iterations: int = ITERATIONS
-    """Of SCRAM's hash."""
+    """Iterations of SCRAM's hash."""
     session_s: float = 0.0
     reads: bool = True
-    """Otherwise it takes nothing from its sockets once the connection stands."""
+    """If false, it reads nothing from its sockets once connected."""
     hangs: threading.Event = field(default_factory=threading.Event)
-    """While it is set nothing is read or answered, and connections are taken all the same."""
+    """While set, nothing is read or answered, but connections are accepted."""
 
 
 def pattern(size: int) -> bytes:
-    """Bytes that show when some are lost or doubled."""
+    """Return bytes that show if some are lost or duplicated."""
     block = b"".join(struct.pack(">I", number) for number in range(4096))
     return (block * (size // len(block) + 1))[:size]
 
@@ -81,7 +81,7 @@ class ScriptedBroker:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.authenticated: list[str] = []
-        """Who proved to be whom, in order; again where a session was renewed."""
+        """Authenticated users in order; again for each renewed session."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.endpoint = Endpoint("127.0.0.1", self._server.getsockname()[1])
         self._stopping = threading.Event()
@@ -143,7 +143,7 @@ class ScriptedBroker:
         try:
             sock = self._tls().wrap_socket(sock, server_side=True)
         except OSError:
-            # Closing over unread bytes would reset the connection, and the alert be lost.
+            # Closing with unread bytes would reset the connection, and the alert would be lost.
             plain.shutdown(socket.SHUT_WR)
             while plain.recv(4096):
                 pass
@@ -169,12 +169,12 @@ def _frames(sock: socket.socket, before_each: Callable[[], None]) -> Iterator[by
             [size] = struct.unpack(">i", head)
             if not 0 <= size <= REQUEST_BYTES_MAX:
                 return
-            before_each()  # one that hangs leaves the rest of a request in its socket
+            before_each()  # a hung listener leaves the rest of a request in its socket
             yield stream.read(size)
 
 
 class _Session:
-    """One connection's requests, as `SaslServerAuthenticator` looks at them."""
+    """One connection's requests, handled as `SaslServerAuthenticator` does."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -185,7 +185,7 @@ class _Session:
         self._scram: _Scram | None = None
 
     def answer(self, frame: bytes) -> bytes | None:
-        """The answer from its correlation id on; None closes the connection."""
+        """Return the answer from its correlation id on; None closes the connection."""
         key, version, number, length = struct.unpack_from(">hhih", frame)
         body = frame[10 + length :]
         head = struct.pack(">i", number)

@@ -1,4 +1,4 @@
-"""The one stand-in of `ClusterAdmin`: the same questions, answered from memory as brokers do."""
+"""The one stand-in of `ClusterAdmin`: the same calls, answered from memory as brokers do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _Value = TypeVar("_Value")
 
 
 class SimulatedAdmin(ClusterAdmin):
-    """As many as are wanted may be open to one cluster; asked again, leaders are found again."""
+    """A client of a simulated cluster, of which several may be open; it caches no leaders."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
@@ -113,7 +113,7 @@ class SimulatedAdmin(ClusterAdmin):
     def _in_effect(
         self, own: Mapping[str, str], keys: Sequence[str] | None
     ) -> Mapping[str, ConfigEntry]:
-        """Equal settings are one and the same mapping, as they are of a real cluster."""
+        """Return effective settings; equal ones are the same object, as of a real cluster."""
         of_brokers = self.cluster.inherited
         question = (*sorted(own.items()), None, *sorted(of_brokers.items()), None, *(keys or ()))
         known = self._settings.get(question)

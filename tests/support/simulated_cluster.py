@@ -1,8 +1,8 @@
-"""A cluster in memory: topics with logs, groups, and what goes wrong when it is told to.
+"""A cluster in memory: topics with logs, groups, and planned failures.
 
-`SimulatedAdmin` answers from it as `ClusterAdmin` does from a real one; both are held to the calls
-in `support.admin_contract`. What a cluster of brokers without an authorizer cannot show (hidden
-topics, lost connections, leaders that are away) is told here and not compared.
+`SimulatedAdmin` answers from it as `ClusterAdmin` does from a real one; `support.admin_contract`
+runs the same calls on both. What brokers without an authorizer cannot show (hidden topics, lost
+connections, missing leaders) is set here and not compared.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ NOW_MS = 1_750_000_000_000
 
 
 def error(code: int, what: str) -> BrokerError:
-    """As the admin client gives it."""
+    """Return an error as the admin client does."""
     return BrokerError(f"{what}: {kafka_error(code).name}", kafka_code=code)
 
 
 @dataclass
 class SimulatedTopic:
-    """`topic_id` is None where brokers older than 2.8 are played."""
+    """A topic; `topic_id` is None to simulate brokers older than 2.8."""
 
     name: TopicName
     topic_id: TopicId | None
@@ -47,7 +47,7 @@ class SimulatedTopic:
     replicas: tuple[BrokerId, ...]
     configs: dict[str, str] = field(default_factory=dict)
     known_configs: Mapping[str, str] = field(default_factory=dict)
-    """What brokers know that have not heard of the last change yet, see `settings_behind`."""
+    """Settings on brokers that have not received the last change yet, see `settings_behind`."""
     is_internal: bool = False
 
     def change(self, values: Mapping[str, str | None]) -> None:
@@ -57,7 +57,7 @@ class SimulatedTopic:
         self.configs = kept | {key: value for key, value in values.items() if value is not None}
 
     def info(self, failed: Mapping[Hashable, BrokerError]) -> TopicInfo:
-        """As metadata has it; a partition that fails has no leader."""
+        """Return the topic's metadata; a partition that fails has no leader."""
         partitions: list[PartitionInfo] = []
         for number, log in enumerate(self.logs):
             refused = failed.get(TopicPartition(self.name, PartitionId(number)))
@@ -85,13 +85,13 @@ class SimulatedGroup:
 
     @property
     def state(self) -> str:
-        """Rebalances end at once here."""
+        """State of the group; rebalances end at once here."""
         return "Stable" if self.members else "Empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the admin client: its name, what it asked about, and what of each (offsets)."""
+    """One call of the admin client: its name, its items, and a value for each (offsets)."""
 
     method: str
     items: tuple[Hashable, ...]
@@ -100,7 +100,7 @@ class Call:
 
 @dataclass(slots=True)
 class Fault:
-    """An error code in place of answers; `left` counts calls, None: until healed."""
+    """An error code instead of answers; `left` counts calls, None: until healed."""
 
     method: str
     code: int
@@ -108,9 +108,9 @@ class Fault:
     left: int | None
 
     def found_in(self, call: Call) -> set[Hashable]:
-        """Which items of a call it concerns; a topic's name stands for its partitions, too.
+        """Return the items of a call that it affects; a topic's name includes its partitions.
 
-        Of a call without items it is the call itself.
+        For a call without items it is the call itself.
         """
         if not self.items:
             return set(call.items) or {self.method}
@@ -130,7 +130,7 @@ class SimulatedCluster:
     Parameters
     ----------
     inherited
-        Settings of topics that the brokers set for all.
+        Topic settings that the brokers set for all topics.
     """
 
     def __init__(
@@ -148,44 +148,44 @@ class SimulatedCluster:
         self.inherited = dict(inherited or {})
         self.broker_settings: dict[str, str] = {}
         self.transactional_ids: dict[int, str] = {}
-        """Of producers that have one."""
+        """Transactional ids by producer id."""
         self.topics: dict[TopicName, SimulatedTopic] = {}
         self.groups: dict[GroupId, SimulatedGroup] = {}
         self.hidden: set[TopicName] = set()
         """Topics that our user has no right to see."""
         self.calls: list[Call] = []
         self.answered: Callable[[Call], None] = self.calls.append
-        """Told of each call before it is served."""
+        """Called with each call before it is served."""
         self.is_down = False
         """No broker answers."""
         self.settings_behind = 0
-        """Looks at settings that still see what was before the last change."""
+        """Number of reads of settings that still return those before the last change."""
         self.producer_ids = 0
         self._faults: list[Fault] = []
         self._ids = 0
 
-    # -- what is told --------------------------------------------------------------------------
+    # -- what is set ---------------------------------------------------------------------------
 
     def fail(self, method: str, code: int, *items: Hashable, times: int | None = None) -> None:
-        """Answer an error code for items (all, without any) of a method, so many calls long.
+        """Answer an error code for items (all, if none are given) of a method, for `times` calls.
 
-        Of `describe_topics` a topic's name fails as a whole, a partition is without a leader.
+        In `describe_topics` a topic's name fails as a whole, a partition has no leader.
         """
         self._faults.append(Fault(method, code, items, times))
 
     def heal(self) -> None:
-        """From now on nothing fails."""
+        """End all failures."""
         self._faults.clear()
         self.is_down = False
 
     def asked(self, method: str) -> list[tuple[Hashable, ...]]:
-        """What each call of a method asked for."""
+        """Return the items of each call of a method."""
         return [call.items for call in self.calls if call.method == method]
 
     def take(
         self, method: str, items: Iterable[Hashable] = (), values: Iterable[Hashable] = ()
     ) -> dict[Hashable, BrokerError]:
-        """Note a call and answer which of its items fail.
+        """Note a call and return which of its items fail.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class SimulatedCluster:
         *,
         replication_factor: int = 1,
     ) -> SimulatedTopic:
-        """A topic with an id of its own, also where one of that name was before."""
+        """Create a topic with a new id, also if one of that name existed."""
         self._ids += 1
         made = SimulatedTopic(
             TopicName(name),
@@ -229,13 +229,13 @@ class SimulatedCluster:
         return made
 
     def delete(self, name: TopicName) -> None:
-        """A topic with its records, and what groups have committed for it."""
+        """Delete a topic with its records and committed offsets."""
         del self.topics[name]
         for group in self.groups.values():
             group.offsets = {p: row for p, row in group.offsets.items() if p.topic != name}
 
     def log(self, partition: TopicPartition) -> PartitionLog | None:
-        """None where there is no such partition."""
+        """Return the partition's log; None if there is no such partition."""
         topic = self.topics.get(partition.topic)
         known = topic is not None and partition.partition < len(topic.logs)
         return topic.logs[partition.partition] if topic is not None and known else None
@@ -249,7 +249,7 @@ class SimulatedCluster:
         partition: int = 0,
         sequence: int = 0,
     ) -> PartitionLog:
-        """Append one record in a transaction of that producer, which stays open; its log."""
+        """Append one record in a producer's transaction, which stays open; return the log."""
         log = self.topics[TopicName(name)].logs[partition]
         fields = Fields(TRANSACTIONAL, 0, timestamp_ms, timestamp_ms, producer_id, 0, sequence, 1)
         code, _ = log.append(encode(fields, [Kept(0, timestamp_ms, b"k", b"v")]))
@@ -259,7 +259,7 @@ class SimulatedCluster:
     def append(
         self, name: str, timestamps: Sequence[int] | int, *, partition: int = 0
     ) -> PartitionLog:
-        """Append one batch with a record for each timestamp, or so many records; its log."""
+        """Append one batch with a record per timestamp, or of that number; return the log."""
         times = [NOW_MS] * timestamps if isinstance(timestamps, int) else timestamps
         log = self.topics[TopicName(name)].logs[partition]
         if times:
@@ -272,22 +272,22 @@ class SimulatedCluster:
     def join(
         self, group: str, client_id: str = "client", *, kind: str = "classic"
     ) -> SimulatedGroup:
-        """Somebody becomes a member."""
+        """Add a member."""
         found = self.groups.setdefault(GroupId(group), SimulatedGroup(kind))
         found.protocol = "consumer" if kind == "classic" else "uniform"
         found.members.append(GroupMember(client_id, "/127.0.0.1"))
         return found
 
     def leave(self, group: str) -> None:
-        """All members leave; what they have committed stays."""
+        """Remove all members; committed offsets stay."""
         self.groups[GroupId(group)].members.clear()
 
     def commit(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """Commit as a member would, or as anybody where there is none."""
+        """Commit as a member would, or without one if there is none."""
         found = self.groups.setdefault(GroupId(group), SimulatedGroup())
         found.offsets[partition] = CommittedOffset(Offset(offset))
 
 
 def nothing(name: TopicName, code: int) -> TopicInfo:
-    """Metadata of a topic that is not told."""
+    """Return the metadata of a topic that is hidden or missing."""
     return TopicInfo(name, None, (), is_internal=False, error=error(code, f"describe topic {name}"))

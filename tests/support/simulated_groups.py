@@ -1,4 +1,4 @@
-"""What a coordinator answers about consumer groups in memory."""
+"""A coordinator's answers about consumer groups in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_RIGHT, NOT_FOUND = 29, 69
 def list_groups(
     cluster: SimulatedCluster, states: Sequence[str], kinds: Sequence[str]
 ) -> GroupListing:
-    """The first broker coordinates all groups; where it fails, none of them is told."""
+    """List groups; the first broker coordinates all: if it fails, none is listed."""
     brokers = [each.broker_id for each in cluster.brokers]
     failed = {
         BrokerId(broker): refused
@@ -39,7 +39,7 @@ def list_groups(
 def members(
     cluster: SimulatedCluster, method: str, kind: str, groups: Iterable[GroupId]
 ) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Members of groups of one kind; others are not found."""
+    """Return members of groups of one kind; others are not found."""
     asked = sorted(set(groups))
     failed = cluster.take(method, asked)
     answers: dict[GroupId, tuple[GroupMember, ...] | BrokerError] = {}
@@ -59,7 +59,7 @@ def members(
 def committed(
     cluster: SimulatedCluster, groups: Iterable[GroupId]
 ) -> dict[GroupId, FetchedOffsets | BrokerError]:
-    """Offsets of topics that may be seen; below zero only what is not `NO_COMMIT`."""
+    """Return offsets of visible topics; negative ones only if not `NO_COMMIT`."""
     asked = sorted(set(groups))
     failed = cluster.take("committed_offsets", asked)
     nobody = SimulatedGroup()
@@ -77,7 +77,7 @@ def committed(
 def commit(
     cluster: SimulatedCluster, commits: Mapping[GroupId, Commits]
 ) -> dict[GroupId, CommitAnswers | BrokerError]:
-    """Commits of nobody's member; a group that was not there is there from the first on."""
+    """Commit without being a member; the first commit creates the group."""
     asked = {name: rows for name, rows in commits.items() if rows}
     failed = cluster.take("commit_offsets", asked)
     return {

@@ -16,7 +16,7 @@ BROKER_SETTINGS = {
     "message.max.bytes": "1048588",
     "offset.metadata.max.bytes": "4096",
 }
-"""Of the hundreds that a broker has, those that are about what the product does."""
+"""Those of the hundreds of broker settings that the product uses."""
 OFFSET_METADATA_MAX = 4096
 
 
@@ -97,7 +97,7 @@ _DYNAMIC = "min.insync.replicas"  # set for all brokers when a cluster is format
 
 
 def is_refused(values: Mapping[str, str | None]) -> bool:
-    """Whether a broker answers INVALID_CONFIG; one that is only unset need not exist."""
+    """Return whether a broker answers INVALID_CONFIG; an unset setting need not exist."""
     return any(
         value is not None and not (key in _TOPIC_SETTINGS and _TOPIC_SETTINGS[key][1](value))
         for key, value in values.items()
@@ -105,12 +105,12 @@ def is_refused(values: Mapping[str, str | None]) -> bool:
 
 
 def inherited(of_brokers: Mapping[str, str]) -> dict[str, str]:
-    """What a topic without settings of its own has, of brokers that set some for all topics."""
+    """Return the settings of a topic without its own, of brokers that set some for all."""
     return {key: of_brokers.get(key, value) for key, (value, _) in _TOPIC_SETTINGS.items()}
 
 
 def in_effect(own: Mapping[str, str], of_brokers: Mapping[str, str]) -> dict[str, ConfigEntry]:
-    """All settings of a topic and where each comes from."""
+    """Return all settings of a topic and the source of each."""
     return {
         key: _entry(own[key], ConfigSource.TOPIC)
         if key in own
@@ -126,12 +126,12 @@ def _source(key: str, of_brokers: Mapping[str, str]) -> ConfigSource:
 
 
 def default_entry(value: str) -> ConfigEntry:
-    """A setting that nobody has set."""
+    """Return a setting with Kafka's default."""
     return _entry(value, ConfigSource.DEFAULT)
 
 
 def set_entry(value: str) -> ConfigEntry:
-    """A setting from the file of a broker."""
+    """Return a setting from a broker's configuration file."""
     return _entry(value, ConfigSource.STATIC_BROKER)
 
 

@@ -1,4 +1,4 @@
-"""What a controller answers about topics in memory: made, grown, deleted, set."""
+"""A controller's answers about topics in memory: created, grown, deleted, configured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def create(
     cluster: SimulatedCluster, topics: Iterable[NewTopic], *, validate_only: bool
 ) -> Mapping[TopicName, TopicId | BrokerError | None]:
-    """Made, or refused one by one."""
+    """Create topics, or refuse them one by one."""
     asked = list(topics)
     names = [topic.name for topic in asked]
     failed = cluster.take("create_topics", names)
@@ -46,7 +46,7 @@ def create(
 
 
 def _refusal(cluster: SimulatedCluster, topic: NewTopic) -> int:
-    """In the order in which `ReplicationControlManager` looks; 0: it is made."""
+    """Return the error code, in the order of `ReplicationControlManager`'s checks; 0: created."""
     taken = {name.replace(".", "_") for name in cluster.topics}
     looks = (
         (not _is_name(topic.name), INVALID_TOPIC),
@@ -63,7 +63,7 @@ def _refusal(cluster: SimulatedCluster, topic: NewTopic) -> int:
 def grow(
     cluster: SimulatedCluster, partitions: Mapping[TopicName, int]
 ) -> Mapping[TopicName, BrokerError | None]:
-    """More partitions, empty ones."""
+    """Add empty partitions."""
     failed = cluster.take("grow_partitions", sorted(partitions))
     answers: dict[TopicName, BrokerError | None] = {}
     for name, count in sorted(partitions.items()):
@@ -82,7 +82,7 @@ def grow(
 def delete(
     cluster: SimulatedCluster, topics: Iterable[TopicName]
 ) -> Mapping[TopicName, BrokerError | None]:
-    """Gone at once."""
+    """Delete topics at once."""
     asked = sorted(set(topics))
     failed = cluster.take("delete_topics", asked)
     answers: dict[TopicName, BrokerError | None] = {}
@@ -101,7 +101,7 @@ def alter(
     *,
     validate_only: bool,
 ) -> Mapping[TopicName, BrokerError | None]:
-    """All changes of a topic, or none."""
+    """Apply all changes of a topic, or none."""
     asked = {name: values for name, values in sorted(changes.items()) if values}
     failed = cluster.take("alter_configs", asked)
     answers: dict[TopicName, BrokerError | None] = {}
@@ -122,7 +122,7 @@ def alter(
 def known_topic(
     cluster: SimulatedCluster, name: TopicName, what: str, failed: Mapping[Hashable, BrokerError]
 ) -> SimulatedTopic | BrokerError:
-    """A topic that may be seen, or why not."""
+    """Return a visible topic, or the error."""
     if name in failed:
         return failed[name]
     if name in cluster.hidden:
@@ -135,5 +135,5 @@ def _is_name(name: str) -> bool:
 
 
 def missing(name: str) -> int:
-    """The error code of a name that no topic has."""
+    """Return the error code for a name that no topic has."""
     return UNKNOWN_TOPIC if _is_name(name) else INVALID_TOPIC

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from heliostat.records.spark.pipeline import SparkRounds
 
 CORES = 2
-"""What links and `verify` take for the machine's cores, as `spark.master` of the tests' links."""
+"""Number of cores that links and `verify` see, as in `spark.master` of the tests' links."""
 PLACES = 12
-"""Tasks at once: two rounds of each of some lanes, and `verify` beside them."""
+"""Concurrent tasks: two rounds of each of some lanes, and `verify` besides."""
 DRIVER_MEMORY = "768m"  # brokers of the same run need the rest
 _SOURCES = Path(__file__).parents[2] / "src"
 
@@ -38,7 +38,7 @@ def shared_rounds() -> SparkRounds:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Give a session that lives as long as the test run; stopped with its JVM's children."""
+    """Give a session that runs as long as the tests; stopped with its JVM's children."""
     rounds = shared_rounds()
     yield rounds.session
     rounds.stop()

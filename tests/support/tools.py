@@ -1,4 +1,4 @@
-"""The scripts of `tools/` as modules, for the tests that hold them and what they write."""
+"""The scripts of `tools/` as modules, for the tests of them and of their output."""
 
 import importlib.util
 import sys
@@ -10,7 +10,7 @@ TOOLS = ROOT / "tools"
 
 
 def load_tool(name: str) -> ModuleType:
-    """The module of `tools/<name>.py`; tools are scripts, so no package holds them."""
+    """Load the module `tools/<name>.py`; tools are scripts, in no package."""
     if str(TOOLS) not in sys.path:
         sys.path.append(str(TOOLS))  # as for a script: one tool may import another
     known = sys.modules.get(f"tools_{name}")
@@ -20,6 +20,6 @@ def load_tool(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their own module up
+    sys.modules[spec.name] = module  # dataclasses look up their own module
     spec.loader.exec_module(module)
     return module

@@ -1,6 +1,6 @@
-"""Unclean elections: a replica that lacks records leads, and takes others in their place.
+"""Unclean elections: a replica that lacks records becomes leader, and gets others instead.
 
-Broker 1 is the controller and must stay: such topics are on the other two.
+Broker 1 is the controller and must stay up: such topics are on the other two.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from heliostat_sandbox.load import wait_until_led
 
 REPLICAS = [2, 3]
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-"""Of a topic of which an old replica may lead."""
+"""Settings of a topic that allows unclean elections."""
 
 
 def replicated_topic(cluster: Cluster, name: str | None = None) -> TopicName:
-    """On brokers 2 and 3; an old replica may lead."""
+    """Create a topic on brokers 2 and 3 that allows unclean elections."""
     topic = create_topic(cluster, name or fresh_name("unclean"), replicas=2, configs=UNCLEAN)
     put_on_replicas(cluster, topic)
     return topic
 
 
 def put_on_replicas(cluster: Cluster, topic: TopicName) -> None:
-    """Let brokers 2 and 3 have its one partition."""
+    """Reassign its one partition to brokers 2 and 3."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     try:
         admin.alter_partition_reassignments({KafkaPartition(topic, 0): REPLICAS})
@@ -45,11 +45,11 @@ def put_on_replicas(cluster: Cluster, topic: TopicName) -> None:
 
 
 def first_leads(cluster: Cluster, topics: Sequence[TopicName]) -> None:
-    """Let the first of both replicas lead all of these."""
+    """Make the first of both replicas the leader of all of these."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
 
     def leads_all() -> bool:
-        with contextlib.suppress(KafkaError):  # it leads some already, or is not in sync yet
+        with contextlib.suppress(KafkaError):  # it already leads some, or is not in sync yet
             admin.elect_leaders(0, {topic: [0] for topic in topics})
         return {partition_of(cluster, topic).leader for topic in topics} == {REPLICAS[0]}
 
@@ -79,7 +79,7 @@ def write(cluster: Cluster, topic: TopicName, values: range) -> None:
 
 
 def leader_alone(cluster: Cluster, topic: TopicName) -> tuple[Broker, Broker]:
-    """The leader, and the other replica: down, and without what is written from now on."""
+    """Stop the other replica, so that it lacks later records; return the leader and it."""
     leader = broker(cluster, partition_of(cluster, topic).leader)
     old = broker(cluster, sum(REPLICAS) - leader.broker_id)
     old.kill()
@@ -93,7 +93,7 @@ def wait_led(cluster: Cluster, topic: TopicName, by: Broker) -> None:
 
 
 def elect_uncleanly(cluster: Cluster, leader: Broker, old: Broker, *topics: TopicName) -> None:
-    """The old replica leads, and takes 80 records from offset 100 on: others than were copied."""
+    """Make the old replica leader, with 80 records from offset 100 on other than were copied."""
     leader.kill()
     old.start()
     for topic in topics:

@@ -1,4 +1,4 @@
-"""The figures of offset maps come out, on a size that shows that it works."""
+"""The benchmark of offset maps runs, on a small size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door of the command line: what it loads, what it says, which code it ends with."""
+"""The command line's entry point: what it loads, what it prints, its exit code."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "kafka", "aiokafka", "rich", "pydantic"
 
 @pytest.fixture
 def verb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[str]]:
-    """Plant a verb `try` that does what the test says."""
+    """Add a verb `try` that does what the test sets."""
 
     def plant(action: Callable[[], object]) -> list[str]:
         command = click.Command("try", callback=action, help="Try.")
@@ -60,7 +60,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         (HeliostatError("no"), 3),
     ],
 )
-def test_error_is_said_once_on_stderr_with_its_code(
+def test_error_is_printed_once_on_stderr_with_its_code(
     verb: Callable[[Callable[[], object]], list[str]],
     capsys: pytest.CaptureFixture[str],
     error: HeliostatError,
@@ -79,7 +79,7 @@ def test_bug_is_shown_whole_and_never_ends_as_a_difference(
     assert "ValueError: a bug" in capsys.readouterr().err
 
 
-def test_interruption_ends_as_shells_say_it(
+def test_interruption_ends_with_the_shells_exit_code(
     verb: Callable[[Callable[[], object]], list[str]],
 ) -> None:
     assert cli.run(verb(raising(KeyboardInterrupt()))) == 130
@@ -126,7 +126,7 @@ def test_each_verb_has_help_that_ends_in_examples() -> None:
             assert f"  heliostat {name}" in text.split("Example")[1], name
 
 
-def test_each_option_says_what_it_is_for() -> None:
+def test_each_option_has_help() -> None:
     for name, command in commands_of(cli.root):
         for parameter in command.params:
             if isinstance(parameter, click.Option):

@@ -1,4 +1,4 @@
-"""`heliostat adopt` through the command line's door: what is asked, shown and answered."""
+"""`heliostat adopt` through the command line: question, output and exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 
 
 class Done:
-    """Stands for the operations behind the door."""
+    """Stand-in of the operations that the command calls."""
 
     def __init__(self, *, reason: str = "") -> None:
         self.reason = reason
@@ -75,7 +75,7 @@ def call(
 
 
 @pytest.mark.parametrize(("says", "written"), [("y\n", True), ("n\n", False)])
-def test_the_plan_is_shown_before_it_is_asked(
+def test_the_plan_is_shown_before_the_question(
     monkeypatch: pytest.MonkeyPatch, config: Path, says: str, *, written: bool
 ) -> None:
     done = Done()
@@ -91,13 +91,13 @@ def test_with_yes_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, config: Path
     assert json.loads(out)["group"] == "g"
 
 
-def test_what_is_refused_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
+def test_refusals_give_the_exit_code(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
     code, out = call(monkeypatch, Done(reason="records are alike"), config, "--yes")
     assert code == 1
     assert "records are alike" in out
 
 
-def test_the_way_back_says_where_mirror_maker_goes_on(
+def test_handing_back_shows_where_mirror_maker_continues(
     monkeypatch: pytest.MonkeyPatch, config: Path
 ) -> None:
     code, out = call(monkeypatch, Done(), config, "--back", "--yes")

@@ -1,4 +1,4 @@
-"""`heliostat import-mm2` through the command line's door."""
+"""`heliostat import-mm2` through the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def given(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_file_is_written_and_each_property_told(given: Path, tmp_path: Path, capsys) -> None:
+def test_the_file_is_written_and_each_property_listed(given: Path, tmp_path: Path, capsys) -> None:
     output = tmp_path / "heliostat.yaml"
     assert run(["import-mm2", str(given), "-o", str(output)]) == 0
     assert load_config(output, env={"BOOT": "a:1"}).links[0].topics.include == ("a",)
@@ -49,13 +49,13 @@ def test_machines_get_all_of_it(given: Path, capsys) -> None:
     assert {each["fate"] for each in found["properties"]} >= {"used", "without effect"}
 
 
-def test_differences_are_the_exit_code(given: Path, capsys) -> None:
+def test_differences_give_the_exit_code(given: Path, capsys) -> None:
     given.write_text(TEXT + "A->B.transforms = x\n")
     assert run(["import-mm2", str(given)]) == 1
     assert "differs  A->B: transforms changed records" in capsys.readouterr().err
 
 
-def test_what_our_reader_refuses_is_told(given: Path, capsys) -> None:
+def test_an_invalid_result_is_reported(given: Path, capsys) -> None:
     given.write_text(TEXT.replace("b:1", "b"))
     assert run(["import-mm2", str(given)]) == 2
     assert "not host:port" in capsys.readouterr().err

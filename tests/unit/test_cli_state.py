@@ -1,4 +1,4 @@
-"""`heliostat state rebuild` through the command line's door: what is asked, shown and answered."""
+"""`heliostat state rebuild` through the command line: question, output and exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZERO, SEVEN = Offset(0), Offset(7)
 
 
 class Done:
-    """Stands for the operations behind the door."""
+    """Stand-in of the operations that the command calls."""
 
     def __init__(self, *, reason: str = "") -> None:
         found = NotProved(reason, 3) if reason else Proof(Kind.EXACT, ZERO, SEVEN, 7)
@@ -67,7 +67,7 @@ Call = Callable[..., tuple[int, str]]
 
 
 @pytest.mark.parametrize(("says", "written"), [("y\n", True), ("n\n", False)])
-def test_the_plan_is_shown_before_it_is_asked(call: Call, says: str, *, written: bool) -> None:
+def test_the_plan_is_shown_before_the_question(call: Call, says: str, *, written: bool) -> None:
     done = Done()
     code, out = call(done, "l", says=says)
     assert (code, done.written) == (0, written)
@@ -89,13 +89,13 @@ def test_a_dry_run_writes_nothing(call: Call) -> None:
 
 
 @pytest.mark.parametrize("words", [["--yes"], [], ["--dry-run"]])
-def test_what_is_refused_is_shown_and_the_exit_code(call: Call, words: list[str]) -> None:
+def test_refusals_are_shown_and_give_the_exit_code(call: Call, words: list[str]) -> None:
     code, out = call(Done(reason="records differ"), *words)
     assert code == 1
     assert out.count("records differ") == 1
 
 
-def test_a_pattern_that_is_none_is_named(call: Call) -> None:
+def test_an_invalid_pattern_is_named(call: Call) -> None:
     code, out = call(Done(), "--topics", "(")
     assert code == 2
     assert "--topics" in out

@@ -1,4 +1,4 @@
-"""What the documents say is so: generated pages are fresh, links lead somewhere, verbs are told."""
+"""The documents are correct: generated pages are up to date, links resolve, verbs are listed."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SCRIPTS = sorted(file.name for file in (ROOT / "scripts").iterdir() if file.is_file())
 
 
-def test_references_are_what_the_code_says() -> None:
+def test_references_are_up_to_date() -> None:
     assert reference.stale_pages(reference.FOLDER, reference.pages()) == []
 
 
@@ -33,7 +33,7 @@ def test_changed_missing_and_foreign_pages_are_stale(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
-def test_links_within_the_project_lead_somewhere(document: Path) -> None:
+def test_links_within_the_project_resolve(document: Path) -> None:
     targets = [link.partition("#")[0] for link in LINK.findall(document.read_text())]
     own = [link for link in targets if link and "://" not in link]
     assert [link for link in own if not (document.parent / link).exists()] == []
@@ -96,9 +96,7 @@ def test_every_locked_package_has_an_accepted_licence() -> None:
         ({}, "unknown"),
     ],
 )
-def test_licence_is_read_from_what_a_package_says(
-    facts: dict[str, list[str]], licence: str
-) -> None:
+def test_licence_is_read_from_package_metadata(facts: dict[str, list[str]], licence: str) -> None:
     assert licences.licence_of(facts) == licence
 
 
@@ -114,7 +112,7 @@ def test_licence_is_read_from_what_a_package_says(
         ("BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0", True),
     ],
 )
-def test_licence_expression_is_held_against_the_list(expression: str, permitted: bool) -> None:
+def test_licence_expression_is_checked_against_the_list(expression: str, permitted: bool) -> None:
     assert licences.permits(expression) is permitted
 
 

@@ -1,4 +1,4 @@
-"""Every error says what to do, every code has a test on a real broker, and no marker lies."""
+"""Every error says what to do, every code has a test on a real broker, and markers are true."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_broker_code_without_a_test_has_its_reason() -> None:
     assert "**no reason**" not in reference.pages()["errors-provoked.md"]
 
 
-def test_what_is_not_provoked_and_what_is_no_code_is_told(tmp_path: Path) -> None:
+def test_unprovoked_and_unknown_codes_are_reported(tmp_path: Path) -> None:
     for folder in codes.FOLDERS:
         (tmp_path / folder).mkdir()
     (tmp_path / "kafka" / "test_a.py").write_text(
@@ -83,7 +83,7 @@ def test_evidence_shows_its_code(evidence: object, code: str) -> None:
         (None, "REFUSED"),
     ],
 )
-def test_what_shows_no_code_is_no_evidence(evidence: object, code: str) -> None:
+def test_evidence_without_a_code_is_rejected(evidence: object, code: str) -> None:
     assert not shows(evidence, code)
     with pytest.raises(AssertionError):
         Provoked()(code, evidence)

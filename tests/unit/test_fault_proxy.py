@@ -1,4 +1,4 @@
-"""The fault proxy cuts where it says: held against a stand-in that answers frames."""
+"""The fault proxy cuts where it says, tested with a stand-in that answers frames."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_frames_pass_unchanged_and_are_counted(proxy: FaultProxy, broker: _Serve
         (Where.ANSWER_LOST, 4 + 20_008, 0),
     ],
 )
-def test_a_cut_passes_on_so_many_bytes_and_no_more(
+def test_a_cut_forwards_exactly_the_given_number_of_bytes(
     proxy: FaultProxy, broker: _Server, where: Where, arrived: int, answered: int
 ) -> None:
     """Given a cut for Produce / when a Fetch and a Produce come / then only the latter is cut."""
@@ -112,7 +112,7 @@ def test_a_cut_passes_on_so_many_bytes_and_no_more(
     assert len(ask(proxy, request(PRODUCE))) == 4 + len(ANSWER)
 
 
-def test_what_is_kept_never_comes_to_the_broker_by_itself(
+def test_a_kept_request_never_reaches_the_broker_by_itself(
     proxy: FaultProxy, broker: _Server
 ) -> None:
     cut = proxy.cut_next(PRODUCE, Where.REQUEST_KEPT, b"xxx")
@@ -140,7 +140,7 @@ def test_latency_and_throttle_take_their_time(proxy: FaultProxy) -> None:
     assert time.monotonic() - began_s >= (20_000 + len(ANSWER)) / 400_000 * 0.9
 
 
-def test_refusing_and_holding_end_when_taken_back(proxy: FaultProxy) -> None:
+def test_refusing_and_stalling_end_when_revoked(proxy: FaultProxy) -> None:
     proxy.refuse()
     assert ask(proxy, request(FETCH)) == b""
     assert proxy.counts["refused"] == 1

@@ -17,7 +17,7 @@ from heliostat.invariants import (
 )
 
 
-def test_a_sequence_goes_on_at_zero_behind_the_largest() -> None:
+def test_a_sequence_wraps_to_zero_after_the_largest() -> None:
     last = SEQUENCE_MODULUS - 1
     assert [sequence_of(offset) for offset in (0, last, last + 1)] == [0, last, 0]
     assert last_batch_is_ours((7, last), 7, SEQUENCE_MODULUS)
@@ -39,10 +39,10 @@ def test_a_sequence_goes_on_at_zero_behind_the_largest() -> None:
         ([(0, 9), (20, None)], False),
     ],
 )
-def test_what_is_passed_must_lie_in_gaps_without_a_break(
+def test_skipped_offsets_must_lie_in_contiguous_gaps(
     recorded: list[tuple[int, int | None]], *, expected: bool
 ) -> None:
-    """Given offsets 10 to 19 passed / when the ledger has these rows / then I6 holds, or not."""
+    """Given offsets 10 to 19 skipped / when the ledger has these rows / then I6 holds, or not."""
     assert gap_is_recorded(10, 20, recorded) is expected
 
 
@@ -61,8 +61,8 @@ def test_a_group_is_published_up_to_the_end_and_with_nobody_in_it(
     assert group_offset_may_be_published(offset, 100, has_members=has_members) is expected
 
 
-def test_lanes_hear_their_own_owner_and_later_ones_alone() -> None:
-    """Given generations of three owners / then each one's lie above all of those before."""
+def test_lanes_accept_only_their_own_owner_and_later_ones() -> None:
+    """Given generations of three owners / then each one's are above all of those before."""
     for claim in (1, 2, 3):
         first, last = first_generation(claim), first_generation(claim) + GENERATIONS_PER_CLAIM - 1
         for generation in (first, last):

@@ -1,4 +1,4 @@
-"""The guard against processes left behind sees one, and is quiet when there is none."""
+"""The guard against leaked processes reports one, and nothing when there is none."""
 
 import os
 import subprocess

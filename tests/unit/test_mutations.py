@@ -1,4 +1,4 @@
-"""The list of mutations is whole, and what runs it notices a survivor (`scripts/test --mutations`).
+"""The list of mutations is valid, and its runner reports a survivor (`scripts/test --mutations`).
 
 That each of them is caught takes minutes and is not run here.
 """
@@ -35,7 +35,7 @@ SURVIVED_ONCE = {
 """Of the first ones, made by hand, those that no test noticed."""
 
 
-def test_there_are_enough_of_each_part() -> None:
+def test_there_are_enough_mutations_of_each_part() -> None:
     assert len(MUTATIONS) >= 60
     assert set(Counter(each.part for each in MUTATIONS)) == PARTS
     names = [each.name for each in MUTATIONS]
@@ -43,15 +43,15 @@ def test_there_are_enough_of_each_part() -> None:
     assert set(names) >= SURVIVED_ONCE
 
 
-def test_few_are_said_to_survive() -> None:
+def test_few_mutations_are_listed_as_survivors() -> None:
     explained = [each.name for each in MUTATIONS if each.survives]
     assert len(explained) <= (1 - run.CAUGHT_MIN) * len(MUTATIONS), explained
     assert not SURVIVED_ONCE & set(explained)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda each: each.name)
-def test_each_can_be_made_and_has_its_tests(mutation: run.Mutation) -> None:
-    """Given the tree as it is / then what is replaced stands there once, and the tests are there.
+def test_each_mutation_can_be_applied_and_has_its_tests(mutation: run.Mutation) -> None:
+    """Given the tree as it is / then each text to replace occurs once, and the tests exist.
 
     No test on real brokers is among them: the whole list must run in minutes.
     """
@@ -63,7 +63,7 @@ def test_each_can_be_made_and_has_its_tests(mutation: run.Mutation) -> None:
 
 
 @pytest.mark.parametrize("of", [1, 7, 10])
-def test_shares_are_all_of_them_once(of: int) -> None:
+def test_shares_cover_all_mutations_once(of: int) -> None:
     shares = [run.share_of(MUTATIONS, f"{number}/{of}") for number in range(of)]
     names = [each.name for share in shares for each in share]
     assert sorted(names) == sorted(each.name for each in MUTATIONS)
@@ -104,7 +104,7 @@ def made(root: Path, **changed: str) -> Path:
 
 
 def told(root: Path, *arguments: str) -> tuple[int, str]:
-    """Run it in a process of its own, as it forks; over a small tree of a test's own."""
+    """Run it in a separate process, as it forks, on a small test tree."""
     code = (
         "import sys; from pathlib import Path; from mutations import run; run.PRELOADED = ();"
         "sys.exit(run.main(sys.argv[2:], Path(sys.argv[1])))"
@@ -119,8 +119,8 @@ def told(root: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_survivor_is_noticed_and_the_tree_is_left_alone(tmp_path: Path) -> None:
-    """Given one fault that a test sees and one that none does / then the second one is told."""
+def test_a_survivor_is_reported_and_the_tree_is_unchanged(tmp_path: Path) -> None:
+    """Given one fault that a test catches and one that none does / then the second is reported."""
     before = dict(TREE)
     code, said = told(made(tmp_path))
     assert code == 1
@@ -130,13 +130,13 @@ def test_a_survivor_is_noticed_and_the_tree_is_left_alone(tmp_path: Path) -> Non
     assert {path: (tmp_path / path).read_text() for path in TREE} == before
 
 
-def test_a_list_that_has_gone_stale_is_an_error(tmp_path: Path) -> None:
+def test_an_outdated_list_is_an_error(tmp_path: Path) -> None:
     code, said = told(made(tmp_path, places="LIMIT = 5\n"))
     assert code == 2
     assert "seen: what it replaces is 0 times" in said
 
 
-def test_tests_that_fail_by_themselves_prove_nothing(tmp_path: Path) -> None:
+def test_tests_that_fail_without_a_mutation_prove_nothing(tmp_path: Path) -> None:
     code, said = told(made(tmp_path, test_places="def test_it():\n    assert False\n"))
     assert code == 2
     assert "test_it fails without any mutation" in said

@@ -1,4 +1,4 @@
-"""Which tests run, in which order, what is said meanwhile: by pytest, on files of its own."""
+"""Which tests run, in which order, and the progress shown: by pytest, on files of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COST = "9.0\ttest_dear.py::test_first\n"
 
 
 def said(folder: Path, *options: str) -> tuple[int, str]:
-    """What pytest says of `FILES`."""
+    """Return pytest's output for `FILES`."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "costs.tsv").write_text(COST)
@@ -58,7 +58,7 @@ def test_the_run_for_newcomers_leaves_thorough_tests_out(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("run", "count"), [("all", 6), ("alone", 1), ("any", 7)])
-def test_what_needs_the_machine_for_itself_is_in_a_run_of_its_own(
+def test_tests_that_need_the_whole_machine_have_their_own_run(
     tmp_path: Path, run: str, count: int
 ) -> None:
     code, text = said(tmp_path, "--run", run, "--collect-only", "-q")
@@ -68,7 +68,7 @@ def test_what_needs_the_machine_for_itself_is_in_a_run_of_its_own(
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_it_says_how_far_it_is_and_where_the_time_went(tmp_path: Path, processes: str) -> None:
+def test_progress_and_time_spent_are_shown(tmp_path: Path, processes: str) -> None:
     code, text = said(tmp_path, "-n", processes, "--dist", "loadfile", "--record", "--run", "all")
     assert code == 1, text
     assert "of 6 tests, 0 failed" in text
@@ -80,7 +80,7 @@ def test_it_says_how_far_it_is_and_where_the_time_went(tmp_path: Path, processes
     assert runs.read_costs(runs.COSTS), "and not here"
 
 
-def test_time_left_is_told_from_what_tests_cost_and_how_fast_they_are_here(
+def test_time_left_is_estimated_from_costs_and_local_speed(
     pytestconfig: pytest.Config,
 ) -> None:
     """Given costs of 10, 20 and 30 s / when the first is done after 5 s / then 25 s are left."""
@@ -99,8 +99,8 @@ def test_costs_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read == {"tests/a.py::t": 1.0, "tests/b.py::t[a b]": 2.2}
 
 
-def test_all_files_with_costs_are_there() -> None:
-    """A name that is gone misleads the order: `scripts/test --all --record` writes them anew."""
+def test_all_files_with_costs_exist() -> None:
+    """A missing file distorts the order: `scripts/test --all --record` writes them again."""
     files = {runs.file_of(name) for name in runs.read_costs(runs.COSTS)}
     assert files
     assert [name for name in sorted(files) if not (runs.TESTS.parent / name).is_file()] == []

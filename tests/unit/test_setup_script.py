@@ -1,4 +1,4 @@
-"""`scripts/setup` in a project of its own, with stand-ins for what it would fetch and install."""
+"""`scripts/setup` in a test project, with stand-ins for what it would fetch and install."""
 
 import os
 import shutil
@@ -114,7 +114,7 @@ def test_failed_step_is_done_again(project: Project) -> None:
     assert "jars" in project.calls()
 
 
-def test_sourced_it_leaves_java_and_python_behind(project: Project) -> None:
+def test_sourcing_it_sets_java_and_python(project: Project) -> None:
     done = project.run(
         "bash", "-c", f'. {project.script}; printf "%s\\n" "$JAVA_HOME" "$python"; command -v java'
     )
@@ -126,7 +126,7 @@ def test_sourced_it_leaves_java_and_python_behind(project: Project) -> None:
     ]
 
 
-def test_what_is_compiled_stays_in_the_project(project: Project) -> None:
+def test_bytecode_stays_in_the_project(project: Project) -> None:
     """Given an environment that forbids bytecode, as container images do / then it is kept here."""
     project.environment["PYTHONDONTWRITEBYTECODE"] = "1"
     said = (
@@ -136,8 +136,8 @@ def test_what_is_compiled_stays_in_the_project(project: Project) -> None:
     assert done.stdout.startswith(f" {project.root}/.cache/bytecode {project.root}/.cache/numba/")
 
 
-def test_what_numba_kept_counts_for_the_same_sources_only(project: Project) -> None:
-    """Given two compiled files / when one changes / then all is compiled anew: Numba sees one."""
+def test_the_numba_cache_is_valid_for_unchanged_sources_only(project: Project) -> None:
+    """Given two compiled files / when one changes / then all is recompiled: Numba checks one."""
     sources = project.root / "src/heliostat"
     (sources / "called.py").write_text("import numba\n")
     (sources / "other.py").write_text("import os\n")
@@ -170,7 +170,7 @@ def without_java(project: Project, user_id: int) -> None:
     project.program(project.tools / "id", f"#!/bin/sh\necho {user_id}\n")
 
 
-def test_without_java_root_tries_the_package_and_then_is_told(project: Project) -> None:
+def test_without_java_root_tries_the_package_and_then_gets_instructions(project: Project) -> None:
     without_java(project, user_id=0)
     done = project.run()
     calls = project.calls()
@@ -181,7 +181,7 @@ def test_without_java_root_tries_the_package_and_then_is_told(project: Project) 
     assert "apt-get install openjdk-17-jre-headless" in done.stderr
 
 
-def test_without_java_others_are_told_what_to_install(project: Project) -> None:
+def test_without_java_other_users_get_instructions(project: Project) -> None:
     without_java(project, user_id=1000)
     done = project.run()
     assert done.returncode == 1
@@ -194,7 +194,7 @@ def test_without_java_others_are_told_what_to_install(project: Project) -> None:
         assert package in done.stderr
 
 
-def test_too_old_java_home_is_passed_over(project: Project) -> None:
+def test_too_old_java_home_is_skipped(project: Project) -> None:
     good = project.tools.parent / "good"
     project.program(good / "bin/java", JAVA.format(version=21))
     old = Path(project.environment["JAVA_HOME"])

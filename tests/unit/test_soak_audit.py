@@ -1,4 +1,4 @@
-"""What `bench/soak` would say of mirrors that are not what they should be."""
+"""What `bench/soak` reports about incorrect mirrors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_offsets_of_mapped_mirrors_may_differ_and_nothing_else() -> None:
     assert counts(compare(MAPPED, 0, source, log(0, 1))) == {"lost": 1}
 
 
-def test_what_the_source_has_twice_the_mirror_must_have_twice() -> None:
+def test_duplicates_of_the_source_must_be_in_the_mirror() -> None:
     """Given a writer that sent again what was there / then each is compared with its own."""
     source = log(0, 1, 1, 2)
     assert compare(EXACT, 0, source, log(0, 1, 1, 2)).is_clean
@@ -64,7 +64,7 @@ def test_what_the_source_has_twice_the_mirror_must_have_twice() -> None:
     assert counts(compare(MAPPED, 0, source, log(0, 1, 1, 1, 2))) == {"doubled": 1}
 
 
-def test_what_the_sources_cleaner_took_later_is_not_foreign() -> None:
+def test_records_later_compacted_at_the_source_are_not_foreign() -> None:
     source = log(3, 4)
     assert compare(CLEANED, 0, source, log(0, 1, 2, 3, 4)).is_clean
     assert counts(compare(CLEANED, 0, source, log(0, 3, 1, 3, 4))) == {"doubled": 1}

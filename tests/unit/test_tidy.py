@@ -1,4 +1,4 @@
-"""The tree is tidy, and the tool that says so finds each kind of breach where one is planted."""
+"""The tree is tidy, and the tool finds a planted breach of each kind."""
 
 import ast
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_planted_breach_is_found(tmp_path: Path, rule: str, line: int, text: str
         "def main():\n    print('x')\n\n\nif __name__ == '__main__':\n    main()\n",
     ],
 )
-def test_what_is_allowed_is_not_found(tmp_path: Path, text: str) -> None:
+def test_allowed_code_gives_no_finding(tmp_path: Path, text: str) -> None:
     assert found(tmp_path, {MODULE: text}) == []
 
 
@@ -167,12 +167,14 @@ BROKERS, RUN = "tests/kafka/test_copy.py", "pytestmark = [pytest.mark.kafka, pyt
         ("@pytest.mark.core\ndef test_copy(): ...\n", 0),
     ],
 )
-def test_a_test_with_brokers_says_in_which_run_it_is(tmp_path: Path, text: str, line: int) -> None:
+def test_a_test_with_brokers_must_be_marked_with_its_run(
+    tmp_path: Path, text: str, line: int
+) -> None:
     wanted = [(BROKERS, line, "unplaced-test")] if line else []
     assert found(tmp_path, {MODULE: "", BROKERS: text}) == wanted
 
 
-def test_program_says_each_finding_with_its_place(
+def test_program_prints_each_finding_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found(tmp_path, {MODULE: "src = 1\n"})

@@ -1,6 +1,6 @@
-"""Python imports this at its start where it stands on PYTHONPATH: a wall clock that can be stepped.
+"""A wall clock that can be stepped; Python imports this at startup if it is on PYTHONPATH.
 
-The file named by the environment holds by how many seconds. Monotonic time goes on as ever.
+The file named by the environment has the number of seconds. Monotonic time is unchanged.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A broker that is down is no reason to give up while others of its cluster serve."""
+"""A request to any broker does not fail while one of them serves."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_another_broker_is_asked_where_one_refuses() -> None:
     assert caller_of(Manager(REFUSED, REFUSED, "answer")).send("request") == "answer"
 
 
-def test_it_ends_when_all_refuse() -> None:
+def test_it_fails_when_all_brokers_refuse() -> None:
     manager = Manager(*[REFUSED] * (ANY_BROKER_TRIES + 1))
     with pytest.raises(HeliostatError, match="ECONNREFUSED"):
         caller_of(manager).send("request")
@@ -62,7 +62,7 @@ def test_it_ends_when_all_refuse() -> None:
 @pytest.mark.parametrize(
     ("error", "broker"), [(REFUSED, BrokerId(2)), (KafkaTimeoutError("late"), None)]
 )
-def test_a_named_broker_and_a_request_that_may_have_arrived_are_not_tried_again(
+def test_no_retry_with_a_named_broker_or_after_the_request_was_sent(
     error: Exception, broker: BrokerId | None
 ) -> None:
     manager = Manager(error, "answer")
@@ -77,7 +77,7 @@ def test_brokers_are_looked_up_where_one_is_not_known() -> None:
     assert manager.look_ups == 1
 
 
-def test_a_broker_that_is_not_there_either_is_not_looked_for_forever() -> None:
+def test_an_unknown_broker_is_not_looked_up_forever() -> None:
     manager = Manager(*[UnknownBrokerIdError(3)] * 3)
     with pytest.raises(HeliostatError, match="UnknownBrokerId"):
         caller_of(manager).send("request", BrokerId(3))

@@ -1,4 +1,4 @@
-"""Large buffers are used again, and never while anybody holds them."""
+"""Large buffers are reused, and never while they are held."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from heliostat.clusters.wire.buffers import KEPT_BYTES_MAX, LARGE_BYTES, HeldByt
 LARGE = 3 * LARGE_BYTES
 
 
-def test_a_buffer_that_nobody_holds_is_used_again() -> None:
+def test_a_released_buffer_is_reused() -> None:
     reused = ReusedBuffers()
     first = id(reused.take(LARGE))
     assert id(reused.take(LARGE)) == first
 
 
-def test_it_is_at_least_as_long_as_asked_and_small_ones_are_not_kept() -> None:
+def test_a_buffer_has_at_least_the_requested_size_and_small_ones_are_not_kept() -> None:
     reused = ReusedBuffers()
     for size in (1, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, LARGE):
         assert len(reused.take(size)) >= size
@@ -40,8 +40,8 @@ HOLDERS: dict[str, Callable[[bytearray], Any]] = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_buffer_in_use_is_handed_to_nobody_else(holder: str) -> None:
-    """Given one that is held / when others are taken / then another until it is let go."""
+def test_a_buffer_in_use_is_not_handed_out(holder: str) -> None:
+    """Given a held buffer / when more are taken / then others, until it is released."""
     reused = ReusedBuffers()
     taken = id(buffer := reused.take(LARGE))
     held = HOLDERS[holder](buffer)
@@ -52,8 +52,8 @@ def test_a_buffer_in_use_is_handed_to_nobody_else(holder: str) -> None:
     assert id(reused.take(LARGE)) == taken
 
 
-def test_what_is_kept_is_bounded_and_what_is_dropped_stays_its_holders() -> None:
-    """Given more in use than is kept / when all are filled / then each has its own bytes."""
+def test_the_pool_is_bounded_and_dropped_buffers_stay_valid() -> None:
+    """Given more in use than are kept / when all are filled / then each has its own bytes."""
     reused = ReusedBuffers()
     size = KEPT_BYTES_MAX // 4
     held = [reused.take(size) for _ in range(7)]
@@ -66,13 +66,13 @@ def test_what_is_kept_is_bounded_and_what_is_dropped_stays_its_holders() -> None
 
 
 @pytest.mark.parametrize("size", [LARGE_BYTES, 1 << 20, (1 << 20) + 1, (8 << 20) + 300, 100 << 20])
-def test_little_is_taken_beyond_what_was_asked_for(size: int) -> None:
-    """Given an answer of 8 MiB and a head / when room is made for it / then not of 16 MiB."""
+def test_little_more_memory_is_taken_than_requested(size: int) -> None:
+    """Given an answer of 8 MiB and a head / when a buffer is taken for it / then not of 16 MiB."""
     assert size <= len(ReusedBuffers().take(size)) <= size * 9 / 8
 
 
 def test_a_buffer_counts_as_long_as_a_byte_of_it_is_held() -> None:
-    """Given slices of a large and a small one / when they go / then each counts until its last."""
+    """Given slices of a large and a small one / when released / then each counts until its last."""
     held, reused = HeldBytes(), ReusedBuffers()
     large, small = held.view(reused.take(1 << 20)), held.view(reused.take(100))
     assert held.bytes == (1 << 20) + 100

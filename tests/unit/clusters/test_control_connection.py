@@ -1,4 +1,4 @@
-"""Questions to a broker that hangs, refuses, or is slow."""
+"""Requests to a broker that hangs, refuses, or is slow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def line(broker: ScriptedBroker) -> Iterator[ControlConnection]:
 
 
 def spent_s(ask: Any) -> float:
-    """How long it takes to be told that there is no answer."""
+    """Return the seconds until a missing answer is reported."""
     began_s = time.monotonic()
     with pytest.raises(ConnectionLost):
         ask()
@@ -58,10 +58,10 @@ def wait_until_it_answers(line: ControlConnection) -> None:
         assert time.monotonic() < deadline_s
 
 
-def test_a_broker_that_hangs_costs_one_wait_and_answers_again_later(
+def test_a_hung_broker_costs_one_timeout_and_answers_again_later(
     broker: ScriptedBroker, line: ControlConnection
 ) -> None:
-    """Given a broker that hangs / when asked / then once waited for; and asked when it is back."""
+    """Given a hung broker / when asked / then one timeout; asked again once it is back."""
     assert set(line.versions()) == {METADATA, VERSIONS}
     broker.script.hangs.set()
     assert spent_s(lambda: metadata(line)) >= SETTINGS.request_timeout_s
@@ -80,7 +80,7 @@ def test_a_broker_that_hangs_costs_one_wait_and_answers_again_later(
 
 
 def test_a_broker_that_is_down_is_asked_each_time() -> None:
-    """Given nobody who listens / when asked / then refused at once, and no probe goes on."""
+    """Given a closed port / when asked / then refused at once, and no probe continues."""
     (port,) = free_ports(1)
     with contextlib.closing(ControlConnection(Endpoint(LOOPBACK, port), SETTINGS)) as line:
         for _ in range(2):
@@ -93,10 +93,10 @@ def test_a_broker_that_is_down_is_asked_each_time() -> None:
             line.versions()
 
 
-def test_what_took_long_is_waited_for_longer(
+def test_the_timeout_grows_after_a_timeout(
     broker: ScriptedBroker, line: ControlConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a question unanswered in its time / when asked again / then twice as long at most."""
+    """Given a request that timed out / when asked again / then at most twice the timeout."""
     monkeypatch.setattr(control_connection, "QUESTION_S", 0.2)
     monkeypatch.setattr(control_connection, "QUICK_S", 0.1)
     with contextlib.closing(ControlConnection(broker.endpoint, SETTINGS)) as slow:
@@ -120,8 +120,8 @@ def cluster_of(*brokers: ScriptedBroker) -> WireCluster:
 
 
 @pytest.mark.parametrize("hung", range(3))
-def test_of_several_the_slow_one_alone_is_left_behind(hung: int) -> None:
-    """Given three brokers of which one hangs / when reached / then the others, without its wait."""
+def test_of_several_brokers_only_the_hung_one_is_left_out(hung: int) -> None:
+    """Given three brokers, one hung / when connected / then the others, without its timeout."""
     others = sorted({0, 1, 2} - {hung})
     with contextlib.ExitStack() as stack:
         brokers = [stack.enter_context(ScriptedBroker(Script())) for _ in range(3)]
@@ -142,8 +142,8 @@ def test_of_several_the_slow_one_alone_is_left_behind(hung: int) -> None:
         cluster.open_data(BrokerId(hung)).close()
 
 
-def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
-    """Given two seeds of which the first hangs / when any is asked / then the second, soon."""
+def test_a_hung_seed_does_not_hide_the_next() -> None:
+    """Given two seeds, the first hung / when any broker is asked / then the second, soon."""
     with ScriptedBroker(Script()) as first, ScriptedBroker(Script()) as second:
         first.script.hangs.set()
         seeds = f"{first.endpoint},{second.endpoint}"
@@ -156,10 +156,10 @@ def test_a_seed_that_hangs_does_not_hide_the_next() -> None:
 
 
 @pytest.mark.parametrize("hang", [{0}, {1}, set(), {0, 1}])
-def test_a_client_begins_with_seeds_that_answer(
+def test_a_client_starts_with_seeds_that_answer(
     hang: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given two seeds / when some hang / then the others are left, or all where none answers."""
+    """Given two seeds / when some hang / then they are left out, or none if no seed answers."""
     monkeypatch.setattr(seeds, "WITHIN_S", SEEDS_WITHIN_S)
     with ScriptedBroker(Script()) as first, ScriptedBroker(Script()) as second:
         both = (str(first.endpoint), str(second.endpoint))
@@ -170,8 +170,8 @@ def test_a_client_begins_with_seeds_that_answer(
         assert (found.bootstrap, found.alias) == (wanted or both, "west")
 
 
-def test_a_client_with_one_seed_finds_out_itself() -> None:
-    """Given one address / then nobody is asked: there is no other one to begin with."""
+def test_a_single_seed_is_not_probed() -> None:
+    """Given one address / then it is not probed: there is no other to start with."""
     with ScriptedBroker(Script()) as broker:
         broker.script.hangs.set()
         access = ClusterAccess((str(broker.endpoint),))
@@ -180,8 +180,8 @@ def test_a_client_with_one_seed_finds_out_itself() -> None:
         assert time.monotonic() - began_s < RETURNS_S
 
 
-def test_brokers_are_asked_side_by_side_and_the_slow_one_is_doubted() -> None:
-    """Given three brokers of which one hangs since / when all are asked / then two answers soon."""
+def test_brokers_are_asked_in_parallel_and_the_slow_one_is_doubted() -> None:
+    """Given three brokers, one hung / when all are asked / then two answers soon."""
     with contextlib.ExitStack() as stack:
         brokers = [stack.enter_context(ScriptedBroker(Script())) for _ in range(3)]
         lines = {
@@ -207,10 +207,10 @@ def test_brokers_are_asked_side_by_side_and_the_slow_one_is_doubted() -> None:
         assert [line.is_answering() for line in lines.values()] == [True, False, True]
 
 
-def test_a_connection_that_was_closed_while_it_idled_is_opened_anew(
+def test_a_connection_closed_while_idle_is_reopened(
     broker: ScriptedBroker, line: ControlConnection
 ) -> None:
-    """Given a broker that closed it / when asked side by side / then over a new one."""
+    """Given a connection closed by the broker / when asked in parallel / then over a new one."""
     line.versions()
     for sock in broker._sockets:
         sock.shutdown(socket.SHUT_RDWR)

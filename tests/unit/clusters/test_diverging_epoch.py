@@ -1,4 +1,4 @@
-"""A leader's word that its log is not the one that was read before (`DivergingEpoch`, KIP-595)."""
+"""A leader's answer that its log is not the one read before (`DivergingEpoch`, KIP-595)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEADER = b"\x01\x09" + struct.pack(">ii", 1, 5) + b"\x00"
         (b"\x02" + PARTED + LEADER, (3, 90)),
     ],
 )
-def test_it_stands_among_the_tagged_fields(tags: bytes, found: tuple[int, int] | None) -> None:
+def test_it_is_read_from_the_tagged_fields(tags: bytes, found: tuple[int, int] | None) -> None:
     assert fetch.read_diverging_epoch(b"..." + tags, 3) == found
 
 

@@ -79,7 +79,7 @@ def test_fetched_offsets(
         assert decode_fetched(body) == expected
 
 
-def test_cut_answers_are_refused() -> None:
+def test_truncated_answers_are_refused() -> None:
     rows = [LISTED(group_id="group", protocol_type="consumer", group_state="Empty")]
     body = bytes(ListGroupsResponse(error_code=0, groups=rows).encode(version=4))
     for cut in range(6, len(body)):

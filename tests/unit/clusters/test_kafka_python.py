@@ -1,4 +1,4 @@
-"""What we rely on inside kafka-python is there, and does what it did."""
+"""The kafka-python internals that we rely on exist and behave as expected."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_batches_of_every_codec_are_read(packed: int) -> None:
     assert codec.has_zstd()
 
 
-def test_what_the_client_has_itself_stays() -> None:
-    """In a process of its own, before anything was lent."""
+def test_codecs_that_the_client_already_has_stay() -> None:
+    """In a process of its own, before any codec was replaced."""
     script = (
         "from kafka import codec; from kafka.record import default_records as users;"
         "codec.has_lz4 = lambda: True; users.lz4_decode = 'own';"
@@ -56,7 +56,7 @@ def test_what_the_client_has_itself_stays() -> None:
     ("users", "names"),
     [(codec, LENT), (default_records, LENT), (legacy_records, ("snappy", "lz4"))],
 )
-def test_codecs_stand_where_they_are_replaced(users: ModuleType, names: tuple[str, ...]) -> None:
+def test_codecs_are_where_we_replace_them(users: ModuleType, names: tuple[str, ...]) -> None:
     for name in names:
         for verb in ("encode", "decode"):
             first = next(iter(inspect.signature(getattr(users, f"{name}_{verb}")).parameters))
@@ -64,7 +64,7 @@ def test_codecs_stand_where_they_are_replaced(users: ModuleType, names: tuple[st
     assert all(callable(getattr(codec, f"has_{name}")) for name in LENT)
 
 
-def test_transports_are_built_and_read_as_we_take_it() -> None:
+def test_transports_are_built_and_read_as_we_assume() -> None:
     build = inspect.signature(KafkaConnectionManager._build_transport).parameters
     assert list(build) == ["self", "node", "timeout_at"]
     assert inspect.iscoroutinefunction(KafkaConnectionManager._build_transport)
@@ -75,7 +75,7 @@ def test_transports_are_built_and_read_as_we_take_it() -> None:
 @pytest.mark.parametrize(
     ("kind", "reads_large"), [(KafkaConnectionManager, False), (LargeReadsManager, True)]
 )
-def test_what_is_received_comes_in_large_reads(
+def test_received_bytes_come_in_large_reads(
     kind: Callable[..., Any], *, reads_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given 1 MiB on a socket / when a transport is read / then by reads larger than 4 KiB."""

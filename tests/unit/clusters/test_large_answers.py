@@ -61,7 +61,7 @@ def topics(count: int, odd: int = 7) -> list[Any]:
     ]
 
 
-def test_settings_are_what_kafka_python_reads() -> None:
+def test_settings_equal_those_of_kafka_python() -> None:
     """Given rows of every kind / when decoded / then as kafka-python decodes them."""
     synonym = SYNONYM(name="a", value=None, source=4)
     odd = [
@@ -92,7 +92,7 @@ def test_topics_with_equal_settings_share_them() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 9, 40, 200])
-def test_an_answer_that_is_cut_is_refused(cut: int) -> None:
+def test_a_truncated_answer_is_refused(cut: int) -> None:
     """Given an answer that ends too early / when decoded / then a protocol error."""
     answer = LargeAnswer(body(topics(3))[:-cut], VERSION)
     with pytest.raises(ProtocolError):
@@ -100,7 +100,7 @@ def test_an_answer_that_is_cut_is_refused(cut: int) -> None:
 
 
 def test_the_same_bytes_are_decoded_once_whatever_the_throttle_time() -> None:
-    """Given answers that differ in nothing but the throttle time / then the first one's object."""
+    """Given answers that differ only in the throttle time / then the first one's object."""
     remembered = Remembered()
     calls: list[int] = []
 

@@ -59,16 +59,16 @@ def test_a_request_has_the_bytes_of_kafka_pythons() -> None:
     assert LastSequencesRequest(PARTITIONS).encode(0) == bytes(theirs)
 
 
-def test_an_answer_says_what_was_packed() -> None:
+def test_an_answer_is_unpacked_as_it_was_packed() -> None:
     assert LastSequencesAnswer.decode(answer(), 0) == dict.fromkeys(PARTITIONS, PRODUCERS)
 
 
-def test_partitions_that_are_refused_are_missing() -> None:
+def test_refused_partitions_are_left_out() -> None:
     found = LastSequencesAnswer.decode(answer(refused=5), 0)
     assert found.keys() == set(PARTITIONS) - {PARTITIONS[5]}
 
 
 @pytest.mark.parametrize("kept", [0, 5, 40, 200])
-def test_an_answer_that_is_cut_is_malformed(kept: int) -> None:
+def test_a_truncated_answer_is_malformed(kept: int) -> None:
     with pytest.raises(ProtocolError, match="malformed"):
         LastSequencesAnswer.decode(answer()[:kept], 0)

@@ -76,13 +76,13 @@ def test_an_answer_is_read_as_it_was_written(version: int):
     assert found == {item: 2**40 + item.partition for item in PARTITIONS}
 
 
-def test_a_refusal_is_told():
+def test_a_refusal_is_returned():
     found = LogEndsAnswer.decode(answer(VERSION_MAX, error=6), VERSION_MAX)
     assert isinstance(found[PARTITIONS[0]], BrokerError)
     assert len(found) == len(PARTITIONS)
 
 
-def test_a_cut_answer_is_no_answer():
+def test_a_truncated_answer_is_malformed():
     whole = answer(VERSION_MAX)
     for size in (0, 5, 40, len(whole) - 2):
         with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""A client that can't be opened leaves no thread behind."""
+"""A client that can't be opened leaves no thread running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from heliostat.clusters.opened import opened
 
 
 @pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
-def test_nothing_of_one_that_fails_lives_on(kind: Callable[..., Any]) -> None:
+def test_a_client_that_fails_to_open_leaves_nothing_running(kind: Callable[..., Any]) -> None:
     known = frozenset(threading.enumerate())
     with pytest.raises(KafkaError):
         opened(kind, bootstrap_servers=["127.0.0.1:1"], bootstrap_timeout_ms=200)

@@ -1,6 +1,6 @@
-"""The compiled look through a fetch's answer, against the plain reader of `fetch`.
+"""The compiled scan of a fetch answer, against the plain reader of `fetch`.
 
-It looks twice, the second time compiled with each index checked.
+Each scan runs twice, the second time compiled with index checks.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def scanned(data: bytes, by_id: bool, room: int) -> tuple[int, np.ndarray]:
 
 
 @given(st.lists(st.tuples(st.lists(partitions, max_size=5), tags), max_size=5), st.booleans())
-def test_each_partition_has_the_row_that_the_reader_sees(topics, by_id):
+def test_each_partition_has_the_row_of_the_plain_reader(topics, by_id):
     data = answer(topics, by_id=by_id)
     expected = list(fetch.decode_fetch(13 if by_id else 12, bytearray(data), 0).partitions)
     found, rows = scanned(data, by_id, len(expected))
@@ -83,7 +83,7 @@ def test_each_partition_has_the_row_that_the_reader_sees(topics, by_id):
     st.booleans(),
     st.data(),
 )
-def test_cut_and_damaged_answers_are_refused_or_read_within_their_bytes(topics, by_id, data):
+def test_truncated_and_damaged_answers_are_refused_or_read_within_bounds(topics, by_id, data):
     sound = answer(topics, by_id=by_id)
     cut = sound[: data.draw(st.integers(len(HEAD), len(sound) - 1))]
     assert scanned(cut[:-1] if len(cut) > len(HEAD) else cut, by_id, 20)[0] <= 20
@@ -93,6 +93,6 @@ def test_cut_and_damaged_answers_are_refused_or_read_within_their_bytes(topics, 
     assert all(0 <= row[scan.END] <= len(damaged) for row in rows[: max(0, found)].tolist())
 
 
-def test_the_checks_are_on():
+def test_index_checks_are_on():
     with pytest.raises(IndexError):
         checked._number(np.empty(1, np.uint8), 0, 2)

@@ -121,7 +121,7 @@ def refused(script: Script, security: Security) -> HeliostatError:
     return caught.value
 
 
-def test_frames_of_all_sizes_cross_tls_whole_and_none_waits_unseen(made: Path) -> None:
+def test_frames_of_all_sizes_cross_tls_whole_and_none_is_left_unread(made: Path) -> None:
     """Given pipelined answers / when read by selector and `has_held` / then all come, in order."""
     rng = random.Random(7)
     sizes = [
@@ -159,10 +159,8 @@ def test_requests_of_many_parts_cross_tls_whole(made: Path) -> None:
 
 
 @pytest.mark.parametrize("security", ["plain", "TLS"])
-def test_what_a_broker_does_not_take_at_once_is_sent_when_it_does(
-    made: Path, security: str
-) -> None:
-    """Given more than fits on its way / when begun / then it returns, and all arrives in order."""
+def test_what_a_slow_broker_does_not_read_at_once_is_sent_later(made: Path, security: str) -> None:
+    """Given more than socket buffers hold / when sent / then all arrives in order, later."""
     rng = random.Random(11)
     is_plain = security == "plain"
     script = Script(None if is_plain else pair(made, "broker"))
@@ -185,8 +183,8 @@ def test_what_a_broker_does_not_take_at_once_is_sent_when_it_does(
             check(connection.receive(ANSWER_S), (number, answered))
 
 
-def test_a_broker_that_takes_nothing_over_tls_is_given_up_in_time(made: Path) -> None:
-    """Given a listener that reads nothing / when more is sent than fits / then it is lost."""
+def test_a_broker_that_reads_nothing_over_tls_times_out(made: Path) -> None:
+    """Given a listener that reads nothing / when more is sent than fits / then lost."""
     script = Script(pair(made, "broker"), reads=False)
     with (
         connected(script, tls(made), timeout_s=0.5) as (connection, _),
@@ -196,7 +194,7 @@ def test_a_broker_that_takes_nothing_over_tls_is_given_up_in_time(made: Path) ->
 
 
 def test_a_broker_that_goes_away_over_tls_is_a_lost_connection(made: Path) -> None:
-    """Given a connection / when the other side ends / then receiving says so."""
+    """Given a connection / when the other side closes it / then receiving raises ConnectionLost."""
     with connected(Script(pair(made, "broker")), tls(made)) as (connection, broker):
         echo(connection, 5, [])
         broker.__exit__()
@@ -278,8 +276,8 @@ REFUSALS: dict[str, tuple[Callable[[Path], tuple[Script, Security]], type, str]]
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_refusal_says_what_is_wrong_and_what_to_do(case: str, made: Path) -> None:
-    """Given a misfit of listener and settings / when dialed / then code, reason and hint fit."""
+def test_a_refusal_has_its_code_reason_and_hint(case: str, made: Path) -> None:
+    """Given a misfit of listener and settings / when connected / then code, reason and hint fit."""
     build, kind, text = REFUSALS[case]
     error = refused(*build(made))
     assert type(error) is kind, error
@@ -287,8 +285,8 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(case: str, made: Path) -> N
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS, "OAUTHBEARER"])
-def test_each_mechanism_lets_in_whom_it_should_and_nobody_else(mechanism: str, made: Path) -> None:
-    """Given users of a listener / when the secret fits / then in, and out when it does not."""
+def test_each_mechanism_accepts_its_users_only(mechanism: str, made: Path) -> None:
+    """Given users of a listener / when the secret is right / then accepted, else refused."""
     script = Script(pair(made, "broker"), mechanisms=(mechanism,), users={USER: PASSWORD})
     with connected(script, sasl(made, mechanism)) as (connection, broker):
         echo(connection, 70_000, [b"z" * 70_000])
@@ -299,8 +297,8 @@ def test_each_mechanism_lets_in_whom_it_should_and_nobody_else(mechanism: str, m
     assert "refuses our credentials" in str(error)
 
 
-def test_mutual_tls_and_names_not_looked_at_work_when_asked_for(made: Path) -> None:
-    """Given a client's certificate, or no check of names / when dialed / then bytes cross."""
+def test_mutual_tls_and_unchecked_host_names_work_when_configured(made: Path) -> None:
+    """Given a client certificate, or no host name check / when connected / then bytes arrive."""
     script = Script(pair(made, "broker"), client_authority=made / "ca.pem")
     with connected(script, with_client(made, "client")) as (connection, _):
         echo(connection, 10, [])
@@ -310,7 +308,7 @@ def test_mutual_tls_and_names_not_looked_at_work_when_asked_for(made: Path) -> N
 
 
 def test_a_key_may_have_a_password(made: Path) -> None:
-    """Given an encrypted key / when its password fits / then in, and told when it does not."""
+    """Given an encrypted key / when its password is right / then accepted, else reported."""
     locked = made / "locked.key"
     command = ["openssl", "pkcs8", "-topk8", "-in", str(made / "client.key"), "-out", str(locked)]
     subprocess.run([*command, "-passout", f"file:{made / 'password'}"], check=True)
@@ -325,8 +323,8 @@ def test_a_key_may_have_a_password(made: Path) -> None:
         assert "locked.key" in str(error)
 
 
-def test_a_secret_is_read_again_at_each_dial(made: Path, tmp_path: Path) -> None:
-    """Given a password that was changed on both sides / when dialed again / then it fits."""
+def test_a_secret_is_read_again_for_each_connection(made: Path, tmp_path: Path) -> None:
+    """Given a password changed on both sides / when connected again / then accepted."""
     (tmp_path / "ca.pem").write_bytes((made / "ca.pem").read_bytes())
     security = sasl(tmp_path, "SCRAM-SHA-256")
     script = Script(pair(made, "broker"), mechanisms=SCRAMS)
@@ -356,7 +354,7 @@ def test_a_session_is_renewed_in_time_and_no_request_in_flight_is_lost(
     assert set(broker.authenticated) == {USER}
 
 
-def test_a_lane_travels_to_its_task_without_any_secret(made: Path) -> None:
+def test_a_lane_is_sent_to_its_task_without_any_secret(made: Path) -> None:
     """Given a lane that names a secret / when pickled or printed / then it is not there."""
     access = ClusterAccess(("127.0.0.1:1",), sasl(made, "PLAIN"))
     names = [each.name for each in fields(LaneSpec)]
@@ -368,10 +366,8 @@ def test_a_lane_travels_to_its_task_without_any_secret(made: Path) -> None:
 
 
 @pytest.mark.parametrize("is_secured", [False, True])
-def test_an_answer_without_room_is_left_until_there_is_some(
-    made: Path, *, is_secured: bool
-) -> None:
-    """Given an answer for which there is no room / when there is / then it comes, as it was."""
+def test_an_answer_without_room_waits_until_there_is_some(made: Path, *, is_secured: bool) -> None:
+    """Given an answer without room / when there is room / then it arrives unchanged."""
     script = Script(pair(made, "broker")) if is_secured else Script()
     with connected(script, tls(made) if is_secured else PLAINTEXT) as (connection, _):
         asked: list[int] = []
@@ -387,8 +383,8 @@ def test_an_answer_without_room_is_left_until_there_is_some(
         assert not connection.waits_for_room
 
 
-def test_what_was_not_taken_can_be_let_go_of_and_comes_whole(made: Path) -> None:
-    """Given a request that a broker is slow to take / when copied / then it is what it was."""
+def test_unsent_bytes_can_be_copied_and_arrive_whole(made: Path) -> None:
+    """Given a request that a broker is slow to read / when copied / then it arrives unchanged."""
     held, copied = HeldBytes(), HeldBytes()
     with connected(Script(), PLAINTEXT) as (connection, broker):
         broker.script.hangs.set()

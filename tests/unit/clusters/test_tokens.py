@@ -1,4 +1,4 @@
-"""Tokens from a real endpoint on loopback: asked for once, kept while fresh, refused aloud."""
+"""Tokens from a real endpoint on loopback: requested once, kept while fresh, refusals reported."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def endpoint() -> Iterator[Endpoint]:
     tokens.forget(script.settings)
 
 
-def test_a_token_is_asked_for_once_while_it_is_fresh(endpoint: Endpoint) -> None:
-    """Given a token of an hour / when wanted often / then asked once, anew when refused."""
+def test_a_token_is_requested_once_while_it_is_fresh(endpoint: Endpoint) -> None:
+    """Given a token of an hour / when used often / then one request, another after a refusal."""
     assert [endpoint.token(), endpoint.token()] == ["t1", "t1"]
     form = {"grant_type": ["client_credentials"], "scope": ["kafka read"]}
     assert endpoint.asked == [("me", WORD, form)]
@@ -93,10 +93,10 @@ REFUSALS: dict[str, tuple[int, object, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_an_endpoint_that_gives_none_is_told_of_without_the_secret(
+def test_an_endpoint_without_tokens_is_reported_without_the_secret(
     case: str, endpoint: Endpoint
 ) -> None:
-    """Given an endpoint that fails / when asked / then address and reason are told, no secret."""
+    """Given an endpoint that fails / when asked / then address and reason are shown, no secret."""
     endpoint.status, endpoint.answer, text = REFUSALS[case]
     with pytest.raises(TokenRefused, match=text) as caught:
         endpoint.token()
@@ -104,10 +104,10 @@ def test_an_endpoint_that_gives_none_is_told_of_without_the_secret(
     assert "canary" not in str(caught.value)
 
 
-def test_the_secret_goes_through_no_proxy_in_the_clear(
+def test_the_secret_goes_through_no_proxy_unencrypted(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a proxy for plain HTTP, as machines have it / when asked / then asked directly."""
+    """Given a proxy for plain HTTP in the environment / when asked / then asked directly."""
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         at = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
@@ -121,7 +121,7 @@ def test_the_secret_goes_through_no_proxy_in_the_clear(
 
 
 def test_tls_through_a_proxy_is_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a proxy for TLS / when asked / then it is asked for a tunnel and sees no secret."""
+    """Given a proxy for TLS / when asked / then through a tunnel: it sees no secret."""
     seen: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as proxy:
 
@@ -143,8 +143,10 @@ def test_tls_through_a_proxy_is_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> Non
     assert b"Authorization" not in seen[0]
 
 
-def test_the_secret_follows_no_redirect_and_a_missing_endpoint_is_told(endpoint: Endpoint) -> None:
-    """Given a redirect, or nobody there / when asked / then refused, asked nowhere else."""
+def test_the_secret_follows_no_redirect_and_a_missing_endpoint_is_reported(
+    endpoint: Endpoint,
+) -> None:
+    """Given a redirect, or a closed port / when asked / then refused, and nothing else asked."""
     endpoint.status, endpoint.headers = 307, {"Location": endpoint.settings.url + "2"}
     with pytest.raises(TokenRefused, match="status 307"):
         endpoint.token()

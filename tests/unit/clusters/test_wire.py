@@ -90,7 +90,7 @@ def test_a_produce_request_is_what_the_schema_says(version: int) -> None:
     assert rows == [(0, b"headbody"), (1, b"more"), (4, b"x" * 300)]
 
 
-def test_what_is_read_of_open_transactions_is_asked_for() -> None:
+def test_the_isolation_level_is_requested() -> None:
     for read_committed in (False, True):
         body = fetch.encode_fetch(
             12, [], max_wait_ms=0, min_bytes=0, max_bytes=1, read_committed=read_committed
@@ -100,8 +100,8 @@ def test_what_is_read_of_open_transactions_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("version", fetch.VERSIONS)
-def test_a_request_is_aimed_anew_where_it_stands(version: int) -> None:
-    """Given a fetch that is sent again / when aimed / then that partition's wishes alone differ."""
+def test_an_encoded_request_is_changed_in_place(version: int) -> None:
+    """Given a fetch that is sent again / when changed / then only that partition's part differs."""
     wanted = [fetch.FetchPartition("a", TOPIC_ID, n, 100 + n, 5000, 3) for n in range(2)]
     at: list[int] = []
     body = fetch.encode_fetch(
@@ -120,7 +120,7 @@ def test_a_request_is_aimed_anew_where_it_stands(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", produce.VERSIONS)
-def test_a_produce_answer_names_the_first_record_that_is_refused(version: int) -> None:
+def test_a_produce_answer_names_the_first_refused_record(version: int) -> None:
     """Given several refused records in any order / when decoded / then the first one is named."""
     kind = ProduceResponse.TopicProduceResponse
     row = kind.PartitionProduceResponse

@@ -112,7 +112,7 @@ def test_two_sources_may_fill_one_topic_with_a_slot_each(tmp_path):
         ("{slt: 1, of: 2}", "did you mean slot?"),
     ],
 )
-def test_slots_that_are_no_two_shares_of_a_topic(tmp_path, second, problem):
+def test_slots_that_overlap_or_do_not_fit_are_refused(tmp_path, second, problem):
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, fanned_in("{slot: 0, of: 2}", second))
     assert problem in str(raised.value)
@@ -300,7 +300,7 @@ def test_each_problem_is_refused_with_field_reason_and_value(tmp_path, case):
     assert problems(tmp_path, CLUSTERS + text) == (expected.replace('["b"]', "['b']"),)
 
 
-def test_all_problems_are_told_at_once(tmp_path):
+def test_all_problems_are_reported_at_once(tmp_path):
     text = (
         "clusters: {a: {bootstrap: x}, b: {bootstrap: ['h:1', 'h:99999']}}\n"
         "links: [{name: 'a.b', source: a, target: c, lanes: {count: many}, records: 5}]\n"
@@ -335,7 +335,7 @@ def test_missing_file(tmp_path):
         load_config(tmp_path / "none.yaml", {})
 
 
-def test_the_error_survives_the_way_between_processes(tmp_path):
+def test_the_error_survives_pickling(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, CLUSTERS + "links: []\n")
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes

@@ -1,4 +1,4 @@
-"""Security of a cluster in the configuration: what is taken, refused, and never shown."""
+"""Security of a cluster in the configuration: what is accepted, refused, and never shown."""
 
 from __future__ import annotations
 
@@ -64,10 +64,8 @@ TAKEN = {
         ("", ""),
     ],
 )
-def test_what_is_read_on_the_way_is_told_of_each_cluster(
-    security: str, read: str, tmp_path: Path
-) -> None:
-    """Given a listener without TLS / when a link begins / then a line names cluster and loss."""
+def test_a_cluster_without_encryption_is_reported(security: str, read: str, tmp_path: Path) -> None:
+    """Given a listener without TLS / when a link starts / then a line names cluster and risk."""
     user = "username: me, password: {env: SECRET}"
     config = load(tmp_path, security % user if security else "")
     told = sent_in_clear(config, config.links)
@@ -76,7 +74,7 @@ def test_what_is_read_on_the_way_is_told_of_each_cluster(
 
 
 @pytest.mark.parametrize("text", TAKEN)
-def test_what_fits_together_becomes_an_access(text: str, tmp_path: Path) -> None:
+def test_a_valid_security_section_becomes_an_access(text: str, tmp_path: Path) -> None:
     """Given a security section / when loaded / then the access names the same, and no secret."""
     found = load(tmp_path, text).clusters["east"].access()  # type: ignore[index]  # a test's alias
     assert found == ClusterAccess(("127.0.0.1:9092",), TAKEN[text])
@@ -119,7 +117,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_does_not_fit_is_refused_and_no_value_of_it_is_shown(
+def test_an_invalid_security_section_is_refused_without_its_values(
     text: str, tmp_path: Path
 ) -> None:
     """Given a misfit or a literal secret / when loaded / then the field is named, not the value."""
@@ -131,7 +129,7 @@ def test_what_does_not_fit_is_refused_and_no_value_of_it_is_shown(
 
 
 @pytest.mark.parametrize("whole", [f"[{CANARY}]", f"{{bootstap: x, security: {CANARY}}}"])
-def test_a_cluster_that_is_no_map_shows_nothing_of_itself(whole: str, tmp_path: Path) -> None:
+def test_a_cluster_that_is_no_map_is_not_quoted(whole: str, tmp_path: Path) -> None:
     """Given a secret where a section belongs / when refused / then it is not quoted."""
     path = tmp_path / "heliostat.yaml"
     path.write_text(f"clusters: {{east: {whole}}}\nlinks: [{{name: l, source: east, target: x}}]\n")
@@ -140,7 +138,7 @@ def test_a_cluster_that_is_no_map_shows_nothing_of_itself(whole: str, tmp_path: 
     assert CANARY not in str(caught.value)
 
 
-def test_a_variable_in_a_secrets_place_never_lands_in_the_configuration(tmp_path: Path) -> None:
+def test_a_variable_for_a_secret_is_never_put_into_the_configuration(tmp_path: Path) -> None:
     """Given `${env:..}` in other fields of the section / when loaded / then only those have it."""
     text = f"{SCRAM}, password: {{env: SECRET}}, ca_file: '${{env:CA}}'"
     path = tmp_path / "heliostat.yaml"

@@ -1,4 +1,4 @@
-"""What each choice means: numbers, where the mirror goes on, and what is not possible."""
+"""The effect of each choice: counts, where the mirror continues, and what is not possible."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def facts(cause: Cause, **changes: object) -> Facts:
 
 
 @pytest.mark.parametrize("choice", [Choice.CONTINUE, Choice.RESTART])
-def test_overtaken_records_are_counted_and_the_mirror_goes_on_behind_them(choice: Choice) -> None:
+def test_expired_records_are_counted_and_the_mirror_continues_after_them(choice: Choice) -> None:
     effect = effect_of(facts(Cause.SOURCE_OVERTOOK), choice)
     assert effect is not None
     assert (effect.first, effect.last, effect.count) == (100, 149, 50)
@@ -46,14 +46,14 @@ def test_overtaken_records_are_counted_and_the_mirror_goes_on_behind_them(choice
     assert gap_is_recorded(100, effect.jump.source, [(effect.first, effect.last)])
 
 
-def test_offsets_of_a_compacted_source_are_no_count() -> None:
+def test_offsets_of_a_compacted_source_give_no_record_count() -> None:
     effect = effect_of(facts(Cause.SOURCE_OVERTOOK, is_dense=False), Choice.CONTINUE)
     assert effect is not None
     assert effect.count is None
     assert "at most 50" in effect.records
 
 
-def test_a_truncated_source_is_copied_on_from_where_it_diverged() -> None:
+def test_a_truncated_source_continues_at_the_divergence() -> None:
     truncated = facts(
         Cause.SOURCE_TRUNCATED,
         source_start=Offset(0),
@@ -66,7 +66,7 @@ def test_a_truncated_source_is_copied_on_from_where_it_diverged() -> None:
     assert effect.jump == Break(100, 90)
 
 
-def test_what_retention_took_since_a_source_parted_is_not_waited_for() -> None:
+def test_records_expired_since_the_divergence_are_not_waited_for() -> None:
     truncated = facts(
         Cause.SOURCE_TRUNCATED,
         source_start=Offset(95),
@@ -78,7 +78,7 @@ def test_what_retention_took_since_a_source_parted_is_not_waited_for() -> None:
     assert effect.jump == Break(100, 95)
 
 
-def test_where_a_source_parted_is_not_guessed() -> None:
+def test_an_unknown_divergence_is_not_guessed() -> None:
     truncated = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(0), source_end=Offset(95))
     assert effect_of(truncated, Choice.CONTINUE) is None
     assert "not known" in why_not(truncated, Choice.CONTINUE)
@@ -88,7 +88,7 @@ def test_where_a_source_parted_is_not_guessed() -> None:
     assert (restart.jump, restart.empties) == (Break(100, 0), True)
 
 
-def test_a_source_made_anew_goes_on_behind_or_replaces() -> None:
+def test_a_recreated_source_continues_after_the_old_records_or_replaces_them() -> None:
     anew = facts(Cause.SOURCE_RECREATED, source_start=Offset(0), source_end=Offset(10))
     behind, instead = effect_of(anew, Choice.CONTINUE), effect_of(anew, Choice.RESTART)
     assert behind is not None
@@ -99,7 +99,7 @@ def test_a_source_made_anew_goes_on_behind_or_replaces() -> None:
     assert instead.jump is None
 
 
-def test_a_partition_that_is_gone_can_t_be_continued() -> None:
+def test_a_deleted_partition_cannot_be_continued() -> None:
     gone = facts(Cause.SOURCE_RECREATED, is_gone=True)
     assert effect_of(gone, Choice.CONTINUE) is None
     assert "fewer partitions" in why_not(gone, Choice.CONTINUE)
@@ -107,7 +107,7 @@ def test_a_partition_that_is_gone_can_t_be_continued() -> None:
 
 
 @pytest.mark.parametrize("cause", [Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED])
-def test_behind_others_records_nothing_goes_on(cause: Cause) -> None:
+def test_nothing_continues_after_foreign_records(cause: Cause) -> None:
     assert effect_of(facts(cause), Choice.CONTINUE) is None
     assert why_not(facts(cause), Choice.CONTINUE)
     restart = effect_of(facts(cause), Choice.RESTART)
@@ -117,7 +117,7 @@ def test_behind_others_records_nothing_goes_on(cause: Cause) -> None:
 
 
 def test_a_topic_that_other_links_fill_too_is_not_deleted() -> None:
-    """Given a fan-in / when its source was made anew / then it can go on behind, not restart."""
+    """Given a fan-in / when its source was recreated / then it can continue, not restart."""
     shared = facts(Cause.SOURCE_RECREATED, is_shared=True)
     assert choices_of(shared) == (Choice.CONTINUE, Choice.WAIT)
     assert "other links" in why_not(shared, Choice.RESTART)
@@ -132,13 +132,13 @@ def test_nothing_is_lost_by_a_restart_where_the_source_has_all() -> None:
 
 
 @pytest.mark.parametrize("cause", list(Cause))
-def test_waiting_is_always_possible_and_passes_nothing(cause: Cause) -> None:
+def test_waiting_is_always_possible_and_skips_nothing(cause: Cause) -> None:
     effect = effect_of(facts(cause), Choice.WAIT)
     assert effect is not None
     assert (effect.jump, effect.empties, effect.recreates) == (None, False, False)
 
 
-def test_late_reports_are_held_against_the_clusters() -> None:
+def test_late_reports_are_checked_against_the_clusters() -> None:
     assert still_holds(facts(Cause.SOURCE_OVERTOOK))
     assert not still_holds(facts(Cause.SOURCE_OVERTOOK, position=Offset(150)))
     assert still_holds(facts(Cause.SOURCE_TRUNCATED, position=Offset(201)))
@@ -161,13 +161,13 @@ def test_late_reports_are_held_against_the_clusters() -> None:
         (100, 101, [], False),
     ],
 )
-def test_only_recorded_offsets_may_be_passed(
+def test_only_recorded_offsets_may_be_skipped(
     first: int, end: int, recorded: list[tuple[int, int | None]], is_so: bool
 ) -> None:
     assert gap_is_recorded(first, end, recorded) is is_so
 
 
-def test_a_record_too_large_is_passed_alone_and_never_met_again() -> None:
+def test_only_the_record_too_large_is_skipped_and_never_read_again() -> None:
     stopped = facts(Cause.RECORD_TOO_LARGE, source_start=Offset(0))
     effect = effect_of(stopped, Choice.CONTINUE)
     assert effect is not None
@@ -195,7 +195,7 @@ TRUNCATED = facts(
         facts(Cause.SOURCE_TRUNCATED, diverged_at=Offset(99), source_start=Offset(0), fills=True),
     ],
 )
-def test_where_offsets_stay_equal_none_goes_back(stuck: Facts) -> None:
+def test_a_mirror_with_equal_offsets_never_goes_back(stuck: Facts) -> None:
     """Given a filled mirror / when its source goes back / then only a new mirror can take it."""
     assert choices_of(stuck) == (Choice.RESTART, Choice.WAIT)
     assert "offsets are to stay equal" in why_not(stuck, Choice.CONTINUE)
@@ -207,7 +207,7 @@ def test_where_offsets_stay_equal_none_goes_back(stuck: Facts) -> None:
     assert "fan-in" in why_not(shared, Choice.RESTART)
 
 
-def test_a_filled_mirror_that_does_not_go_back_is_left_where_it_is() -> None:
+def test_a_filled_mirror_that_does_not_go_back_is_not_recreated() -> None:
     """Given one whose source begins at its end or later / then as any other."""
     for start in (Offset(100), Offset(150)):
         gap = facts(Cause.SOURCE_OVERTOOK, source_start=start, fills=True)
@@ -221,8 +221,8 @@ def test_a_filled_mirror_that_does_not_go_back_is_left_where_it_is() -> None:
     assert [effect and effect.recreates for effect in effects] == [False, True]
 
 
-def test_partitions_beside_a_truncated_one_lose_what_the_source_has_no_more() -> None:
-    """Given a topic made anew for one of its partitions / then of the others only what is gone."""
+def test_other_partitions_of_a_recreated_mirror_lose_only_expired_records() -> None:
+    """Given a mirror recreated for one partition / then the others lose only expired records."""
     sound = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(30), fills=True, is_recreated=True)
     both = (
         effect_of(sound, Choice.RESTART),

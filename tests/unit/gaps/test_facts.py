@@ -1,4 +1,4 @@
-"""What both clusters say of partitions that stand stopped: asked, never guessed."""
+"""What both clusters answer about stopped partitions: read, never guessed."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_the_position_is_the_map_at_the_targets_end() -> None:
     assert (facts.is_dense, facts.is_gone) == (False, False)
 
 
-def test_the_map_is_read_behind_the_end() -> None:
-    """Given an append in between / when facts are asked / then the map covers the end (I2)."""
+def test_the_map_is_read_after_the_end() -> None:
+    """Given an append in between / when facts are read / then the map covers the end (I2)."""
     world = World()
     world.facts()
     assert world.asked == ["end", "maps"]
@@ -107,7 +107,7 @@ def test_the_map_is_read_behind_the_end() -> None:
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("code", [NO_RIGHT, LEADER_NOT_AVAILABLE, NOT_LEADER])
 def test_a_topic_that_cannot_be_read_now_is_not_gone(side: str, code: int) -> None:
-    """Given no right or no leader for a moment / then there are no facts: the next turn asks."""
+    """Given no right or no leader for a moment / then there are no facts until the next turn."""
     world = World()
     getattr(world, side).topic_error = BrokerError("no", kafka_code=code)
     assert world.facts() == []
@@ -120,7 +120,7 @@ def test_a_partition_whose_leader_does_not_answer_has_no_facts(side: str) -> Non
     assert world.facts() == []
 
 
-def test_a_source_topic_that_is_not_there_is_gone() -> None:
+def test_a_missing_source_topic_is_gone() -> None:
     world = World()
     world.source.topic_error = BrokerError("no", kafka_code=UNKNOWN_TOPIC)
     [facts] = world.facts()

@@ -1,4 +1,4 @@
-"""What `plan` says of source records that are gone before they were copied."""
+"""How `plan` reports source records that expired before they were copied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TopicName("t")
 
 
 class Clusters:
-    """A topic with 200 records at the source, and its mirror; what a plan would be told."""
+    """A topic with 200 records at the source, and its mirror, as a plan observes them."""
 
     def __init__(self, *, copied: int, gone_to: int, begin: int = 0, partitions: int = 1) -> None:
         self.source, self.target = SimulatedCluster(), SimulatedCluster()
@@ -53,7 +53,7 @@ class Clusters:
         return self.maps
 
 
-def test_what_is_gone_behind_the_mirror_is_told_with_its_offsets() -> None:
+def test_expired_records_after_the_mirrors_end_are_reported_with_offsets() -> None:
     [line] = Clusters(copied=100, gone_to=150).lines()
     assert line.startswith("t-0: source offsets 100 to 149 are gone before they were copied")
 
@@ -64,17 +64,17 @@ def test_what_is_gone_behind_the_mirror_is_told_with_its_offsets() -> None:
         (150, 150, 0),
         (200, 150, 0),
         (0, 150, 0),  # it just begins later
-        (100, 150, 100),  # nothing was copied behind the beginning
+        (100, 150, 100),  # nothing was copied after the start
     ],
 )
-def test_nothing_is_gone_where_the_mirror_has_it_or_has_nothing(
+def test_nothing_is_gone_if_copied_or_if_the_mirror_is_empty(
     copied: int, gone_to: int, begin: int
 ) -> None:
     sides = Clusters(copied=copied, gone_to=gone_to, begin=begin)
     assert sides.lines() == ()
 
 
-def test_a_map_is_read_only_where_offsets_could_differ_and_is_believed() -> None:
+def test_a_map_is_read_only_where_offsets_may_differ() -> None:
     """Given a compacted source whose mirror has fewer records / then its position counts."""
     sides = Clusters(copied=100, gone_to=150)
     target = TopicPartition(T, PartitionId(0))
@@ -84,21 +84,21 @@ def test_a_map_is_read_only_where_offsets_could_differ_and_is_believed() -> None
     assert (Clusters(copied=160, gone_to=150).lines(), sides.reads) == ((), 1)
 
 
-def test_another_topic_of_the_mirrors_name_has_begun_nothing() -> None:
+def test_a_recreated_mirror_has_copied_nothing() -> None:
     sides = Clusters(copied=100, gone_to=150)
     other = TopicId("00000000-0000-0000-0000-000000000007")
     sides.starts[T] = replace(sides.starts[T], target_id=other)
     assert sides.lines() == ()
 
 
-def test_what_can_not_be_told_now_is_left_out() -> None:
+def test_unreadable_partitions_are_left_out() -> None:
     sides = Clusters(copied=100, gone_to=150, partitions=2)
     sides.source.fail("list_offsets", 6, TopicPartition(T, PartitionId(0)))
     sides.target.fail("list_log_ends", 6, TopicPartition(T, PartitionId(1)))
     assert sides.lines() == ()
 
 
-def test_of_thousands_some_are_named() -> None:
+def test_of_thousands_a_few_are_named() -> None:
     lines = Clusters(copied=100, gone_to=150, partitions=LISTED_MAX + 3).lines()
     assert len(lines) == LISTED_MAX + 1
     assert lines[-1] == "and 3 more partitions lack records"

@@ -1,4 +1,4 @@
-"""The driver's turn: facts first, rows before anything is passed, each thing done once (I6)."""
+"""The driver's turn: facts first, rows before records are skipped, each step once (I6)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_operator_may_stop_what_the_policy_would_do() -> None:
     assert (world.rows(), world.spec().jump) == ([], None)
 
 
-def test_by_policy_it_goes_on_behind_a_recorded_gap_once() -> None:
+def test_by_policy_it_continues_after_a_recorded_gap_once() -> None:
     world = Turns("continue")
     world.turn(stopped())
     world.turn(stopped())  # a late report; the lane has not gone on yet
@@ -60,7 +60,7 @@ def test_by_policy_it_goes_on_behind_a_recorded_gap_once() -> None:
     assert world.done == ["write gap"]
 
 
-def test_what_goes_meanwhile_is_a_gap_of_its_own() -> None:
+def test_records_that_expire_meanwhile_are_another_gap() -> None:
     world = Turns("continue")
     world.turn(stopped())
     log_of(world.source).delete_before(170)
@@ -70,7 +70,7 @@ def test_what_goes_meanwhile_is_a_gap_of_its_own() -> None:
     assert world.spec().jump == Break(100, 170)
 
 
-def test_a_restart_is_recorded_first_and_finished_by_whoever_comes() -> None:
+def test_a_restart_is_recorded_first_and_finished_by_the_next_driver() -> None:
     world = Turns()
     world.decide(Choice.RESTART)
     world.turn(stopped())
@@ -90,8 +90,8 @@ def test_a_restart_is_recorded_first_and_finished_by_whoever_comes() -> None:
     assert world.done == ["empty t-0 to 100", "write gap"]
 
 
-def test_a_mirror_that_was_made_anew_is_not_emptied_by_what_was_decided_of_the_one_before() -> None:
-    """Given a driver that died before it emptied a mirror / when the topic is another / then left.
+def test_a_recreated_mirror_is_not_emptied_by_an_earlier_decision() -> None:
+    """Given a driver that died before it emptied a mirror / when it was recreated / then unchanged.
 
     DeleteRecords goes by name: others' records would be gone.
     """
@@ -124,7 +124,7 @@ def test_a_row_that_names_another_topic_than_the_mirror_deletes_nothing() -> Non
     assert not any(done.startswith("empty") for done in world.done)
 
 
-def test_a_mirror_made_anew_while_it_is_emptied_is_told() -> None:
+def test_a_mirror_recreated_while_it_is_emptied_is_reported() -> None:
     world = Turns()
     world.decide(Choice.RESTART)
     note = world.target.answered
@@ -140,13 +140,13 @@ def test_a_mirror_made_anew_while_it_is_emptied_is_told() -> None:
     assert any("recreated at the target while its mirror was emptied" in text for text in told)
 
 
-def test_a_late_report_of_a_gap_that_is_none_changes_nothing() -> None:
+def test_a_late_report_without_a_gap_changes_nothing() -> None:
     world = Turns("continue", side(OLD_ID, 0, 200))
     world.turn(stopped())
     assert world.rows() == []
 
 
-def test_a_target_whose_end_may_still_move_is_looked_at_twice() -> None:
+def test_a_target_whose_end_may_still_move_is_read_twice() -> None:
     world = Turns("continue")
     world.turn(stopped(position=95))  # the report is older than what has landed
     assert world.rows() == []
@@ -155,7 +155,7 @@ def test_a_target_whose_end_may_still_move_is_looked_at_twice() -> None:
 
 
 @pytest.mark.parametrize("code", ["source_recreated", "target_recreated", "FOREIGN_TAIL"])
-def test_a_mirror_is_made_anew_as_a_whole(code: str) -> None:
+def test_all_partitions_of_a_mirror_are_recreated_together(code: str) -> None:
     world = Turns()
     reports = [stopped(code=code)] if code == "FOREIGN_TAIL" else []
     if not reports:
@@ -170,7 +170,7 @@ def test_a_mirror_is_made_anew_as_a_whole(code: str) -> None:
     assert world.done == []
 
 
-def test_a_source_made_anew_may_go_on_behind_the_old_records() -> None:
+def test_a_recreated_source_may_continue_after_the_old_records() -> None:
     world = Turns("continue")
     world.refuse = {T: Refusal("source_recreated", "it is another", "")}
     world.topic = replace(world.topic, topic_id=NEW_ID)
@@ -183,7 +183,7 @@ def test_a_source_made_anew_may_go_on_behind_the_old_records() -> None:
     assert world.spec().jump == Break(100, 0)
 
 
-def test_continuing_behind_foreign_records_is_refused_and_said_once() -> None:
+def test_continuing_after_foreign_records_is_refused_and_logged_once() -> None:
     world = Turns("continue")
     for _ in range(2):
         assert world.turn(stopped(code="FOREIGN_TAIL")) == {}
@@ -191,7 +191,7 @@ def test_continuing_behind_foreign_records_is_refused_and_said_once() -> None:
     world.events.warn.assert_called_once()
 
 
-def test_a_truncated_source_is_found_by_its_epochs_and_copied_on_from_there() -> None:
+def test_a_truncated_source_is_found_by_its_epochs_and_continues_there() -> None:
     world = Turns("continue", side(OLD_ID, 0, 100, 3))
     world.turn(copying(100, 100, 3))
     assert world.spec().truncated == ""
@@ -208,8 +208,8 @@ def test_a_truncated_source_is_found_by_its_epochs_and_copied_on_from_there() ->
     assert len(world.rows()) == 1
 
 
-def test_a_truncated_source_of_an_exact_mirror_takes_a_new_one() -> None:
-    """Given offsets that are to stay equal / when the source went back / then it is made anew.
+def test_a_truncated_source_of_an_exact_mirror_needs_a_new_mirror() -> None:
+    """Given an exact mirror / when its source was truncated / then the mirror is recreated.
 
     `continue` would leave it stuck, by policy too; emptied, its log still ends where it did.
     """
@@ -232,7 +232,7 @@ def test_a_truncated_source_of_an_exact_mirror_takes_a_new_one() -> None:
     assert world.done == ["write copied"]  # that nothing of the new one is copied yet
 
 
-def test_what_was_copied_survives_a_restart_of_the_driver() -> None:
+def test_copy_progress_survives_a_restart_of_the_driver() -> None:
     world = Turns()
     world.turn(copying(100, 100, 3))
     again = Turns(source=side(OLD_ID, 0, 90, 3))
@@ -244,14 +244,14 @@ def test_what_was_copied_survives_a_restart_of_the_driver() -> None:
     assert again.spec().truncated
 
 
-def test_leaders_that_did_not_change_are_not_asked_again() -> None:
+def test_unchanged_leaders_are_not_asked_again() -> None:
     world = Turns(source=side(OLD_ID, 0, 200, 3))
     world.turn(copying(100, 100, 3))
     world.turn(copying(110, 110, 3))
     assert len(world.source.asked("epoch_ends")) <= 1
 
 
-def test_what_the_target_lost_is_recorded_as_copied_again() -> None:
+def test_records_that_the_target_lost_are_recorded_as_copied_again() -> None:
     world = Turns()
     world.turn(copying(100, 100, 3))
     log_of(world.target).truncate(60)
@@ -272,10 +272,10 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("known", "seen", "expected"), SHOWN)
-def test_what_a_round_says_was_lost_is_recorded_less_what_reports_have_shown(
+def test_a_rounds_loss_is_recorded_once_besides_reports(
     known: int, seen: int | None, expected: list[Any]
 ) -> None:
-    """Given 100 copied, of which the target keeps 40 / when copied again / then told once."""
+    """Given 100 copied, of which the target keeps 40 / when copied again / then recorded once."""
     world = Turns()
     lane = Mock(partitions=[world.spec()])
     world.turn(copying(known, known, 3))
@@ -291,7 +291,7 @@ def test_what_a_round_says_was_lost_is_recorded_less_what_reports_have_shown(
     assert all(row.cause is Cause.TARGET_TRUNCATED for row in world.rows())
 
 
-def test_what_a_round_lost_is_recorded_also_when_the_driver_stops() -> None:
+def test_a_rounds_loss_is_recorded_also_when_the_driver_stops() -> None:
     world = Turns()
     lane = Mock(partitions=[world.spec()])
     world.turn(copying(100, 100, 3))
@@ -300,7 +300,7 @@ def test_what_a_round_lost_is_recorded_also_when_the_driver_stops() -> None:
     assert [(row.first, row.last) for row in world.rows()] == [(40, 99)]
 
 
-def test_a_round_of_another_topic_of_that_name_has_lost_nothing_of_this_one() -> None:
+def test_a_round_of_a_deleted_topic_reports_no_loss_for_the_new_one() -> None:
     world = Turns()
     spec = replace(world.spec(), source_topic_id=NEW_ID)
     world.turn(copying(100, 100, 3))
@@ -309,7 +309,7 @@ def test_a_round_of_another_topic_of_that_name_has_lost_nothing_of_this_one() ->
     assert world.rows() == []
 
 
-def test_a_deleted_mirror_takes_along_what_the_source_has_no_more() -> None:
+def test_deleting_a_mirror_loses_records_expired_at_the_source() -> None:
     world = Turns()
     world.keeper.record_deleted_mirror(RECORD, world.starts[T], {PartitionId(0): Offset(150)})
     (row,) = world.rows()
@@ -318,8 +318,8 @@ def test_a_deleted_mirror_takes_along_what_the_source_has_no_more() -> None:
     assert len(world.rows()) == 1
 
 
-def test_how_far_a_deleted_mirror_was_copied_says_nothing_of_the_next_one() -> None:
-    """Given a mirror copied to 100 / when it is deleted and made anew / then no record is lost."""
+def test_progress_of_a_deleted_mirror_does_not_apply_to_the_next() -> None:
+    """Given a mirror copied to 100 / when deleted and recreated / then no record is lost."""
     world = Turns()
     world.turn(copying(100, 100, 3))
     world.keeper.record_deleted_mirror(RECORD, world.starts[T], {PartitionId(0): Offset(0)})
@@ -329,7 +329,7 @@ def test_how_far_a_deleted_mirror_was_copied_says_nothing_of_the_next_one() -> N
     assert world.keeper.copied([world.spec()]) == ((0, 40, 3, -1),)
 
 
-def test_a_round_that_ended_tells_the_next_one_how_far_it_came() -> None:
+def test_the_end_of_a_round_is_passed_to_the_next() -> None:
     world = Turns()
     lane = Mock(partitions=[world.spec()])
     world.keeper.round_ended(lane, Mock(copied=[(0, 70, 3, 68)], lost=[]))
@@ -338,10 +338,10 @@ def test_a_round_that_ended_tells_the_next_one_how_far_it_came() -> None:
     assert world.ledger.copied[T].partitions == {PartitionId(0): Copied(70, 3, 68)}
 
 
-def test_a_decision_is_over_whichever_code_its_cause_was_seen_by() -> None:
-    """Given a decision on a batch that landed elsewhere / when the tail is seen / then carried out
+def test_a_decision_is_settled_by_any_code_of_its_cause() -> None:
+    """Given a decision on APPENDED_ELSEWHERE / when FOREIGN_TAIL is seen / then settled, removed.
 
-    and forgotten: it must not delete the mirror once more.
+    Kept, it would delete the mirror once more.
     """
     world = Turns()
     world.decide(Choice.RESTART, "APPENDED_ELSEWHERE", whole=True)
@@ -356,8 +356,8 @@ def test_sums_for_the_status() -> None:
     assert world.keeper.report() == {"rows": 1, "records_lost": 50, "unknown": 0}
 
 
-def test_a_report_of_the_moment_that_was_settled_is_late() -> None:
-    """Given a gap recorded now / when a report of this very moment comes / then it is no other."""
+def test_a_report_from_the_moment_of_settling_is_late() -> None:
+    """Given a gap recorded now / when a report has this very timestamp / then it is no new gap."""
     world = Turns("continue")
     world.turn(stopped())
     log_of(world.source).delete_before(170)
@@ -365,14 +365,14 @@ def test_a_report_of_the_moment_that_was_settled_is_late() -> None:
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149)]
 
 
-def test_a_target_that_stands_where_the_lane_says_is_decided_on_at_once() -> None:
+def test_a_target_at_the_reported_end_is_decided_on_at_once() -> None:
     world = Turns("continue")
     world.turn(stopped(position=100))
     assert [row.first for row in world.rows()] == [100]
 
 
 def test_a_target_that_still_moves_is_not_decided_on() -> None:
-    """Given appends that land late / when its end moves between turns / then it must stand (I4)."""
+    """Given late appends / when its end moves between turns / then it must be stable first (I4)."""
     world = Turns("continue")
     for end in (100, 105, 110):
         write(world.target, end)
@@ -382,7 +382,7 @@ def test_a_target_that_still_moves_is_not_decided_on() -> None:
     assert [row.first for row in world.rows()] == [110]
 
 
-def test_a_mirror_is_not_deleted_while_one_of_its_partitions_is_not_told_of() -> None:
+def test_a_mirror_is_not_deleted_while_a_partition_is_unknown() -> None:
     """Given two partitions, one without a leader / when the topic is restarted / then it waits."""
     world = Turns("restart")
     other = TopicPartition(T, PartitionId(1))
@@ -401,7 +401,7 @@ def test_a_mirror_is_not_deleted_while_one_of_its_partitions_is_not_told_of() ->
 
 
 def test_a_gap_concerns_the_mirror_that_it_was_recorded_for() -> None:
-    """Given a recorded jump / when the target topic is another by its id / then it says nothing."""
+    """Given a recorded jump / when the target topic has another id / then it does not apply."""
     world = Turns("continue")
     world.turn(stopped())
     spec = PartitionSpec(P, P, OLD_ID, NEW_ID, Offset(0), 1 << 20, is_compacted=False)

@@ -1,4 +1,4 @@
-"""Rows and decisions cross the ledger unchanged, and decisions hold for what they were made for."""
+"""Rows and decisions are read back unchanged, and decisions apply only to their own stop."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rows_are_read_back_as_written(memory: KeptTopic, changes: dict[str, Any
     assert list(read.rows.values()) == [row(**changes)]
 
 
-def test_decisions_are_heard_hold_for_their_trouble_and_go(memory: KeptTopic) -> None:
+def test_decisions_are_read_apply_to_their_stop_and_are_removed(memory: KeptTopic) -> None:
     operator, driver = ledger_on(memory), ledger_on(memory)
     driver.read()
     operator.decide(decision())
@@ -93,7 +93,7 @@ def test_the_newest_jump_of_a_partition_counts(memory: KeptTopic) -> None:
     assert jumps[TopicPartition(T, PartitionId(1))] == row(partition=1)
 
 
-def test_a_ledger_that_was_deleted_is_made_anew_with_all_of_it(memory: KeptTopic) -> None:
+def test_a_deleted_ledger_is_recreated_with_all_rows(memory: KeptTopic) -> None:
     ledger = ledger_on(memory)
     ledger.record([row()])
     ledger.decide(decision())
@@ -117,10 +117,10 @@ def test_its_name() -> None:
 
 @pytest.mark.parametrize("key", ["gap/t/0/5", "decision/t/0/CODE", "copied/t"])
 @pytest.mark.parametrize("value", [{}, {"topic": 5}, {"partitions": []}, {"last": 1, "jump": 3}])
-def test_a_record_that_is_no_row_is_told_with_its_place(
+def test_a_record_that_is_no_row_is_reported_with_its_key(
     memory: KeptTopic, key: str, value: dict[str, Any]
 ) -> None:
-    """Given JSON that others wrote / when read, or heard of / then an error, with its key."""
+    """Given JSON that others wrote / when read, or received / then an error with its key."""
     ledger = ledger_on(memory)
     memory.kept[key] = value
     with pytest.raises(ProtocolError, match=key):

@@ -1,4 +1,4 @@
-"""By leader epochs a truncated source is found, however far its log has grown again."""
+"""Leader epochs show a truncated source, however far its log has grown again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def led(source: SimulatedCluster, partition: int, *epochs: tuple[int, int]) -> T
     return TopicPartition(T, PartitionId(partition))
 
 
-def test_where_it_parted_is_told_only_if_the_epoch_is_the_same() -> None:
+def test_the_divergence_is_known_only_for_the_same_epoch() -> None:
     source = SimulatedCluster()
     source.create(T, 5)
     led(source, 0, (3, 90), (4, 200))
@@ -93,7 +93,7 @@ def test_a_new_epoch_is_written_at_once_and_progress_in_time() -> None:
     assert book.to_ask({P: 4}, [T]) == {}
 
 
-def test_what_the_target_lost_is_told_once() -> None:
+def test_a_loss_at_the_target_is_reported_once() -> None:
     book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
     assert book.take([report(60)], {T: ID}) == [Lost(P, P, 60, 100)]
     assert book.take([report(60)], {T: ID}) == []
@@ -102,10 +102,10 @@ def test_what_the_target_lost_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "lost"), [(79, 79, False), (79, 78, True), (79, 80, False), (-1, 79, True)]
 )
-def test_a_mirror_that_ends_where_it_ended_has_lost_nothing(
+def test_a_mirror_with_an_unchanged_end_has_lost_nothing(
     before: int, now: int, *, lost: bool
 ) -> None:
-    """Given markers behind a mirror's end / when the next round reads them again / then no loss."""
+    """Given markers after a mirror's end / when the next round reads them again / then no loss."""
     book = EpochBook({})
     assert book.take([report(82, copied=(82, 3), target_end=before)], {T: ID}) == []
     expected = [Lost(P, P, 79, 82)] if lost else []
@@ -113,7 +113,7 @@ def test_a_mirror_that_ends_where_it_ended_has_lost_nothing(
     assert book.take([report(82, copied=(82, 3), target_end=now)], {T: ID}) == []
 
 
-def test_where_another_topic_of_that_name_ended_tells_nothing() -> None:
+def test_the_end_of_a_deleted_topic_of_that_name_is_ignored() -> None:
     book = EpochBook({})
     book.take([report(82, copied=(82, 3), target_end=70)], {T: ID})
     other = {T: UUID(int=8)}
@@ -121,7 +121,7 @@ def test_where_another_topic_of_that_name_ended_tells_nothing() -> None:
     assert book.take([report(50, target_end=79)], other) == [Lost(P, P, 50, 60)]
 
 
-def test_stopped_and_unknown_partitions_and_other_topics_tell_nothing() -> None:
+def test_stopped_and_unknown_partitions_and_other_topics_are_ignored() -> None:
     book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
     assert book.take([report(60, state=PartitionState.GAP)], {T: ID}) == []
     assert book.take([report(-1)], {T: ID}) == []
@@ -129,7 +129,7 @@ def test_stopped_and_unknown_partitions_and_other_topics_tell_nothing() -> None:
     assert book.take([report(60)], {T: UUID(int=8)}) == []  # another topic of that name
 
 
-def test_only_changed_leaders_are_asked_about_and_all_at_the_beginning() -> None:
+def test_all_leaders_are_checked_first_then_changed_ones_only() -> None:
     book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
     assert book.to_ask(None, [T]) == {P: Copied(100, 3)}
     assert book.to_ask({P: 3}, [T]) == {}
@@ -139,7 +139,7 @@ def test_only_changed_leaders_are_asked_about_and_all_at_the_beginning() -> None
     assert book.to_ask(None, [T]) == {}
 
 
-def test_a_stopped_partition_tells_what_it_has_copied_at_once() -> None:
+def test_a_stopped_partitions_progress_is_noted_at_once() -> None:
     book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
     stop = report(150, copied=(150, 3), state=PartitionState.GAP)
     assert book.take([stop], {T: ID}) == []
@@ -147,16 +147,16 @@ def test_a_stopped_partition_tells_what_it_has_copied_at_once() -> None:
 
 
 @pytest.mark.parametrize(("position", "lost"), [(99, True), (100, False), (101, False)])
-def test_only_a_position_that_went_back_was_lost(position: int, *, lost: bool) -> None:
-    """Given a mirror that has all below 100 / when it tells where it stands / then by that."""
+def test_only_a_position_that_went_back_is_a_loss(position: int, *, lost: bool) -> None:
+    """Given a mirror that has all below 100 / when it reports its position / then by that."""
     book = EpochBook({T: CopiedTopic(str(ID), {P.partition: Copied(Offset(100), 3)})})
     expected = [Lost(P, P, position, 100)] if lost else []
     assert book.take([report(position)], {T: ID}) == expected
 
 
 @pytest.mark.parametrize("state", list(PartitionState))
-def test_what_a_round_copies_has_begun_until_it_is_forgotten(state: PartitionState) -> None:
-    """Given a report without an epoch / then it was found to be the source's if it is copied."""
+def test_a_partition_that_copies_was_checked_until_it_is_forgotten(state: PartitionState) -> None:
+    """Given a report without an epoch / then its records were found to be the source's."""
     book = EpochBook({})
     book.take([report(60, state=state)], {T: ID})
     assert book.has_begun(copied_spec()) == (state is PartitionState.COPYING)
@@ -169,10 +169,10 @@ def copied_spec(topic_id: UUID = ID) -> PartitionSpec:
     return PartitionSpec(P, P, topic_id, None, Offset(0), 1000, is_compacted=False)
 
 
-def test_where_a_round_ended_is_known_before_reports_tell_it() -> None:
-    """Given reports that are behind / when rounds end / then lanes hear of the ends, and a close
+def test_the_end_of_a_round_is_known_before_its_reports() -> None:
+    """Given late reports / when rounds end / then lanes get the ends, and a close writes them.
 
-    writes them; of another topic of that name, and without an epoch, nothing is taken.
+    Of another topic of that name, and without an epoch, nothing is used.
     """
     book = EpochBook({})
     book.note(copied_spec(), Copied(40, -1))
@@ -194,8 +194,8 @@ def test_where_a_round_ended_is_known_before_reports_tell_it() -> None:
     assert written[OTHER.topic].partitions == {PartitionId(0): Copied(5, 1)}
 
 
-def test_while_lanes_run_only_the_targets_end_is_taken_from_rounds() -> None:
-    """Given a round that ended further than reports tell / then no report seems to go back."""
+def test_while_lanes_run_only_the_targets_end_comes_from_rounds() -> None:
+    """Given a round that ended further than reports show / then no report seems to go back."""
     book = EpochBook({})
     book.take([report(50, copied=(50, 3))], {T: ID})
     book.note(copied_spec(), Copied(60, 3, 58))
@@ -207,7 +207,7 @@ def test_while_lanes_run_only_the_targets_end_is_taken_from_rounds() -> None:
     assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(60, 3, 58)}
 
 
-def test_what_a_round_left_of_a_settled_gap_is_forgotten() -> None:
+def test_a_rounds_end_before_a_settled_gap_is_forgotten() -> None:
     book = EpochBook({})
     book.note(copied_spec(), Copied(50, 3))
     book.forget(P)
@@ -218,15 +218,15 @@ def test_what_a_round_left_of_a_settled_gap_is_forgotten() -> None:
     ("position", "records", "state", "end"),
     [
         (60, 5, PartitionState.COPYING, 58),
-        (61, 5, PartitionState.COPYING, -1),  # behind a marker: where the mirror ended is elsewhere
-        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it heard of the end
+        (61, 5, PartitionState.COPYING, -1),  # after a marker: the mirror's end is elsewhere
+        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it was given the end
         (60, 5, PartitionState.GAP, -1),
     ],
 )
-def test_rounds_hear_where_the_mirror_ended_by_reports_alone(
+def test_rounds_get_the_mirrors_end_from_reports_alone(
     position: int, records: int, state: PartitionState, end: int
 ) -> None:
-    """Given no round that ended / then the next knows what it must find, and can tell a loss."""
+    """Given no round that ended / then the next one knows the expected end, and sees a loss."""
     book = EpochBook({})
     answered = report(position, copied=(60, 3), state=state, target_end=58)
     book.take([replace(answered, records=records)], {T: ID})

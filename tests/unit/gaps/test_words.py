@@ -1,4 +1,4 @@
-"""What people read of gaps: the ledger, what waits, and sums in the status."""
+"""Texts about gaps: the ledger, waiting stops, and sums in the status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(last: int | None, count: int | None) -> GapRow:
     )
 
 
-def test_the_ledger_says_what_is_lost_and_what_is_not_known() -> None:
+def test_the_ledger_shows_what_is_lost_and_what_is_unknown() -> None:
     rows = (row(149, 50), row(None, None), row(99, 0))
     lines = _lines(GapReport(LinkName("l"), "stop", rows, ()))
     assert "3 gaps recorded, 50 records lost, and 1 gaps of unknown size" in lines[0]
@@ -37,7 +37,7 @@ def test_the_ledger_says_what_is_lost_and_what_is_not_known() -> None:
     assert all("decided by user ops" in line for line in lines[1:])
 
 
-def test_what_waits_names_the_verb_or_the_decision() -> None:
+def test_waiting_stops_name_the_verb_or_the_decision() -> None:
     waits = PendingDecision(T, PartitionId(3), "gap", "SOURCE_OVERTOOK", "gone", 5, None)
     said = Decision(T, None, "source_recreated", Choice.WAIT, "ops", 0)
     refused = PendingDecision(T, None, "refused", "source_recreated", "another", None, said)

@@ -1,4 +1,4 @@
-"""What is read of mirrors for groups: in which order, and what a silent broker means."""
+"""Reading mirrors for groups: in which order, and what a silent broker means."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class World:
 
 
 def test_positions_then_ends_then_maps() -> None:
-    """Given a mirror that is written to / then each look covers the one before it (I3, I9).
+    """Given a mirror that is written to / then each read covers the one before it (I3, I9).
 
-    A position read behind the end would say that what has just landed is a hole; a map read before
-    it would lack the last break.
+    A position read after the end would make a record that has just landed look like a hole; a map
+    read before it would lack the last break.
     """
     world = World()
     found = world.observe()
@@ -108,22 +108,22 @@ def test_a_topic_that_cannot_be_read_now_is_not_gone(side: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_topic_that_is_gone_is_told_so(side: str) -> None:
+def test_a_deleted_topic_is_reported_as_gone(side: str) -> None:
     world = World()
     getattr(world, side).error = BrokerError("no", kafka_code=UNKNOWN_TOPIC)
     assert world.observe() == f"the {side} topic is gone"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_topic_made_anew_is_told_so(side: str) -> None:
+def test_a_recreated_topic_is_reported_as_recreated(side: str) -> None:
     world = World()
     getattr(world, side).topic_id = OTHER_ID
     assert "recreated" in world.observe()
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_offsets_wait_where_an_id_is_not_told_any_more(side: str) -> None:
-    """It may be another topic: a group would pass over its records."""
+def test_offsets_wait_while_a_topic_id_is_missing(side: str) -> None:
+    """It may be another topic: a group would skip its records."""
     world = World()
     getattr(world, side).topic_id = None
     assert "not reported" in world.observe()

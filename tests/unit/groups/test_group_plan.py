@@ -1,4 +1,4 @@
-"""Every rule of what becomes of a group's offset at the target."""
+"""Every rule for a group's offset at the target."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ HOLES = (Break(20, 25), Break(40, 60))
         (Scene(source=5, start=30, target=at(10), sent=sent(10)), Reason.TARGET_AGED, None),
         (Scene(source=5, start=30, target=at(10)), Reason.TARGET_AGED, None),
         (Scene(source=20, start=30, target=at(10), sent=sent(10)), Reason.BELOW_START, 30),
-        # Held back while somebody is in the group there, whatever stands there.
+        # Held back while the group has members there, whatever is committed there.
         (Scene(state="Stable"), Reason.ACTIVE_AT_TARGET, None),
         (Scene(state="Assigning"), Reason.ACTIVE_AT_TARGET, None),
-        (Scene(state=""), Reason.ACTIVE_AT_TARGET, None),  # a broker that tells no state
+        (Scene(state=""), Reason.ACTIVE_AT_TARGET, None),  # a broker that returns no state
         (Scene(state="Dead"), Reason.PUBLISH, 50),
         (Scene(state="Stable", target=at(20), sent=sent(20)), Reason.ACTIVE_AT_TARGET, None),
         (Scene(state="Stable", source=900), Reason.ACTIVE_AT_TARGET, None),
@@ -145,7 +145,7 @@ HOLES = (Break(20, 25), Break(40, 60))
         (Scene(target=at(20), sent=sent(10), policy="leave"), Reason.MOVED_AT_TARGET, None),
         (Scene(target=at(20), policy="leave"), Reason.MOVED_AT_TARGET, None),
         (Scene(target=at(20), sent=sent(20), policy="leave"), Reason.PUBLISH, 50),
-        # What somebody put back there stays.
+        # An offset reset there stays.
         (Scene(target=at(20), sent=sent(30)), Reason.REWOUND_AT_TARGET, None),
         (Scene(target=at(20), sent=sent(40, 30)), Reason.REWOUND_AT_TARGET, None),
         (Scene(target=at(20), sent=Sent(Offset(30), over=Offset(20))), Reason.PUBLISH, 50),
@@ -186,7 +186,7 @@ def test_records_to_read_again_are_counted(scene: Scene, reread: int | None) -> 
     assert scene.row().reread_records == reread
 
 
-def test_what_is_not_told_is_said() -> None:
+def test_unknown_facts_are_reported_as_reasons() -> None:
     error = BrokerError("no", kafka_code=29)
     mirror = MirrorPartition(THERE, Offset(0), Offset(10), OffsetMap())
     other = replace(HERE, partition=PartitionId(1))
@@ -279,7 +279,7 @@ def test_nothing_published_skips_a_record_or_moves_a_live_group(scene: Scene) ->
 
 
 @given(scenes())
-def test_a_second_turn_finds_nothing_to_do(scene: Scene) -> None:
+def test_a_second_turn_changes_nothing(scene: Scene) -> None:
     row = scene.row()
     if row.publish is None:
         return
@@ -293,9 +293,7 @@ def test_a_second_turn_finds_nothing_to_do(scene: Scene) -> None:
 
 
 @given(scenes(), st.integers(0, 300))
-def test_a_reset_is_followed_only_where_the_target_has_what_we_published(
-    scene: Scene, later: int
-) -> None:
+def test_a_reset_is_followed_only_where_the_target_has_our_offset(scene: Scene, later: int) -> None:
     row = scene.row()
     if row.publish is None or scene.target is None:
         return
@@ -307,7 +305,7 @@ def test_a_reset_is_followed_only_where_the_target_has_what_we_published(
     assert moved.row().publish is None, "a consumer at the target went on from there"
 
 
-def test_what_is_remembered_comes_back() -> None:
+def test_remembered_offsets_survive_json() -> None:
     parts = [replace(THERE, partition=PartitionId(number)) for number in range(4)]
     rows = [sent(5, 3), sent(7), Sent(Offset(7), None, Offset(2)), sent(0, 0)]
     row = Published(dict(zip(parts, rows, strict=True)), 99)
@@ -325,7 +323,7 @@ def test_what_is_remembered_comes_back() -> None:
         (sent(10), None, Sent(Offset(50))),
     ],
 )
-def test_what_stood_there_is_ours_only_where_we_wrote_it(
+def test_an_offset_at_the_target_is_ours_only_if_we_wrote_it(
     known: Sent | None, there: int | None, kept: Sent
 ) -> None:
     """Given an offset at the target / when ours replaces it / then whose it was is remembered."""

@@ -35,7 +35,7 @@ def test_names_kinds_and_protocols(listed: ListedGroup, skip: Skip | None, why: 
     assert (choice.skip, choice.why) == (skip, why)
 
 
-def test_what_is_left_out_unless_somebody_says_otherwise() -> None:
+def test_groups_excluded_by_default() -> None:
     selection = compile_selection(GroupsConfig())
     assert [
         name

@@ -1,4 +1,4 @@
-"""Turn after turn of a link's groups against clusters in memory, with a clock of the test's own."""
+"""Turns of a link's groups against clusters in memory, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class World:
         return None if found is None else found.offset
 
 
-def test_a_group_is_followed_while_it_moves_and_looked_at_rarely_when_idle() -> None:
+def test_a_moving_group_is_followed_and_an_idle_one_polled_rarely() -> None:
     world = World()
     world.commit(10)
     assert world.turn() == 10
@@ -152,7 +152,7 @@ def test_a_group_is_followed_while_it_moves_and_looked_at_rarely_when_idle() -> 
     assert world.commits() == 3
 
 
-def test_a_group_with_members_is_looked_at_in_each_turn() -> None:
+def test_a_group_with_members_is_polled_each_turn() -> None:
     world = World()
     world.commit(10, live=True)
     for _ in range(40):
@@ -161,7 +161,7 @@ def test_a_group_with_members_is_looked_at_in_each_turn() -> None:
     assert world.commits() == 1
 
 
-def test_what_waits_is_looked_at_in_each_turn() -> None:
+def test_a_waiting_group_is_polled_each_turn() -> None:
     world = World()
     world.commit(150)
     assert world.turn(100) == 100
@@ -172,7 +172,7 @@ def test_what_waits_is_looked_at_in_each_turn() -> None:
     assert world.turn() == 150
 
 
-def test_groups_that_are_not_used_any_more_are_left_behind() -> None:
+def test_unused_groups_are_left_out() -> None:
     world = World(active_within_s=600)
     world.commit(150)
     assert world.turn() == 100
@@ -214,7 +214,7 @@ def test_a_deleted_group_keeps_what_was_published() -> None:
     assert G not in world.memory.rows
 
 
-def test_a_broker_that_tells_no_groups_makes_none_of_them_gone() -> None:
+def test_groups_of_a_silent_broker_are_not_gone() -> None:
     world = World()
     world.commit(10)
     world.turn()
@@ -230,7 +230,7 @@ def test_a_broker_that_tells_no_groups_makes_none_of_them_gone() -> None:
     assert world.turn() == 20
 
 
-def test_a_turn_that_fails_changes_nothing_and_the_next_goes_on() -> None:
+def test_a_failed_turn_changes_nothing_and_the_next_continues() -> None:
     world = World()
     world.commit(10)
     world.target.is_down = True
@@ -264,7 +264,7 @@ def test_without_sync_all_is_decided_and_nothing_committed() -> None:
     assert world.memory.rows == {}
 
 
-def test_a_lost_state_topic_is_told() -> None:
+def test_a_lost_state_topic_is_reported() -> None:
     world = World()
     world.commit(10)
     world.turn()
@@ -273,7 +273,7 @@ def test_a_lost_state_topic_is_told() -> None:
     assert any("was gone at the target" in line for line in world.events.recent(5))
 
 
-def test_what_the_target_refuses_is_tried_again_and_told() -> None:
+def test_refused_commits_are_retried_and_reported() -> None:
     world = World()
     world.commit(10)
     world.target.fail("commit_offsets", 30)
@@ -288,7 +288,7 @@ def test_what_the_target_refuses_is_tried_again_and_told() -> None:
 
 
 @pytest.mark.parametrize(("after_s", "expected"), [(600.0, 120), (600.001, 100)])
-def test_a_group_counts_as_used_up_to_the_very_limit(after_s: float, expected: int) -> None:
+def test_a_group_counts_as_used_up_to_the_exact_limit(after_s: float, expected: int) -> None:
     world = World(active_within_s=600)
     world.commit(150)
     assert world.turn() == 100
@@ -296,7 +296,7 @@ def test_a_group_counts_as_used_up_to_the_very_limit(after_s: float, expected: i
     assert world.turn(after_s) == expected
 
 
-def test_what_is_published_is_remembered_before() -> None:
+def test_a_published_offset_is_remembered_before_the_commit() -> None:
     """Given a driver that dies while it commits / then its row says that the offset is ours."""
     world = World()
     world.commit(10)
@@ -311,7 +311,7 @@ def test_what_is_published_is_remembered_before() -> None:
     assert world.memory.rows[G].sent[PARTITION].offset == 10
 
 
-def test_what_a_consumer_commits_at_the_last_moment_stays() -> None:
+def test_a_last_moment_commit_of_a_consumer_stays() -> None:
     """Given a consumer at the target between plan and commit / then its offset is left (I9)."""
     world = World()
     world.commit(10)
@@ -331,7 +331,7 @@ def test_what_a_consumer_commits_at_the_last_moment_stays() -> None:
     assert row.reason.name == "MOVED_AT_TARGET"
 
 
-def test_what_is_known_of_groups_outlives_a_silent_broker() -> None:
+def test_rows_of_groups_survive_a_silent_broker() -> None:
     """Given both sides' listings cut short / when groups seem gone / then no row is forgotten."""
     world = World()
     world.commit(10)

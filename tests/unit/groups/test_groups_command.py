@@ -69,7 +69,7 @@ def test_in_sync_ends_with_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     ]
 
 
-def test_what_is_held_back_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_groups_held_back_are_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     held = view(Reason.ACTIVE_AT_TARGET, "held back", 4)
     done = printed(monkeypatch, tmp_path, [held], "--explain", "g")
     assert done.exit_code == 1
@@ -89,9 +89,7 @@ def test_what_is_held_back_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "the source has no such group" in nobody.output
 
 
-def test_a_group_that_is_not_told_is_no_success(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_unread_group_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done = printed(monkeypatch, tmp_path, [view(Reason.NOT_TOLD, "", None, "no right to see it")])
     assert done.exit_code == 1
     assert "  ! g  no right to see it" in done.output

@@ -45,7 +45,7 @@ def test_a_partition_begins_where_it_was_asked_for(when: int, start: int) -> Non
 
 
 @pytest.mark.parametrize("gone_to", [101, 200])
-def test_what_was_there_and_goes_before_the_first_copy_is_no_gap(gone_to: int) -> None:
+def test_records_that_expire_before_the_first_copy_are_no_gap(gone_to: int) -> None:
     world = World()
     world.beginnings.look_up({P: EARLIEST})
     world.log.delete_before(gone_to)
@@ -64,8 +64,8 @@ def test_it_may_happen_again() -> None:
         assert world.beginnings.overtaken([report(start)]) == {P: gone_to}
 
 
-def test_what_was_written_since_and_is_gone_is_a_gap() -> None:
-    """Given records of after the look / when they go uncopied / then they are lost, for good."""
+def test_later_records_that_expire_uncopied_are_a_gap() -> None:
+    """Given records written after observation / when they expire uncopied / then a loss."""
     world = World()
     world.beginnings.look_up({P: EARLIEST})
     world.write(201)
@@ -75,7 +75,7 @@ def test_what_was_written_since_and_is_gone_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("before", [report(101, ""), report(150, "")])
-def test_behind_the_first_copied_record_it_is_a_gap(before: PartitionReport) -> None:
+def test_records_that_expire_after_the_first_copied_one_are_a_gap(before: PartitionReport) -> None:
     world = World()
     world.beginnings.look_up({P: EARLIEST})
     assert world.beginnings.overtaken([before]) == {}
@@ -83,7 +83,7 @@ def test_behind_the_first_copied_record_it_is_a_gap(before: PartitionReport) -> 
     assert world.beginnings.overtaken([report(100), report(before.position)]) == {}
 
 
-def test_of_what_this_driver_did_not_begin_nothing_is_known() -> None:
+def test_mirrors_begun_by_another_driver_are_not_moved() -> None:
     world = World()
     world.log.delete_before(150)
     assert world.beginnings.overtaken([report(100)]) == {}
@@ -97,7 +97,7 @@ def test_other_stops_are_left_alone(code: str) -> None:
     assert world.beginnings.overtaken([report(100, code)]) == {}
 
 
-def test_one_that_does_not_answer_is_told_and_asked_again() -> None:
+def test_a_partition_that_does_not_answer_is_reported_and_retried() -> None:
     world = World()
     world.cluster.fail("list_offsets", 6, P)
     assert world.beginnings.look_up({P: EARLIEST}) == {}

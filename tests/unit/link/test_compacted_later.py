@@ -1,4 +1,4 @@
-"""A mirror begins to compact when it has what its source took before it did."""
+"""A mirror becomes compacted when it has the records that its source got before it was."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def held(found: TopicPlan) -> bool:
     return "cleanup.policy" not in changes.get(T, set())
 
 
-def test_it_waits_for_what_stood_there_when_the_change_was_seen(cluster: SimulatedCluster) -> None:
+def test_it_waits_for_the_records_present_at_the_change(cluster: SimulatedCluster) -> None:
     later = CompactedLater(SimulatedAdmin(cluster))
     wanted = plan(cleanup__policy="compact", max__message__bytes="7")
     found, notes = later.hold(wanted, reports(4, 3))
@@ -64,7 +64,7 @@ def test_it_waits_for_what_stood_there_when_the_change_was_seen(cluster: Simulat
     assert later.hold(wanted, reports(5, 3)) == (wanted, ())
 
 
-def test_a_partition_that_was_not_heard_of_waits_and_an_empty_one_does_not(
+def test_an_unreported_partition_waits_and_an_empty_one_does_not(
     cluster: SimulatedCluster,
 ) -> None:
     later = CompactedLater(SimulatedAdmin(cluster))
@@ -73,7 +73,7 @@ def test_a_partition_that_was_not_heard_of_waits_and_an_empty_one_does_not(
     assert not held(later.hold(wanted, reports(5, 3))[0])
 
 
-def test_where_the_source_does_not_tell_its_ends_it_waits(cluster: SimulatedCluster) -> None:
+def test_it_waits_while_the_sources_ends_are_unknown(cluster: SimulatedCluster) -> None:
     cluster.fail("list_offsets", 6, TopicPartition(T, PartitionId(1)))
     later = CompactedLater(SimulatedAdmin(cluster))
     wanted = plan(cleanup__policy="compact")

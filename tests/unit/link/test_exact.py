@@ -1,4 +1,4 @@
-"""Which mirrors have their holes filled, and what is said where they can't."""
+"""Which mirrors have their holes filled, and the note where they can't."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ AUTO = LinkConfig(name="l", source="a", target="b")
     [
         (None, True, True),
         (None, False, False),
-        (True, False, True),  # its map counts records: nothing else can go on with it
+        (True, False, True),  # its map counts records: nothing else can continue with it
         (False, True, False),
     ],
 )
-def test_what_has_begun_one_way_goes_on_that_way(
+def test_a_mirror_keeps_the_way_it_began_with(
     known: bool | None, may_fill: bool, fills: bool
 ) -> None:
     found = with_filling({MIRROR: SPEC}, lambda *_: known, may_fill=may_fill)
     assert found[MIRROR].fills is fills
 
 
-def test_it_is_said_why_a_mirror_is_not_exact() -> None:
+def test_the_reason_why_a_mirror_is_not_exact_is_noted() -> None:
     refused = BrokerError("write transaction markers", kafka_code=31)
     assert filling_notes(AUTO, {MIRROR: SPEC}, None) == ()
     assert filling_notes(EXACT, {MIRROR: replace(SPEC, fills=True)}, None) == ()

@@ -38,8 +38,8 @@ def test_more_cores_are_used_at_once() -> None:
     assert lanes() == 6
 
 
-def test_cores_that_come_back_soon_are_not_missed() -> None:
-    """Given lanes / when cores go and come back / then nothing changed, and the wait is anew."""
+def test_cores_that_return_soon_change_nothing() -> None:
+    """Given lanes / when cores go and return / then nothing changed, and the wait starts again."""
     cores = Cores()
     lanes = cores.lanes()
     lanes()
@@ -50,7 +50,7 @@ def test_cores_that_come_back_soon_are_not_missed() -> None:
     assert lanes() == 4
 
 
-def test_cores_that_stay_away_take_lanes_with_them() -> None:
+def test_missing_cores_reduce_lanes_after_a_minute() -> None:
     """Given lanes / when cores are missing for a minute / then fewer lanes, and more again."""
     cores = Cores()
     lanes = cores.lanes()
@@ -78,8 +78,8 @@ def test_lanes_by_load(partitions: int, bytes_per_s: float | None, lanes: int) -
     assert Cores().needed()(partitions, bytes_per_s) == lanes
 
 
-def test_cores_that_idle_for_a_minute_are_given_up_and_taken_again_at_once() -> None:
-    """Given lanes on all cores / when little comes for long, then much / then one, then all."""
+def test_cores_idle_for_a_minute_are_released_and_used_again_at_once() -> None:
+    """Given lanes on all cores / when load is low for long, then high / then one lane, then all."""
     cores = Cores()
     lanes = cores.needed()
     assert lanes(8, None) == 4

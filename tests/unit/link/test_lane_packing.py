@@ -38,7 +38,7 @@ def test_the_heaviest_lane_carries_little_more_than_its_share(
     assert heaviest <= sum(weights) / lanes + max(weights)
 
 
-def test_a_new_partition_moves_nobody() -> None:
+def test_a_new_partition_moves_no_other() -> None:
     """Given a balanced packing / when one partition joins / then all others stay."""
     before = pack(partitions(8), {}, 2, {})
     after = pack(partitions(9), {}, 2, before)
@@ -46,7 +46,7 @@ def test_a_new_partition_moves_nobody() -> None:
         assert set(items) <= set(after[lane])
 
 
-def test_a_lopsided_packing_is_mended() -> None:
+def test_an_unbalanced_packing_is_balanced() -> None:
     """Given all load in one lane / when packed again / then hot partitions are apart."""
     wanted = partitions(4)
     before = {LaneId(0): tuple(wanted[:2]), LaneId(1): tuple(wanted[2:])}
@@ -57,7 +57,7 @@ def test_a_lopsided_packing_is_mended() -> None:
     assert LOPSIDED_RATIO > 1
 
 
-def test_lanes_that_are_added_get_their_share() -> None:
+def test_an_added_lane_gets_its_share() -> None:
     """Given two lanes / when a third is allowed / then it is not left empty."""
     before = pack(partitions(6), {}, 2, {})
     after = pack(partitions(6), {}, 3, before)
@@ -65,7 +65,7 @@ def test_lanes_that_are_added_get_their_share() -> None:
     assert pack(partitions(6), {}, 3, after) == after
 
 
-def test_lanes_that_are_taken_away_leave_their_partitions_to_the_others() -> None:
+def test_partitions_of_a_removed_lane_go_to_the_others() -> None:
     """Given three lanes / when only two are allowed / then only the third's partitions move."""
     before = pack(partitions(6), {}, 3, {})
     after = pack(partitions(6), {}, 2, before)
@@ -81,7 +81,7 @@ def test_a_partition_that_is_gone_leaves_its_lane() -> None:
     assert [p for items in after.values() for p in items] == partitions(1)
 
 
-def test_a_hot_partition_leaves_the_others_where_they_are() -> None:
+def test_a_hot_partition_moves_no_other() -> None:
     """Given one that outweighs all / when packed again / then nothing moves: it can't be split."""
     wanted = partitions(5)
     before = {LaneId(0): tuple(wanted[:2]), LaneId(1): tuple(wanted[2:])}

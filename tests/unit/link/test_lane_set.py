@@ -1,4 +1,4 @@
-"""Lanes at run time, with rounds that a test ends itself instead of Spark's."""
+"""Lanes at run time, with rounds that the test ends instead of Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from heliostat.records.copier.round_time import PREPARED_S_MAX
 WAIT_S = 10.0
 ROUND_S = 3.0
 CLOCK_MS = 60
-"""Two clocks are looked at, one behind the other, on a machine that is full."""
+"""Two clocks are read, one after the other, on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ class Rounds:
         """First round of each generation."""
         self.deadlines: list[int] = []
         self.lingers_s = 0.0
-        """A round waits so long behind its deadline for answers to what it has sent."""
+        """Seconds that a round waits after its deadline for answers."""
         self.unfinished: set[str] = set()
         self.released: list[bool] = []
         """Of rounds that took those before them for ended: whether all had."""
@@ -182,7 +182,7 @@ def test_lanes_change_rounds_at_different_moments(lanes: LaneSet, rounds: Rounds
     assert lasts[LaneId(0), 1] == lasts[LaneId(1), 1] == ROUND_S
 
 
-def test_an_unchanged_lane_is_left_at_work(lanes: LaneSet, rounds: Rounds) -> None:
+def test_an_unchanged_lane_continues(lanes: LaneSet, rounds: Rounds) -> None:
     """Given two lanes / when one gains a partition / then the other's round goes on."""
     lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1),)})
     wait(lambda: len(rounds.working) == 2)
@@ -191,12 +191,12 @@ def test_an_unchanged_lane_is_left_at_work(lanes: LaneSet, rounds: Rounds) -> No
     assert len({lane.generation for lane in rounds.started if lane.lane == LaneId(0)}) == 1
 
 
-def test_a_failed_round_is_told_and_tried_again(lanes: LaneSet, rounds: Rounds) -> None:
+def test_a_failed_round_is_reported_and_retried(lanes: LaneSet, rounds: Rounds) -> None:
     """Given a round that fails / when time passes / then the next one runs, the error is kept."""
     rounds.fail_next = True
     lanes.assign({LaneId(0): (spec(0),)})
     # One that was prepared before it failed may have begun; the retry is of a newer plan: its task
-    # may go on where it was cut off from the driver, and the plan does not name it any more.
+    # may continue where it was cut off from the driver, and the plan does not name it any more.
     wait(
         lambda: rounds.failed and max(rounds.started_at_s, default=0) > rounds.failed[0].generation
     )
@@ -212,12 +212,12 @@ def test_a_failed_round_is_told_and_tried_again(lanes: LaneSet, rounds: Rounds) 
     assert rounds.failed[0].may_land_s == LANDS_WITHIN_S
 
 
-def test_no_round_is_given_out_before_tasks_know_its_plan(
+def test_no_round_is_submitted_before_its_plan_was_announced(
     lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a plan that can't be announced / then no round of it, until it was announced after all.
+    """Given a plan that can't be announced / then none of its rounds is submitted before it was.
 
-    A task that reads the plan before finds its own generation missing there, and ends.
+    A task that reads the plan before that does not find its own generation, and ends.
     """
 
     def not_now(_told: Announcement) -> None:
@@ -234,7 +234,7 @@ def test_no_round_is_given_out_before_tasks_know_its_plan(
     assert rounds.announced.generations == {LaneId(0): rounds.started[0].generation}
 
 
-def test_rounds_behind_one_that_ended_well_wait_for_nothing_to_land(lanes, rounds) -> None:
+def test_rounds_after_a_clean_end_wait_for_no_late_append(lanes, rounds) -> None:
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: len(rounds.started) > 2)
     assert [lane.may_land_s for lane in rounds.started[:3]] == [LANDS_WITHIN_S, 0.0, 0.0]
@@ -248,9 +248,9 @@ def test_each_rounds_deadline_is_announced_before_it_runs(lanes: LaneSet, rounds
 
 
 def test_the_next_round_is_announced_ahead(lanes: LaneSet, rounds: Rounds, monkeypatch) -> None:
-    """Given a round / when the next is given out soon / then its end is to be announced, too.
+    """Given a round / when the next is submitted soon / then its end is to be announced, too.
 
-    Before that the end of the round at work is; and no more once all is stopped.
+    Before that, the end of the running round is; and nothing once all is stopped.
     """
     monkeypatch.setattr(lane_schedule, "PREPARE_S", 0.3)
     monkeypatch.setattr(lane_schedule, "COLD_PREPARE_S", 0.3)
@@ -277,7 +277,7 @@ def test_the_next_round_is_announced_ahead(lanes: LaneSet, rounds: Rounds, monke
     assert lanes.announced_for_s() == 0.0
 
 
-def test_of_many_lanes_the_latest_is_announced(lanes: LaneSet, rounds: Rounds) -> None:
+def test_of_many_lanes_the_latest_end_is_announced(lanes: LaneSet, rounds: Rounds) -> None:
     """Given two lanes, of which one's first round is shorter / then the longer one's end counts."""
     lanes.assign({LaneId(0): (spec(0),), LaneId(1): (spec(1),)})
     wait(lambda: len(rounds.started) >= 2)
@@ -285,12 +285,12 @@ def test_of_many_lanes_the_latest_is_announced(lanes: LaneSet, rounds: Rounds) -
     assert known_ms >= max(lane.expires_at_ms for lane in rounds.started) + LATE_S * 1000 - CLOCK_MS
 
 
-def test_a_round_that_cannot_be_announced_leaves_the_one_at_work_alone(
+def test_a_round_that_cannot_be_announced_does_not_end_the_running_one(
     lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a broker that hangs / when the next round can't be announced / then it is tried again.
+    """Given a hung broker / when the next round can't be announced / then it is tried again.
 
-    The round at work goes on to its end: nothing has begun beside it. It used to be ended.
+    The running round continues to its end: nothing has begun besides it. It used to be ended.
     """
     monkeypatch.setattr(lane_schedule, "PREPARE_S", 1.5)
     monkeypatch.setattr(lane_schedule, "COLD_PREPARE_S", 1.5)
@@ -329,7 +329,7 @@ def test_stop_ends_all_rounds(lanes: LaneSet, rounds: Rounds) -> None:
 
 
 def test_the_next_round_is_prepared_before_the_last_one_ends(lanes, rounds, monkeypatch) -> None:
-    """Given a round / when its end comes near / then the next one begins right behind it."""
+    """Given a round / when its end comes near / then the next one begins right after it."""
     monkeypatch.setattr(lane_schedule, "HAND_OVER_S", 0.1)  # a full machine takes ms to end one
     lanes.assign({LaneId(0): (spec(0),)})
     wait(lambda: len(rounds.started) == 4)
@@ -343,14 +343,14 @@ def test_the_next_round_is_prepared_before_the_last_one_ends(lanes, rounds, monk
     wait(lambda: first.round_id not in rounds.announced.running)
 
 
-def test_a_round_is_told_when_those_before_it_have_ended_and_not_sooner(
+def test_a_round_learns_that_earlier_ones_ended_not_sooner(
     lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given rounds that wait for answers behind their end / when the next begins / then it waits.
+    """Given rounds that wait for answers after their deadline / when the next begins / it waits.
 
-    Also the first one behind a change of plan, of which tasks were told before any of its rounds
-    was given out: it took those before it for ended, and records of days ago landed twice behind
-    a broker that was slow (2026-11-23).
+    Also the first one after a change of plan, which tasks read before any of its rounds was
+    submitted: a round took earlier ones for ended, and records that were days old landed twice
+    after a broker was slow (2026-11-23).
     """
     monkeypatch.setattr(lane_schedule, "HAND_OVER_S", 0.05)
     monkeypatch.setattr(lanes._schedule, "round_s", 0.8)
@@ -363,7 +363,7 @@ def test_a_round_is_told_when_those_before_it_have_ended_and_not_sooner(
 
 
 def test_rounds_that_were_ready_late_are_prepared_earlier(lanes, rounds, monkeypatch) -> None:
-    """Given rounds that are ready late / when more follow / then these are given out earlier."""
+    """Given rounds that are ready late / when more follow / then these are submitted earlier."""
     monkeypatch.setattr(lane_schedule, "PREPARE_S", 0.1)
     monkeypatch.setattr(lane_schedule, "COLD_PREPARE_S", 0.1)
     monkeypatch.setattr(lanes._schedule, "round_s", 1.0)
@@ -374,7 +374,7 @@ def test_rounds_that_were_ready_late_are_prepared_earlier(lanes, rounds, monkeyp
 
 
 def test_rounds_of_many_partitions_are_prepared_earlier() -> None:
-    """Given 2,400 partitions / then seconds more than for one, as asking for them takes long."""
+    """Given 2,400 partitions / then seconds earlier than for one: preparing them takes long."""
     few, many = lane_schedule.prepare_s((spec(0),)), lane_schedule.prepare_s((spec(0),) * 2_400)
     assert lane_schedule.PREPARE_S < few < many
     assert 4 < many < lane_schedule.PREPARE_S_MAX

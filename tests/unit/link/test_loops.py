@@ -1,4 +1,4 @@
-"""Loops tell of their failures, and of the same one ever less often."""
+"""Loops log their failures, and the same one ever less often."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TURNS = 20
 WITHIN_S = 30.0
 
 
-def test_the_same_failure_is_told_ever_less_often_and_another_at_once():
+def test_the_same_failure_is_logged_ever_less_often_and_another_at_once():
     told: list[str] = []
     done = threading.Event()
     turns = 0

@@ -1,4 +1,4 @@
-"""What a link changes is changed by its owner only, and who has lost it halts (I10)."""
+"""Only the owner of a link changes anything, and a fenced one halts (I10)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from heliostat.errors import ConnectionLost, LinkTakenOver
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 
 
-def test_an_owner_acts_after_it_has_looked() -> None:
+def test_an_owner_acts_after_it_has_checked_its_claim() -> None:
     ownership, act = Mock(), Mock()
     OwnerGuard(ownership).guarded(act)()
     ownership.hold.assert_called_once_with(OWN_LASTS_S)
@@ -18,7 +18,7 @@ def test_an_owner_acts_after_it_has_looked() -> None:
 
 
 @pytest.mark.parametrize("method", ["hold", "announce"])
-def test_who_has_lost_the_link_halts_for_that_and_changes_nothing(method: str) -> None:
+def test_a_fenced_owner_halts_and_changes_nothing(method: str) -> None:
     ownership, act = Mock(), Mock()
     lost = LinkTakenOver("another's")
     getattr(ownership, method).side_effect = lost

@@ -1,4 +1,4 @@
-"""Links of one process live by themselves: each is tried again, or halts, alone."""
+"""Links of one process are isolated: each is retried, or halts, alone."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.01)  # between two looks at a condition with a deadline
 
 
-def test_what_passes_is_tried_again_and_told() -> None:
-    """Given a target away twice / when it is back / then the link runs, none is left open."""
+def test_a_passing_failure_is_retried_and_reported() -> None:
+    """Given a target away twice / when it is back / then the link runs, no client is left open."""
     kept = Kept(ConnectionLost("west is away"), ConnectionLost("west is away"))
     eventually(lambda: kept.made and kept.made[-1].runs)
     assert kept.link.failure is None
@@ -85,8 +85,8 @@ def test_what_passes_is_tried_again_and_told() -> None:
     assert all(service.stops for service in kept.made)
 
 
-def test_what_must_not_go_on_halts_that_link() -> None:
-    """Given a link that runs / when its service fails for good / then halted, told, not retried."""
+def test_a_lasting_failure_halts_that_link() -> None:
+    """Given a running link / when its service fails for good / then halted, not retried."""
     kept = Kept()
     eventually(lambda: kept.made and kept.made[-1].runs)
     kept.made[-1].failure = ProtocolError("a record that is not ours")
@@ -120,7 +120,7 @@ def running(*failures: HeliostatError | None) -> Running:
     return found
 
 
-def test_a_process_goes_on_while_one_of_its_links_does() -> None:
+def test_a_process_runs_while_one_of_its_links_does() -> None:
     """Given links of which some have halted / when waited / then it ends with the last one."""
     bad = ProtocolError("bad")
     assert running(None, None).wait(0.0) is None

@@ -1,4 +1,4 @@
-"""What a driver tells of thousands of topics in trouble stays small."""
+"""A driver's report of thousands of topics with problems stays small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOPICS = 3_000
 
 
 def test_a_report_names_some_topics_and_counts_the_others() -> None:
-    """Given 3,000 refused topics and as many notes / when told / then a few and the numbers."""
+    """Given 3,000 refused topics and as many notes / when logged / then a few and the counts."""
     known = Known({}, {})
     known.refused = {TopicName(f"topic-{number:05d}"): "why " * 20 for number in range(TOPICS)}
     known.notes = tuple(f"note {number}" for number in range(TOPICS))
@@ -25,8 +25,8 @@ def test_a_report_names_some_topics_and_counts_the_others() -> None:
     assert notes[-1] == f"and {TOPICS - REPORTED_MAX} more remarks"
 
 
-def test_few_are_told_in_full() -> None:
-    """Given one refused topic and one note / when told / then as they are."""
+def test_few_are_reported_in_full() -> None:
+    """Given one refused topic and one note / when logged / then both in full."""
     known = Known({}, {})
     known.refused = {TopicName("topic"): "why"}
     known.notes = ("note",)

@@ -64,13 +64,13 @@ def test_equal_offsets_need_no_rows() -> None:
     assert rows_of(resume_point(12, 12)) == []
 
 
-def test_rows_hold_the_map_up_to_the_seam() -> None:
+def test_rows_hold_the_map_up_to_the_resume_point() -> None:
     (row,) = rows_of(resume_point(12, 17, Break(15, 10)))
     assert row.key == RowKey(TopicPartition(MIRROR, PartitionId(0)), str(TARGET_ID), 15, STAMP)
     assert row.breaks == (Break(15, 10),)
 
 
-def test_a_long_map_is_cut_into_rows_that_make_it_again() -> None:
+def test_a_long_map_is_split_into_rows_that_restore_it() -> None:
     breaks = [Break(n, 2 * n) for n in range(1, 2 * ROW_BREAKS)]
     rows = rows_of(resume_point(9_000, 4_500, *breaks))
     reader = MapReader()
@@ -80,7 +80,7 @@ def test_a_long_map_is_cut_into_rows_that_make_it_again() -> None:
     assert list(found.breaks()) == breaks
 
 
-def test_a_second_takeover_keeps_what_is_known_below_what_it_compared() -> None:
+def test_a_second_takeover_keeps_the_map_below_the_compared_records() -> None:
     known = OffsetMap.of([Break(5, 9), Break(30, 50)])
     (row,) = rows_of(resume_point(40, 32, Break(0, 3), Break(22, 28), first=Break(20, 24)), known)
     known.apply(row)
@@ -88,13 +88,13 @@ def test_a_second_takeover_keeps_what_is_known_below_what_it_compared() -> None:
     assert known.source_of(32) == 38
 
 
-def test_adopted_partitions_are_never_lifted_and_others_begin_as_ever() -> None:
+def test_adopted_partitions_are_never_aligned_and_others_begin_as_usual() -> None:
     topic = TopicAdoption(RECORD, (partition(0, resume_point(12, 12)), partition(1, None, end=0)))
     zero = PartitionId(0)
     assert _starts(topic) == Starts(TARGET_ID, {zero: Offset(0)}, {zero: Offset(12)})
 
 
-def test_one_partition_without_a_seam_keeps_the_topic_where_it_is() -> None:
+def test_a_partition_without_a_resume_point_keeps_its_topic_from_adoption() -> None:
     refused = partition(1, NoResumePoint("records are alike"))
     good = TopicAdoption(RECORD, (partition(0, resume_point(12, 12)),))
     bad = TopicAdoption(
@@ -125,13 +125,13 @@ def test_one_partition_without_a_seam_keeps_the_topic_where_it_is() -> None:
     assert [each["seam"] for each in told["partitions"]] == [12, None, None]
 
 
-def test_mapped_partitions_tell_what_was_doubled() -> None:
+def test_mapped_partitions_show_their_duplicates() -> None:
     found = ResumePoint(Offset(12), Offset(17), OffsetMap.of([Break(15, 10)]), Break(0, 0), 17, 5)
     assert partition(0, found).verdict == "mapped"
     assert "5 doubled by it" in partition(0, found).describe()
 
 
-def test_ends_that_move_are_told() -> None:
+def test_moving_ends_are_reported() -> None:
     place = TopicPartition(MIRROR, PartitionId(0))
     assert _moving([place], {place: Offset(5)}, {place: Offset(5)}) == ""
     assert "moved from 5 to 6" in _moving([place], {place: Offset(5)}, {place: Offset(6)})
@@ -148,8 +148,8 @@ def test_names_are_those_of_dedicated_mode_unless_they_are_given() -> None:
     assert peer_of(LINK, workers_run_on=True).group is None
 
 
-def test_what_another_link_took_over_at_the_same_time_is_left_to_it() -> None:
-    """Given both have said so / when we look once more / then it is not ours, and that is told."""
+def test_a_mirror_that_another_link_took_over_meanwhile_is_left_to_it() -> None:
+    """Given both have claimed it / when we check again / then it is not ours, and reported."""
     other = replace(RECORD, source=TopicName("kept"), target=TopicName("A.kept"))
     records = [RECORD, other]
     state = Mock()
@@ -167,7 +167,7 @@ def test_what_another_link_took_over_at_the_same_time_is_left_to_it() -> None:
         (TARGET_ID, 13, "A.orders-0: its log end moved from 12 to 13"),
     ],
 )
-def test_a_mirror_that_moved_since_it_was_looked_at_is_left(
+def test_a_mirror_that_changed_since_the_plan_is_not_adopted(
     topic_id: UUID, end: int, words: str
 ) -> None:
     at = TopicPartition(MIRROR, PartitionId(0))

@@ -1,4 +1,4 @@
-"""How far back both logs are read until a seam is sure."""
+"""How far back both logs are read until a resume point is certain."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def numbers(count: int) -> list[int]:
     return list(range(count))
 
 
-def test_a_long_log_without_anything_open_is_read_at_its_end_only() -> None:
+def test_a_long_log_without_open_questions_is_read_at_its_end_only() -> None:
     source, target = Log(numbers(50_000)), Log(numbers(50_000))
     found = resume_point(look(source, target, 49_999))
     assert (found.source, found.is_exact) == (50_000, True)
@@ -73,14 +73,14 @@ def test_a_long_log_without_anything_open_is_read_at_its_end_only() -> None:
     assert target.asked == [(49_000, 50_000)]
 
 
-def test_more_is_read_where_more_landed_than_the_first_look_holds() -> None:
+def test_more_is_read_if_more_landed_than_the_first_window_holds() -> None:
     source, target = Log(numbers(60_000)), Log(numbers(45_000))
     found = resume_point(look(source, target, 40_000))
     assert (found.source, found.is_exact) == (45_000, True)
     assert len(target.asked) > 1
 
 
-def test_more_is_read_where_an_earlier_run_may_have_come_further() -> None:
+def test_more_is_read_if_an_earlier_run_may_have_copied_further() -> None:
     # 0..29,999 landed, 20,000 was committed; the next run copied to 20,500 and committed it.
     source = Log(numbers(40_000))
     target = Log([*numbers(30_000), *range(20_001, 20_503)])
@@ -99,7 +99,7 @@ def test_unequal_offsets_are_mapped_as_far_back_as_is_cheap(
     assert target.asked[-1] == (0, 5_000)
 
 
-def test_what_was_copied_of_transactions_decides_how_the_source_is_read() -> None:
+def test_copied_aborted_records_decide_how_the_source_is_read() -> None:
     everything = Log([0, 1, 2, 3, 4, 5])
     stable = Log([0, 1, None, None, 4, 5])  # 2 and 3 were aborted
     found = resume_point(look(everything, Log([0, 1, 4]), 1, stable=stable))
@@ -108,7 +108,7 @@ def test_what_was_copied_of_transactions_decides_how_the_source_is_read() -> Non
     assert (found.source, found.is_exact) == (5, True)
 
 
-def test_what_no_look_explains_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_that_no_window_explains_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption_look, "LOOKS", (10, 20))
     source, target = Log(numbers(1_000)), Log(numbers(900))
     found = look(source, target, 100)
@@ -119,7 +119,7 @@ def test_what_no_look_explains_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_window_that_ends_with_the_target_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption_look, "LOOKS", (10, 1_000))
     source, target = Log(numbers(1_000)), Log(numbers(600))
-    # The first window of the source ends with 599, so that what landed behind could not be seen.
+    # The first window of the source ends with 599, so that later records could not be seen.
     found = resume_point(look(source, target, 589))
     assert found.source == 600
     assert len(source.asked) == 2

@@ -1,4 +1,4 @@
-"""Positions in Connect's offsets topic: exact bytes, and what a whole topic says."""
+"""Positions in Connect's offsets topic: exact bytes, and the result of a whole topic."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_last_record_of_a_key_counts_with_the_largest_step_before_it() -> No
     assert positions_of(rows[:1], FLOW) == {ORDERS: Position(Offset(10), 7, None)}
 
 
-def test_a_removed_position_is_none_and_begins_anew() -> None:
+def test_a_removed_position_is_none_and_starts_over() -> None:
     assert positions_of([stored(10), stored(None)], FLOW) == {}
     assert positions_of([stored(10), stored(None), stored(3)], FLOW) == {
         ORDERS: Position(Offset(3), 7)
@@ -70,7 +70,7 @@ def test_of_two_live_values_the_lower_one_counts() -> None:
         b"",
     ],
 )
-def test_keys_of_other_connectors_and_flows_are_passed_over(key: bytes) -> None:
+def test_keys_of_other_connectors_and_flows_are_ignored(key: bytes) -> None:
     assert positions_of([stored(5, key=key)], FLOW) == {}
 
 

@@ -1,4 +1,4 @@
-"""Which parts of MirrorMaker 2's interface a link has, and that their trouble stays their own."""
+"""Which parts of MirrorMaker 2's interface a link has, and that their failures stay their own."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_by_default_there_is_nothing(topics):
     found.take_groups([])
 
 
-def test_each_part_has_a_loop_and_its_topic_where_mirror_maker_has_it(topics):
+def test_each_part_has_a_loop_and_mirror_makers_topic(topics):
     found = interchange(
         heartbeats={"emit": True, "interval_s": 3},
         checkpoints={"emit": True},
@@ -143,7 +143,7 @@ def test_offset_syncs_at_the_target_are_named_by_the_source(topics):
     assert set(topics.opened) == {("w:1", "mm2-offset-syncs.east.internal")}
 
 
-def test_heartbeats_of_others_are_watched_without_writing_any(topics):
+def test_heartbeats_of_others_are_read_without_writing_any(topics):
     found = interchange(heartbeats={"mirror": True})
     assert [p.name for p in found.parts()] == ["heartbeat age"]
     beat = {"timestamp_ms": None, "delay_ms": None, "unreadable": 0}
@@ -156,7 +156,7 @@ def test_a_heartbeat_names_both_clusters(topics):
     assert Heartbeat.decode(record.key, record.value) == Heartbeat("east", "west", NOW_MS)
 
 
-def test_offset_syncs_follow_the_map_of_mirrors_that_are_still_ours(topics):
+def test_offset_syncs_follow_the_maps_of_our_current_mirrors(topics):
     next(interchange(offset_syncs={"emit": True}).parts()).turn()
     written = topics.opened["w:1", "mm2-offset-syncs.east.internal"].records
     syncs = [OffsetSync.decode(r.key, r.value) for r in written]
@@ -166,7 +166,7 @@ def test_offset_syncs_follow_the_map_of_mirrors_that_are_still_ours(topics):
     assert (15, 10) in {(s.upstream, s.downstream) for s in syncs}
 
 
-def test_groups_are_told_as_checkpoints(topics):
+def test_groups_are_written_as_checkpoints(topics):
     found = interchange(checkpoints={"emit": True})
     source = TopicPartition(TopicName("t"), PartitionId(0))
     target = TopicPartition(TopicName("east.t"), PartitionId(0))
@@ -178,7 +178,7 @@ def test_groups_are_told_as_checkpoints(topics):
     assert found.report() == {"checkpoints": 1}
 
 
-def test_what_would_halt_a_link_only_fails_here(topics):
+def test_an_error_that_would_halt_a_link_fails_only_this_loop(topics):
     part = next(interchange(heartbeats={"emit": True}).parts())
     topics.refuses = BrokerError("create topic", kafka_code=44)  # POLICY_VIOLATION
     with pytest.raises(InterchangeFailed, match="POLICY_VIOLATION"):

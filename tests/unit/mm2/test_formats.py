@@ -1,4 +1,4 @@
-"""MirrorMaker 2's records against bytes that its own classes made, and round trips."""
+"""MirrorMaker 2's records against bytes of its own classes, and round trips."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_bytes_are_those_of_the_java_classes(record, key, value):
 
 
 @given(record=records)
-def test_what_was_written_is_read(record):
+def test_written_records_are_read_back(record):
     assert type(record).decode(record.key(), record.value()) == record
 
 
 @given(record=records, cut=st.integers(1, 400), is_key=st.booleans())
-def test_a_record_that_is_cut_off_is_refused(record, cut, is_key):
+def test_a_truncated_record_is_refused(record, cut, is_key):
     key, value = record.key(), record.value()
     short = (key[:-cut], value) if is_key else (key, value[:-cut])
     with pytest.raises(ProtocolError, match="cut off"):
@@ -78,7 +78,7 @@ def test_a_later_version_is_refused_not_misread():
         Heartbeat.decode(key, value)
 
 
-def test_what_is_no_text_is_refused():
+def test_invalid_utf8_is_refused():
     with pytest.raises(ProtocolError, match="UTF-8"):
         Heartbeat.decode(b"\x00\x01\xff\x00\x01B", VECTORS[2][0].value())
 

@@ -1,4 +1,4 @@
-"""Configurations of MirrorMaker 2 as people have them, and what becomes of each property."""
+"""Real-life configurations of MirrorMaker 2, and the import of each property."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def text_of(found: Imported, name: str) -> str:
 # -- dedicated mode ----------------------------------------------------------------------------
 
 
-def test_the_smallest_file_makes_the_link_that_its_defaults_make(tmp_path: Path) -> None:
+def test_the_smallest_file_becomes_a_link_with_mirror_makers_defaults(tmp_path: Path) -> None:
     (link,) = links(dedicated(), tmp_path)
     selection, naming = selection_of(link), naming_of(link)
     assert (link.name, link.source, link.target) == ("A-to-B", "A", "B")
@@ -125,7 +125,7 @@ def test_a_property_becomes_its_key(
     assert fates(found)[line.partition(" = ")[0]] is Fate.USED
 
 
-def test_syncs_of_groups_need_checkpoints_as_they_do_there(tmp_path: Path) -> None:
+def test_group_sync_needs_checkpoints_as_in_mirror_maker(tmp_path: Path) -> None:
     lines = "sync.group.offsets.enabled = true\nemit.checkpoints.enabled = false\n"
     (link,) = links(dedicated(lines), tmp_path)
     assert not link.groups.sync
@@ -147,7 +147,7 @@ def test_a_policy_of_their_own_needs_a_format(tmp_path: Path) -> None:
     assert naming_of(link).target_name("a") == "copy-a"
 
 
-def test_topic_settings_that_are_excluded_keep_ours_beside_them(tmp_path: Path) -> None:
+def test_excluded_topic_settings_are_added_to_ours(tmp_path: Path) -> None:
     (link,) = links(dedicated("config.properties.exclude = retention\\\\..*\n"), tmp_path)
     assert "retention\\..*" in link.topics.config_exclude
     assert "compression.type" in link.topics.config_exclude
@@ -175,7 +175,9 @@ def test_topic_settings_that_are_excluded_keep_ours_beside_them(tmp_path: Path) 
         ("admin.timeout.ms = 1", Fate.WITHOUT_EFFECT, "time-outs"),
     ],
 )
-def test_what_has_no_key_is_told_why(line: str, fate: Fate, words: str, tmp_path: Path) -> None:
+def test_a_property_without_a_key_is_explained(
+    line: str, fate: Fate, words: str, tmp_path: Path
+) -> None:
     found = dedicated(line + "\n")
     name = line.partition(" = ")[0]
     assert fates(found)[name] is fate
@@ -183,7 +185,7 @@ def test_what_has_no_key_is_told_why(line: str, fate: Fate, words: str, tmp_path
     assert links(found, tmp_path)
 
 
-def test_what_a_flow_says_wins_over_the_top_level(tmp_path: Path) -> None:
+def test_a_flows_property_wins_over_the_top_level(tmp_path: Path) -> None:
     found = dedicated("replication.factor = 1\nA->B.replication.factor = 3\n")
     (link,) = links(found, tmp_path)
     assert link.topics.replication_factor == 3
@@ -219,7 +221,7 @@ topics = shared-.*
     assert not selection_of(found[0]).selects("us.west.shared-a")
 
 
-def test_a_name_that_is_given_twice_counts_as_java_takes_it(tmp_path: Path) -> None:
+def test_a_repeated_name_counts_as_in_java(tmp_path: Path) -> None:
     found = dedicated("topics = a\ntopics = b\n")
     assert links(found, tmp_path)[0].topics.include == ("b",)
     assert any("given twice" in text for text in found.todo)
@@ -244,7 +246,7 @@ B.ssl.protocol = TLSv1.3
 """
 
 
-def test_secrets_are_named_and_never_written(tmp_path: Path) -> None:
+def test_secrets_are_referenced_and_never_written(tmp_path: Path) -> None:
     found = dedicated(SECURED, secrets="/run/secrets/")
     everything = json.dumps(found.to_json()) + found.to_yaml()
     for secret in ("hunter2", "changeit", "s3cret", "k3ysecret"):
@@ -291,7 +293,7 @@ def test_references_of_connects_providers_stay_references(
     assert links(found, tmp_path)
 
 
-def test_what_the_top_level_says_of_security_holds_for_all_clusters(tmp_path: Path) -> None:
+def test_top_level_security_applies_to_all_clusters(tmp_path: Path) -> None:
     found = dedicated("security.protocol = SSL\nB.security.protocol = PLAINTEXT\n")
     assert found.config["clusters"]["A"]["security"] == {"protocol": "SSL"}
     assert "security" not in found.config["clusters"]["B"]
@@ -315,7 +317,7 @@ def test_tokens_by_client_credentials(tmp_path: Path) -> None:
     assert links(found, tmp_path)
 
 
-def test_a_mechanism_that_we_have_not_is_told(tmp_path: Path) -> None:
+def test_an_unsupported_mechanism_is_reported(tmp_path: Path) -> None:
     found = dedicated(
         "A.security.protocol = SASL_SSL\nA.sasl.kerberos.service.name = kafka\n"
         "A.sasl.jaas.config = com.sun.security.auth.module.Krb5LoginModule required;\n"
@@ -336,18 +338,18 @@ def test_a_mechanism_that_we_have_not_is_told(tmp_path: Path) -> None:
         ("a++", "a++"),
     ],
 )
-def test_expressions_of_java_become_pythons(given: str, ours: str, tmp_path: Path) -> None:
+def test_java_patterns_become_python_patterns(given: str, ours: str, tmp_path: Path) -> None:
     (link,) = links(dedicated(f"topics = {given}\n"), tmp_path)
     assert link.topics.include == (ours,)
 
 
 @pytest.mark.parametrize("given", ["[a-z&&[^b]]", "\\\\p{IsGreek}.*", "a{1,3}", "*"])
-def test_expressions_that_only_java_has_are_refused(given: str) -> None:
+def test_patterns_that_only_java_has_are_refused(given: str) -> None:
     with pytest.raises(ConfigError, match=r"topics\.exclude"):
         dedicated(f"topics.exclude = ok, {given}\n")
 
 
-def test_what_changed_records_or_decided_elsewhere_is_told(tmp_path: Path) -> None:
+def test_transforms_and_custom_filters_are_reported(tmp_path: Path) -> None:
     found = dedicated(
         "A->B.transforms = rename\nA->B.transforms.rename.type = x.RegexRouter\n"
         "topic.filter.class = com.example.Filter\nerrors.tolerance = all\n"
@@ -376,6 +378,6 @@ def test_without_acls_and_such_nothing_differs() -> None:
         (TWO + "replication.factor = two\n", "not a number"),
     ],
 )
-def test_what_is_no_configuration_is_refused(text: str, words: str) -> None:
+def test_invalid_files_are_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         import_mm2({"file": text})

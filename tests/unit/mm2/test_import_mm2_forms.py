@@ -1,4 +1,4 @@
-"""Connectors' JSON and Strimzi's resource: the same rules behind other forms."""
+"""Connectors' JSON and Strimzi's resource: the same rules for other formats."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_three_connectors_make_one_link(tmp_path: Path) -> None:
     assert link.groups.sync
     assert link.groups.include == ("g.*",)
     assert link.checkpoints.emit
-    assert not link.heartbeats.emit  # it writes into west, and nobody copies that
+    assert not link.heartbeats.emit  # it writes into west, which no link copies
     assert "p4ss" not in json.dumps(found.to_json())
     assert {each.origin.file for each in found.findings} == set(files)
     assert fates(found)["config.tasks.max"] is Fate.REPLACED
 
 
-def test_a_heartbeat_connector_the_other_way_round_writes_what_a_link_mirrors(
+def test_a_heartbeat_connector_of_the_other_direction_feeds_the_link(
     tmp_path: Path,
 ) -> None:
     both = [connector("Source"), connector("Heartbeat", "west", "east")]
@@ -95,7 +95,7 @@ def test_a_heartbeat_connector_the_other_way_round_writes_what_a_link_mirrors(
     assert not link.groups.sync
 
 
-def test_what_connect_gives_back_is_read_too(tmp_path: Path) -> None:
+def test_connects_rest_answers_are_read_too(tmp_path: Path) -> None:
     answer = {"copy": {"info": {"name": "copy", "config": connector("Source"), "tasks": []}}}
     assert links(import_mm2({"f": json.dumps(answer)}), tmp_path)[0].name == "east-to-west"
 
@@ -224,7 +224,7 @@ spec:
     assert fates(found)["spec.target.groupId"] is Fate.REPLACED
 
 
-def test_a_mirror_of_a_cluster_that_is_not_there_is_refused() -> None:
+def test_a_mirror_of_an_undefined_cluster_is_refused() -> None:
     resource = "kind: KafkaMirrorMaker2\nspec: {mirrors: [{sourceCluster: a, targetCluster: b}]}"
     with pytest.raises(ConfigError, match="names a cluster a"):
         import_mm2({"f": resource})

@@ -1,4 +1,4 @@
-"""Java's `.properties` format: what `java.util.Properties` makes of it."""
+"""Java's `.properties` format, read as `java.util.Properties` does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heliostat.mm2.config_properties import Property, read_properties
         ("a\tb", "a", "b"),
         ("a = = b", "a", "= b"),
         ("a", "a", ""),
-        ("  a  =  b  ", "a", "b  "),  # blanks behind a value belong to it
+        ("  a  =  b  ", "a", "b  "),  # blanks after a value belong to it
         (r"a\ b = c", "a b", "c"),
         (r"a\:b\=c = d", "a:b=c", "d"),
         (r"a = \\d\t\n\q", "a", "\\d\t\nq"),
@@ -37,7 +37,7 @@ def test_names_and_values(text: str, name: str, value: str) -> None:
     assert read_properties(text)[0][:2] == (name, value)
 
 
-def test_comments_and_empty_lines_are_none_and_lines_are_counted() -> None:
+def test_comments_and_empty_lines_are_skipped_and_lines_counted() -> None:
     text = "# one\n\n   ! two \\\na = 1\n b = 2\\\n3\nc=4"
     assert read_properties(text) == [
         Property("a", "1", 4),
@@ -46,7 +46,7 @@ def test_comments_and_empty_lines_are_none_and_lines_are_counted() -> None:
     ]
 
 
-def test_repeated_names_are_all_told() -> None:
+def test_repeated_names_are_all_reported() -> None:
     assert [each.value for each in read_properties("a=1\na=2")] == ["1", "2"]
 
 

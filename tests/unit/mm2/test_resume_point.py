@@ -1,4 +1,4 @@
-"""The seam: small histories of a MirrorMaker 2, and random ones with its crashes."""
+"""The resume point: small histories of a MirrorMaker 2, and random ones with its crashes."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def reason(found: ResumePoint | NoResumePoint) -> str:
     return found.reason
 
 
-def test_what_landed_behind_the_committed_position_is_found() -> None:
+def test_records_after_the_committed_position_are_found() -> None:
     found = resume_point(find_resume_point(source(20), target(*range(12)), committed=7))
     assert (found.source, found.target, found.doubled) == (12, 12, 0)
     assert found.is_exact
 
 
-def test_records_that_are_equal_at_the_source_too_are_not_doubled() -> None:
-    """Given a source that repeats itself / when all was copied once / then nothing is doubled."""
+def test_records_that_repeat_at_the_source_are_no_duplicates() -> None:
+    """Given a source with equal records / when all was copied once / then no duplicates."""
     contents = [f"r{n // 3}" for n in range(12)]
     written = window(rows([*contents, "r9", "r9"]))
     found = resume_point(find_resume_point(written, window(rows(contents)), committed=11))
@@ -65,12 +65,12 @@ def test_records_that_are_equal_at_the_source_too_are_not_doubled() -> None:
     assert (found.compared, found.doubled) == (15, 3)
 
 
-def test_a_clean_stop_goes_on_behind_the_committed_position() -> None:
+def test_a_clean_stop_resumes_after_the_committed_position() -> None:
     found = resume_point(find_resume_point(source(20), target(*range(8)), committed=7))
     assert (found.source, found.is_exact) == (8, True)
 
 
-def test_a_run_that_was_doubled_is_passed_over_and_mapped() -> None:
+def test_a_duplicated_run_is_skipped_and_mapped() -> None:
     found = resume_point(
         find_resume_point(source(20), target(*range(10), *range(5, 12)), committed=8)
     )
@@ -80,7 +80,7 @@ def test_a_run_that_was_doubled_is_passed_over_and_mapped() -> None:
     assert found.map.source_of(17) == 12
 
 
-def test_a_later_run_that_did_not_come_as_far_does_not_hide_what_landed_before_it() -> None:
+def test_a_later_shorter_run_does_not_hide_earlier_records() -> None:
     # 0..14 landed, 5 was committed; the next run copied 6..9 and was killed.
     found = resume_point(
         find_resume_point(source(20), target(*range(15), *range(6, 10)), committed=5)
@@ -97,7 +97,7 @@ def test_a_source_that_began_later_is_mapped_by_its_distance() -> None:
     assert found.map.target_of(105) == 5
 
 
-def test_holes_of_the_source_are_mapped_and_jumped() -> None:
+def test_holes_of_the_source_are_mapped_and_skipped() -> None:
     kept = [0, 1, 4, 5, 9, 10]
     here = window([(n, f"r{n}") for n in kept], end=12)
     found = resume_point(find_resume_point(here, target(0, 1, 4, 5), committed=4))
@@ -105,7 +105,7 @@ def test_holes_of_the_source_are_mapped_and_jumped() -> None:
     assert [found.map.target_of(n) for n in (1, 2, 4, 5, 6)] == [1, 2, 2, 3, 4]
 
 
-def test_below_a_part_that_was_compared_groups_read_again_rather_than_skip() -> None:
+def test_below_the_compared_part_groups_reread_rather_than_skip() -> None:
     here = window(rows([f"r{n}" for n in range(500, 700)], 500), start=500, whole=False)
     there = target(*range(480, 650), start=400, whole=False)
     found = resume_point(find_resume_point(here, there, committed=600))
@@ -131,7 +131,7 @@ def test_a_mirror_without_a_committed_position_is_compared_from_its_beginning() 
     assert isinstance(found, NoResumePoint)
 
 
-def test_records_that_are_gone_at_the_target_need_a_source_without_more() -> None:
+def test_records_gone_at_the_target_require_a_source_without_later_ones() -> None:
     empty = window([], end=8, start=8)
     found = resume_point(find_resume_point(source(8), empty, committed=7))
     assert (found.source, found.target, found.compared) == (8, 8, 0)
@@ -145,7 +145,7 @@ def test_a_foreign_record_at_the_end_is_refused() -> None:
     assert "is not at the source" in reason(find_resume_point(source(5), there, committed=1))
 
 
-def test_a_foreign_record_behind_the_committed_one_is_refused() -> None:
+def test_a_foreign_record_after_the_committed_one_is_refused() -> None:
     there = window([*rows(["r0", "r1", "r2"]), (3, "foreign"), (4, "r3")])
     assert "comes after" in reason(find_resume_point(source(5), there, committed=2))
 
@@ -169,23 +169,23 @@ def test_a_committed_record_that_is_not_at_the_target_is_refused() -> None:
     )
 
 
-def test_a_source_that_deleted_what_was_to_come_is_refused() -> None:
+def test_a_source_that_deleted_uncopied_records_is_refused() -> None:
     text = reason(find_resume_point(source(30, start=20), target(*range(10)), committed=7))
     assert "the source has deleted the records between 7" in text
 
 
-def test_a_source_that_deleted_only_what_had_landed_goes_on() -> None:
+def test_a_source_that_deleted_only_copied_records_resumes() -> None:
     found = resume_point(find_resume_point(source(30, start=20), target(*range(25)), committed=15))
     assert (found.source, found.is_exact) == (25, True)
 
 
-def test_alike_records_behind_one_that_is_not_are_counted() -> None:
+def test_equal_records_after_a_unique_one_are_counted() -> None:
     here = window(rows(["a", "b", "x", "x", "x", "c"]))
     found = resume_point(find_resume_point(here, window(rows(["a", "b", "x", "x"])), committed=1))
     assert found.source == 4
 
 
-def test_alike_records_that_leave_two_answers_are_refused() -> None:
+def test_equal_records_that_leave_two_answers_are_refused() -> None:
     here = window(rows(["x", "a", "x", "b"]))
     # The second x may be source offset 2, or the beginning of a second run.
     assert "equal" in reason(find_resume_point(here, window(rows(["x", "a", "x"])), committed=None))
@@ -193,7 +193,7 @@ def test_alike_records_that_leave_two_answers_are_refused() -> None:
     assert "equal" in reason(find_resume_point(everything, window(rows(["x"] * 4)), committed=None))
 
 
-def test_alike_records_with_more_behind_them_do_no_harm() -> None:
+def test_equal_records_followed_by_others_are_no_obstacle() -> None:
     here = window(rows(["x", "a", "x", "b", "x"]))
     found = resume_point(find_resume_point(here, window(rows(["x", "a", "x", "b"])), committed=1))
     assert found.source == 4
@@ -217,7 +217,7 @@ def crashed(rng: random.Random, count: int) -> tuple[list[int], int | None, int]
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32))
-def test_whatever_crashes_left_each_record_is_copied_once_and_groups_skip_none(seed: int) -> None:
+def test_after_any_crashes_each_record_is_copied_once_and_groups_skip_none(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randrange(1, 60)
     start = rng.choice([0, 0, 7])
@@ -252,7 +252,7 @@ def test_whatever_crashes_left_each_record_is_copied_once_and_groups_skip_none(s
         (b"k", b"v", [], 5),
     ],
 )
-def test_digests_tell_every_part_of_a_record(other) -> None:
+def test_digests_cover_every_part_of_a_record(other) -> None:
     assert digest_of(*other) != digest_of(b"k", b"v", [("h", b"1")], 5)
 
 

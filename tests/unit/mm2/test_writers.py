@@ -1,4 +1,4 @@
-"""What is written into MirrorMaker 2's topics, and when; on topics that stand in memory."""
+"""What is written into MirrorMaker 2's topics, and when; with topics in memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def publish(checkpoints, rows, now_ms=1):
     return checkpoints.write(now_ms)
 
 
-def test_only_what_changed_is_written():
+def test_only_changes_are_written():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
     assert publish(checkpoints, [row(), row(number=1), row("other")]) == 3
@@ -78,13 +78,13 @@ def test_only_what_changed_is_written():
     assert (topic.made, checkpoints.count) == (1, 3)
 
 
-def test_the_topic_is_there_before_there_are_groups():
+def test_the_topic_exists_before_there_are_groups():
     topic = Memory()
     assert Checkpoints(topic, None).write(1) == 0
     assert topic.made == 1
 
 
-def test_of_two_rows_between_writes_the_newer_counts():
+def test_of_two_rows_between_writes_the_newer_is_written():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
     checkpoints.take([row(at=12, to=9)])
@@ -100,13 +100,13 @@ def test_a_group_that_goes_back_at_the_source_goes_back_here():
     assert Checkpoint.decode(*topic.records[-1][:2]).downstream == 2
 
 
-def test_a_new_driver_knows_what_its_predecessor_wrote():
+def test_a_new_driver_reads_what_its_predecessor_wrote():
     topic = Memory()
     publish(Checkpoints(topic, None), [row(), row("other")])
     assert publish(Checkpoints(topic, None), [row(), row("other", at=11)]) == 1
 
 
-def test_nothing_is_ever_removed_as_java_readers_fail_on_it():
+def test_no_tombstone_is_written_as_java_readers_fail_on_it():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
     publish(checkpoints, [row(), row("other")])
@@ -114,7 +114,7 @@ def test_nothing_is_ever_removed_as_java_readers_fail_on_it():
     assert all(record.value is not None for record in topic.records)
 
 
-def test_what_could_not_be_written_is_written_later():
+def test_failed_writes_are_retried_later():
     topic = Memory()
     checkpoints = Checkpoints(topic, None)
     publish(checkpoints, [row()])
@@ -176,7 +176,7 @@ def test_where_others_write_the_heartbeats_all_of_them_count():
     assert watch.age_s(1100) == 0.1
 
 
-def test_what_is_no_heartbeat_is_counted_and_passed():
+def test_invalid_heartbeats_are_counted_and_skipped():
     topic = Memory(
         [ByteRecord(b"k", b"v"), *beats(Heartbeat(EAST, WEST, 1000)), ByteRecord(None, None)]
     )
@@ -212,7 +212,7 @@ def ranges(draw):
 
 
 @given(copied=ranges())
-def test_every_pair_is_true_and_they_rise(copied):
+def test_every_pair_is_correct_and_they_increase(copied):
     syncs = list(all_syncs(copied))
     for sync in syncs:
         assert copied.start <= sync.downstream < copied.end
@@ -225,7 +225,7 @@ def test_every_pair_is_true_and_they_rise(copied):
 
 @given(copied=ranges(), data=st.data())
 def test_a_reader_of_pairs_skips_nothing_and_rereads_little(copied, data):
-    """As MirrorMaker 2 translates: behind the last pair at or below; -1 for none."""
+    """As MirrorMaker 2 translates: one after the last pair at or below; -1 for none."""
     if copied.end == copied.start:
         return
     committed = copied.map.source_of(data.draw(st.integers(copied.start, copied.end)))
@@ -238,7 +238,7 @@ def test_a_reader_of_pairs_skips_nothing_and_rereads_little(copied, data):
     assert exact - translated <= 4 * max(1, copied.end - exact)
 
 
-def test_pairs_are_written_once_then_where_the_end_moved():
+def test_pairs_are_written_once_then_as_the_end_moves():
     topic = Memory()
     syncs = OffsetSyncs(topic, None)
     offset_map = OffsetMap()
@@ -256,7 +256,7 @@ def test_pairs_are_written_once_then_where_the_end_moved():
     ]
 
 
-def test_a_mirror_that_was_made_anew_is_told_of_from_its_beginning():
+def test_a_recreated_mirror_gets_pairs_from_its_start():
     topic = Memory()
     syncs = OffsetSyncs(topic, None)
     syncs.publish([CopiedRange(partition(), 0, 100, OffsetMap())], 1)
@@ -266,7 +266,7 @@ def test_a_mirror_that_was_made_anew_is_told_of_from_its_beginning():
     assert syncs.publish([shorter], 3) == len(list(all_syncs(shorter)))
 
 
-def test_a_partition_without_records_is_not_told_of():
+def test_a_partition_without_records_gets_no_pair():
     topic = Memory()
     assert OffsetSyncs(topic, None).publish([CopiedRange(partition(), 7, 7, OffsetMap())], 1) == 0
     assert topic.records == []

@@ -1,4 +1,4 @@
-"""Offset maps of which rows are gone: what is stopped for it, what goes on, and what is durable."""
+"""Offset maps that lost rows: which mirrors stop, which continue, and what is durable."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WHY = "topic maps has lost rows: it was deleted and recreated"
         (("a", 0, 5), ("", 0, 4), True),
     ],
 )
-def test_what_shows_that_rows_are_gone(was: Any, now: Any, *, is_lost: bool) -> None:
+def test_lost_rows_are_recognized(was: Any, now: Any, *, is_lost: bool) -> None:
     assert bool(MapTopic(*was).why_lost(MapTopic(*now))) is is_lost
 
 
@@ -188,7 +188,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def test_who_has_a_map_and_where_it_is_stands_in_the_state_topic(world: World) -> None:
+def test_the_state_topic_records_who_has_a_map_and_where(world: World) -> None:
     marks = world.marks().read()
     assert marks.topic == WAS
     assert marks.mapped == {"m": Mapped(TopicName("m"), str(ID), frozenset({PartitionId(0)}))}
@@ -198,7 +198,7 @@ def test_who_has_a_map_and_where_it_is_stands_in_the_state_topic(world: World) -
     assert world.marks().read().names() == {name("m"), name("m", 1)}
 
 
-def test_what_was_mapped_stands_stopped_for_all_drivers_and_the_rest_goes_on(world: World) -> None:
+def test_mapped_mirrors_stop_for_all_drivers_and_others_continue(world: World) -> None:
     world.maps.now = NOW
     world.keeper = world.driver()
     for _ in range(2):
@@ -212,13 +212,13 @@ def test_what_was_mapped_stands_stopped_for_all_drivers_and_the_rest_goes_on(wor
     assert world.events.warn.call_count == 1
 
 
-def test_what_was_read_and_is_not_written_down_yet_counts_as_mapped(world: World) -> None:
+def test_a_map_that_was_read_but_not_noted_yet_counts_as_mapped(world: World) -> None:
     world.maps.mapped.add(name("e", 1))
     world.maps.now = NOW
     assert set(world.look()) == {"m-0", "e-1"}
 
 
-def test_what_is_not_shown_to_be_exact_is_lost_too(world: World) -> None:
+def test_a_mirror_not_shown_to_be_exact_is_lost_too(world: World) -> None:
     world.exact = {partition("e"): False, partition("e", 1): False}
     world.copied[partition("e", 1)] = Copied(10, 1, 10)  # by the ledger it is
     world.maps.now = NOW
@@ -226,15 +226,15 @@ def test_what_is_not_shown_to_be_exact_is_lost_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("copied", [Copied(11, 1, 10), Copied(10, 1, -1), Copied(9, 1, 9)])
-def test_only_a_note_of_that_very_end_shows_it(world: World, copied: Copied) -> None:
+def test_only_a_note_of_the_current_end_shows_it(world: World, copied: Copied) -> None:
     world.exact = {partition("e"): False}
     world.copied[partition("e")] = copied
     world.maps.now = NOW
     assert set(world.look()) == {"m-0", "e-0"}
 
 
-def test_one_that_can_not_be_read_now_waits_and_is_looked_at_again(world: World) -> None:
-    """Nothing of it is written down yet, nor which topic the maps are in: all is found again."""
+def test_a_mirror_that_cannot_be_read_now_waits_and_is_checked_again(world: World) -> None:
+    """Nothing of it is noted yet, nor the id of the maps' topic: all is found again."""
     world.exact = {partition("e"): BrokerError("no leader", kafka_code=6)}
     world.cluster.fail("list_log_ends", 6, partition("e", 1))
     world.maps.now = NOW
@@ -250,7 +250,7 @@ def test_one_that_can_not_be_read_now_waits_and_is_looked_at_again(world: World)
 
 
 @pytest.mark.parametrize("is_running", [True, False])
-def test_a_map_that_was_made_anew_lets_its_mirror_go_on(world: World, is_running: bool) -> None:
+def test_a_rebuilt_map_lets_its_mirror_continue(world: World, is_running: bool) -> None:
     world.maps.now = NOW
     assert set(world.look()) == {"m-0"}
     world.marks().put_rebuilt([name("m")])
@@ -262,8 +262,8 @@ def test_a_map_that_was_made_anew_lets_its_mirror_go_on(world: World, is_running
     assert (marks.lost, marks.rebuilt) == ({}, set())
 
 
-def test_whose_row_was_written_over_stands_stopped_alone(world: World) -> None:
-    """Given a record that is none of ours under a row's key / then that mirror, for all drivers."""
+def test_only_the_mirror_of_an_overwritten_row_stops(world: World) -> None:
+    """Given a foreign record under a row's key / then that mirror stops, for all drivers."""
     world.maps.written_over = {name("m"): WHY}
     for _ in range(2):
         assert set(world.look()) == {"m-0"}
@@ -274,12 +274,12 @@ def test_whose_row_was_written_over_stands_stopped_alone(world: World) -> None:
 def stopped(
     topic: str, state: PartitionState = PartitionState.BLOCKED, code: str = OffsetMapLost.code
 ) -> PartitionReport:
-    """What a lane says that has held a mirror against its map."""
+    """Return the report of a lane that has compared a mirror with its map."""
     one = partition(topic)
     return PartitionReport(one, one, state, 0, 9, 0, 0, -1, -1, 5, code, f"{WHY} (hint: x)")
 
 
-def test_what_a_lane_has_found_stands_stopped_for_all_drivers_until_it_is_made_anew(
+def test_a_loss_found_by_a_lane_stops_its_mirror_for_all_drivers_until_rebuilt(
     world: World,
 ) -> None:
     assert set(world.look(stopped("e"))) == {"e-0"}
@@ -287,11 +287,11 @@ def test_what_a_lane_has_found_stands_stopped_for_all_drivers_until_it_is_made_a
     assert WHY in world.look()["e-0"]
     assert world.marks().read().lost == {name("e"): WHY}
     world.marks().put_rebuilt([name("e")])
-    assert world.look(stopped("e")) == {}  # what it said before
+    assert world.look(stopped("e")) == {}  # its previous report
     assert world.marks().read().lost == {}
 
 
-def test_other_stops_and_other_links_mirrors_are_no_lost_maps(world: World) -> None:
+def test_other_stops_and_mirrors_of_other_links_are_no_lost_maps(world: World) -> None:
     others = (
         stopped("e", PartitionState.RETRYING),
         stopped("e", code="TARGET_TRUNCATED"),
@@ -300,7 +300,7 @@ def test_other_stops_and_other_links_mirrors_are_no_lost_maps(world: World) -> N
     assert world.look(*others) == {}
 
 
-def test_what_this_keeper_holds_back_is_not_lost_by_its_own_word(world: World) -> None:
+def test_a_mirror_held_back_by_the_keeper_is_not_lost_for_that(world: World) -> None:
     world.exact = {partition("e"): BrokerError("no leader", kafka_code=6)}
     world.maps.now = NOW
     assert "e-0" in world.look()
@@ -309,14 +309,14 @@ def test_what_this_keeper_holds_back_is_not_lost_by_its_own_word(world: World) -
     assert set(world.look(stopped("e"))) == {"m-0"}
 
 
-def test_of_many_strange_records_some_are_told(world: World) -> None:
+def test_of_many_foreign_records_a_few_are_reported(world: World) -> None:
     assert world.keeper.notes() == ("one", "two", "three", "and 2 more such records")
 
 
-def test_state_that_is_gone_lets_nothing_go_on(world: World) -> None:
-    """Given a mark of a lost map / when the state topic is emptied / then it counts all the same.
+def test_lost_state_resumes_no_stopped_mirror(world: World) -> None:
+    """Given a mark of a lost map / when the state topic is emptied / then it still counts.
 
-    What the driver knows is written anew.
+    What the driver knows is written again.
     """
     world.maps.now = NOW
     world.look()
@@ -363,7 +363,7 @@ def test_the_record_before_the_end_shows_whether_offsets_are_equal(
     assert ends_alike(logs[0], logs[1], one, 10) is is_exact
 
 
-def test_where_records_are_gone_nothing_shows_it_but_what_was_only_lifted_is_exact() -> None:
+def test_gone_records_show_nothing_but_a_mirror_only_aligned_is_exact() -> None:
     values = {8: "a", 9: "b"}
     whole: Any = Log(values, 0, 10)
     emptied: Any = Log({}, 10, 10)
@@ -378,8 +378,8 @@ def test_where_records_are_gone_nothing_shows_it_but_what_was_only_lifted_is_exa
         assert ends_alike(source, target, one, 10) is expected
 
 
-def test_a_lost_map_is_no_map_at_all() -> None:
-    """Read as one it would be another mirror's, or an exact one's."""
+def test_a_lost_map_is_never_read_as_a_map() -> None:
+    """Otherwise it would be another mirror's, or an exact one's."""
     reader = MapReader(lost=frozenset({name("m")}))
     row = Row(RowKey(partition("m"), str(ID), 4, Stamp(1, 0)), (Break(4, 6),))
     reader.take(row)

@@ -1,4 +1,4 @@
-"""A map that is packed answers as one that is not, whatever was done to it before."""
+"""A packed map answers like a plain one after any sequence of changes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Plain:
 
 @st.composite
 def rows(draw):
-    """Breaks to put behind, or into, what is there: mostly on, at times back at either side."""
+    """Draw breaks to append or insert: mostly forward, sometimes back at either side."""
     back = draw(st.sampled_from([0, 0, 0, 0, 1, 3, 20, 60, 200]))
     source_back = draw(st.sampled_from([0, 0, 0, 0, 5, 40, 150]))
     steps = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), max_size=14))
@@ -113,7 +113,7 @@ def assert_same(plain: Plain, packed: OffsetMap) -> None:
 
 @settings(max_examples=100)
 @given(st.lists(rows(), max_size=12))
-def test_packed_and_plain_answer_alike(actions):
+def test_packed_and_plain_maps_answer_alike(actions):
     plain, packed = Plain(), OffsetMap()
     made(plain, packed, actions)
     assert_same(plain, packed)
@@ -121,7 +121,7 @@ def test_packed_and_plain_answer_alike(actions):
 
 @settings(max_examples=50)
 @given(st.lists(rows(), max_size=8), st.lists(rows(), min_size=1, max_size=4))
-def test_a_copy_knows_nothing_of_what_comes_later(actions, later):
+def test_a_copy_does_not_change_with_the_original(actions, later):
     plain, packed = Plain(), OffsetMap()
     made(plain, packed, actions)
     copy, listed = packed.copy(), packed.breaks()
@@ -138,7 +138,7 @@ def test_a_copy_knows_nothing_of_what_comes_later(actions, later):
     st.one_of(st.none(), st.integers(0, 200)),
     st.integers(0, 40),
 )
-def test_what_a_lane_is_handed_goes_on_as_the_whole_does(actions, at_least, end, back):
+def test_a_lanes_part_of_a_map_continues_like_the_whole(actions, at_least, end, back):
     """Given the end of a map, sent elsewhere / when both get the same row / then both agree."""
     plain, whole = Plain(), MapReader()
     whole.take(Row(RowKey(MIRROR, "id", 0, Stamp(1, 1)), ()))
@@ -180,7 +180,7 @@ def test_old_breaks_take_three_bytes_at_most() -> None:
         assert packed.copy().tail(1_000, 5)[0][-1] is blocks[-1]
 
 
-def test_a_block_that_is_cut_off_is_seen() -> None:
+def test_a_truncated_block_is_detected() -> None:
     block = map_blocks.pack(array("q", [1, 5]), array("q", [2, 9]))
     with pytest.raises(AssertionError, match="cut off"):
         map_blocks.MapBlocks.begun(
@@ -189,7 +189,7 @@ def test_a_block_that_is_cut_off_is_seen() -> None:
 
 
 def test_at_the_borders_of_blocks_it_answers_as_elsewhere() -> None:
-    """Given 10 packed breaks and those behind / then each border leads where its records are."""
+    """Given 10 packed breaks and later ones / then each border gives the correct place."""
     found = OffsetMap.of(Break(at * 10, at * 12 + 1) for at in range(1, 15))
     blocks, newest = found._breaks.tail(99, None)
     assert (len(blocks), len(newest[0])) == (2, 6)

@@ -1,4 +1,4 @@
-"""A map whose old rows are deleted, by whomever and whenever its topic is read."""
+"""A map whose old rows are deleted, for any reader at any time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Topic:
         }
 
     def read(self, reader: MapReader, start: int) -> int:
-        """Read on; what is told as lost is a failure."""
+        """Continue reading; a reported loss is a failure."""
         for at in sorted(self.records):
             if at >= start:
                 assert reader.take_record(*self.records[at], at) is None
@@ -53,8 +53,8 @@ class Topic:
 
 @settings(max_examples=300)
 @given(seed=st.integers(0, 2**32))
-def test_whoever_reads_knows_what_lies_behind_the_log_start(seed: int) -> None:
-    """Given rows that grow, go back and are pruned / when cleaners run / then all know the same."""
+def test_every_reader_knows_the_map_from_the_log_start_on(seed: int) -> None:
+    """Given rows that grow, go back and are pruned / when cleaners run / then all readers agree."""
     topic, chance = Topic(seed), random.Random(seed)
     truth, driver, read_to = OffsetMap(), MapReader(), 0
     start = end = 0
@@ -115,12 +115,12 @@ def row(first: int, number: int = 1, *sources: int) -> Row:
 
 
 def told(reader: MapReader, *records: tuple[bytes, bytes | None]) -> list[str]:
-    """What is wrong with records, at their end."""
+    """Return what is wrong with records, at their end."""
     odd = [reader.take_record(*record, at) for at, record in enumerate(records)]
     return [one.why for one in odd if one is not None] + [one.why for one in reader.lost_rows()]
 
 
-def test_a_row_that_goes_without_a_word_is_lost() -> None:
+def test_a_row_removed_without_a_record_of_pruning_is_lost() -> None:
     one, two = row(0, 1, 5), row(20, 2, 40)
     records = [(each.key.encode(), each.encode()) for each in (one, two)]
     kept, gone = (KeptFrom(*NAME, 20).encode(), KEPT_VALUE), (one.key.encode(), None)
@@ -132,8 +132,8 @@ def test_a_row_that_goes_without_a_word_is_lost() -> None:
     ]
 
 
-def test_a_row_before_what_is_kept_is_known_from_its_place_on() -> None:
-    """Given a pruned map / when the target was cut short and is gone on with / then it is known."""
+def test_a_row_before_the_kept_ones_is_known_from_its_place_on() -> None:
+    """Given a pruned map / when the target was truncated and continued / then it is known."""
     reader = MapReader()
     one, two, back = row(0, 1, 5), row(20, 2, 40), row(7, 3, 12)
     kept = KeptFrom(*NAME, 20).encode(), KEPT_VALUE
@@ -147,7 +147,7 @@ def test_a_row_before_what_is_kept_is_known_from_its_place_on() -> None:
     assert told(reader, (one.key.encode(), None)) == []
 
 
-def test_what_lies_before_is_told_as_before() -> None:
+def test_offsets_before_the_kept_rows_are_reported_as_such() -> None:
     known = OffsetMap.of([Break(10, 20), Break(30, 60)])
     known.forget_before(30)
     assert [known.target_of(source) for source in (0, 25, 59, 60, 61)] == [29, 29, 29, 30, 31]
@@ -156,7 +156,7 @@ def test_what_lies_before_is_told_as_before() -> None:
     assert known.tail(1)[0] == 30
 
 
-def test_equal_offsets_again_behind_what_is_forgotten() -> None:
+def test_equal_offsets_again_after_pruned_rows() -> None:
     """Given a map that came back to equal offsets / when its first rows go / then it says so."""
     rows = [row(0, 1, 5), row(20, 2, 20), row(30, 3, 37)]
     whole, late = MapReader(), MapReader()
@@ -167,8 +167,8 @@ def test_equal_offsets_again_behind_what_is_forgotten() -> None:
         assert whole.of(*NAME).source_of(at) == late.of(*NAME).source_of(at)
 
 
-def test_rows_are_kept_by_what_the_map_stands_on() -> None:
-    """Given a row that replaced a later one's place / then that one says nothing of what may go."""
+def test_pruning_depends_on_the_rows_in_force() -> None:
+    """Given a row that replaced a later one's place / then that one does not decide what may go."""
     rows = MapRows()
     for first, number in ((0, 1), (60, 2), (50, 3), (70, 4), (90, 4)):
         rows.take(first, Stamp(1, number))
@@ -189,7 +189,7 @@ def test_rows_are_kept_by_what_the_map_stands_on() -> None:
     assert list(rows.before(91)) == gone[-1:]
 
 
-def test_keys_come_back_as_they_were() -> None:
+def test_keys_are_read_back_as_written() -> None:
     keys = [RowKey(*NAME, 5, Stamp(2, 3, 4)), KeptFrom(*NAME, 5)]
     assert [decode_key(key.encode()) for key in keys] == keys
     assert len({key.encode() for key in keys}) == 2
@@ -200,8 +200,8 @@ def test_keys_come_back_as_they_were() -> None:
         RowKey.decode(keys[1].encode())
 
 
-def test_blocks_before_a_place_go() -> None:
-    """Given packed breaks / when the first half is forgotten / then the rest is as it was."""
+def test_blocks_before_an_offset_are_removed() -> None:
+    """Given packed breaks / when the first half is pruned / then the rest is unchanged."""
     known = OffsetMap()
     for number in range(20_000):
         known.add(Break(number * 10, number * 13 + 1))

@@ -1,4 +1,4 @@
-"""The offset map: both ways exact, the same from rows, from its end, and from any place on."""
+"""The offset map: exact both ways, and the same from rows, from its end, and from any offset on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIRROR = TopicPartition(TopicName("t"), PartitionId(3))
 
 @st.composite
 def sources(draw):
-    """Source offsets of the records that a mirror holds, one behind the other."""
+    """Draw source offsets of a mirror's records, in order."""
     holes = draw(st.lists(st.sampled_from([0, 0, 0, 1, 5]), min_size=1, max_size=30))
     found, at = [], draw(st.sampled_from([0, 7]))
     for hole in holes:
@@ -29,7 +29,7 @@ def map_of(records: list[int]) -> OffsetMap:
 
 
 @given(sources())
-def test_each_record_is_found_from_both_sides_and_holes_lead_to_the_next(records):
+def test_each_record_is_found_from_both_sides_and_holes_give_the_next(records):
     found = map_of(records)
     for target, source in enumerate(records):
         assert (found.source_of(target), found.target_of(source)) == (source, target)
@@ -40,7 +40,7 @@ def test_each_record_is_found_from_both_sides_and_holes_lead_to_the_next(records
 
 
 @given(sources(), st.integers(0, 31))
-def test_what_stands_behind_a_place_is_the_end_of_all(records, at):
+def test_breaks_after_an_offset_are_the_end_of_the_map(records, at):
     found = map_of(records)
     every = list(found.breaks())
     assert len(every) == len(found)
@@ -51,7 +51,7 @@ def test_what_stands_behind_a_place_is_the_end_of_all(records, at):
 
 
 @given(sources(), st.integers(1, 9))
-def test_a_reader_that_begins_with_the_end_knows_what_is_behind(records, most):
+def test_a_reader_of_the_maps_end_knows_what_follows(records, most):
     found = map_of(records)
     row = Row(RowKey(MIRROR, "id", 0, Stamp(2, 1)), tuple(found.breaks()))
     whole, end = MapReader(), MapReader()
@@ -65,8 +65,8 @@ def test_a_reader_that_begins_with_the_end_knows_what_is_behind(records, most):
     assert not end.take(row._replace(key=row.key._replace(stamp=Stamp(2, 0))))
 
 
-def test_a_break_takes_the_place_of_one_that_named_it_before() -> None:
-    """Given a break that was never reached / when another is said there / then it alone counts."""
+def test_a_break_replaces_an_earlier_one_at_its_offset() -> None:
+    """Given a break that was never reached / when another is set there / then it alone counts."""
     found = OffsetMap.of([Break(2, 4), Break(5, 8)])
     found.add(Break(5, 10))
     assert list(found.breaks()) == [Break(2, 4), Break(5, 10)]
@@ -76,7 +76,7 @@ def test_a_break_takes_the_place_of_one_that_named_it_before() -> None:
     assert list(found.breaks()) == [Break(2, 4), Break(6, 20)]
 
 
-def test_a_break_that_is_taken_back_leaves_an_exact_mirror() -> None:
+def test_a_revoked_break_leaves_an_exact_mirror() -> None:
     found = OffsetMap.of([Break(5, 8)])
     found.add(Break(5, 5))
     assert found.is_identity

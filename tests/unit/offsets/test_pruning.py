@@ -62,7 +62,7 @@ def world() -> World:
     return World()
 
 
-def test_only_what_was_gone_at_the_look_before_goes(world: World) -> None:
+def test_only_rows_obsolete_at_two_checks_are_pruned(world: World) -> None:
     assert world.look(EVERY_S - 1) == 0
     assert world.asked == []
     assert world.look(1) == 1  # the stand-in always has some
@@ -74,7 +74,7 @@ def test_only_what_was_gone_at_the_look_before_goes(world: World) -> None:
     assert len(world.pruned) == 2
 
 
-def test_what_is_not_told_stays(world: World) -> None:
+def test_rows_of_unknown_log_starts_stay(world: World) -> None:
     world.look(EVERY_S)
     world.starts = {A: BrokerError("no leader", kafka_code=5)}
     world.look(EVERY_S)

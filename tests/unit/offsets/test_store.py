@@ -1,4 +1,4 @@
-"""Records of the maps' topic that are no rows of ours: set aside, and who has to stop for them."""
+"""Foreign records in the maps' topic: set aside, and which mirrors stop for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffsetMaps]:
 
 
 def read(maps: OffsetMaps, *records: tuple[bytes | None, bytes | None]) -> None:
-    """As if they stood in the topic from offset 10 on, behind a row of each mirror."""
+    """Read records as if they were in the topic from offset 10 on, after a row of each mirror."""
     for at, one in enumerate((row(3), row(3, OTHER))):
         maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
     for at, (key, value) in enumerate(records):
@@ -41,7 +41,7 @@ def read(maps: OffsetMaps, *records: tuple[bytes | None, bytes | None]) -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"", b"x", b"{}", b"[1]", b"[1,2,3,4,5,6,7,8]"])
-def test_a_record_that_is_none_of_ours_is_told_and_stops_nothing(
+def test_a_foreign_record_is_reported_and_stops_nothing(
     maps: OffsetMaps, key: bytes | None
 ) -> None:
     read(maps, (key, row(9).encode()))
@@ -52,10 +52,10 @@ def test_a_record_that_is_none_of_ours_is_told_and_stops_nothing(
 
 
 @pytest.mark.parametrize("value", [None, b"", b"?", row(3).encode()[:-1] + b"\xff"])
-def test_under_the_key_of_a_row_it_may_have_taken_its_place(
+def test_a_foreign_record_under_a_rows_key_may_have_replaced_it(
     maps: OffsetMaps, value: bytes | None
 ) -> None:
-    """Given what is no row, or a tombstone / then that mirror alone has no map to go by, once."""
+    """Given an invalid row, or a tombstone / then only that mirror has no usable map, once."""
     read(maps, (row(3).key.encode(), value))
     assert maps._reader.is_lost(*NAME)
     assert not maps._reader.is_lost(OTHER, "id")
@@ -66,8 +66,8 @@ def test_under_the_key_of_a_row_it_may_have_taken_its_place(
     assert maps.spoiled() == {}
 
 
-def test_what_was_judged_before_is_not_judged_again(maps: OffsetMaps) -> None:
-    """Given all below 11 was read by a driver before / then its map may have been made anew."""
+def test_records_checked_before_are_not_checked_again(maps: OffsetMaps) -> None:
+    """Given all below 11 was read by an earlier driver / then its map may have been rebuilt."""
     maps.begin(MapTopic("t", 0, 11), [])
     spoiled = (row(3).key.encode(), b"?")
     read(maps, spoiled)
@@ -76,8 +76,8 @@ def test_what_was_judged_before_is_not_judged_again(maps: OffsetMaps) -> None:
     assert maps.spoiled().keys() == {NAME}
 
 
-def test_rows_that_no_log_holds_records_of_may_go(maps: OffsetMaps) -> None:
-    """Given rows at 3, 20 and 40 / when a log starts at 30 / then the first may go, as is told."""
+def test_rows_below_all_log_starts_may_be_pruned(maps: OffsetMaps) -> None:
+    """Given rows at 3, 20 and 40 / when a log starts at 30 / then the first may be deleted."""
     rows = [row(first) for first in (3, 20, 40)]
     read(maps, *((one.key.encode(), one.encode()) for one in rows[1:]))
     assert maps.prunable({NAME: Offset(30)}, 2) == []
@@ -95,7 +95,7 @@ def test_rows_that_no_log_holds_records_of_may_go(maps: OffsetMaps) -> None:
     assert maps.prunable({NAME: Offset(40)}, 1) == []
 
 
-def test_of_a_filled_mirror_rows_go_by_the_number_of_its_records(maps: OffsetMaps) -> None:
+def test_rows_of_a_filled_mirror_are_pruned_by_record_number(maps: OffsetMaps) -> None:
     filled = [one._replace(is_filled=True) for one in (row(3), row(20), row(40))]
     for at, one in enumerate(filled):
         maps._take(ByteRecord(one.key.encode(), one.encode(), None, at))
@@ -104,7 +104,7 @@ def test_of_a_filled_mirror_rows_go_by_the_number_of_its_records(maps: OffsetMap
     assert found.kept.first == 20
 
 
-def test_what_may_go_is_durable_before_the_first_goes(
+def test_the_pruning_record_is_durable_before_the_first_tombstone(
     maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[list[tuple[bytes | None, bytes | None]]] = []
@@ -122,10 +122,10 @@ def test_what_may_go_is_durable_before_the_first_goes(
     ]
 
 
-def test_a_lane_is_handed_what_is_behind_the_noted_end_and_a_share(
+def test_a_lane_gets_the_map_from_the_noted_end_and_a_share(
     maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given large maps / then a tail reaches to where the log ended, and further if unknown."""
+    """Given large maps / then a lane's part reaches back to the noted end, further if unknown."""
     monkeypatch.setattr(offset_maps, "TAIL_BREAKS", 8_000)
     monkeypatch.setattr(offset_maps, "LANE_BREAKS", 6_000)
     places = [TopicPartition(TopicName("m"), PartitionId(number)) for number in range(3)]

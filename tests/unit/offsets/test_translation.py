@@ -1,4 +1,4 @@
-"""Translation of offsets from hand-made maps: exact, or with the reason why not."""
+"""Translation of offsets by given maps: exact, or with the reason why not."""
 
 from __future__ import annotations
 
@@ -112,16 +112,16 @@ def test_from_the_target(target: int, source: int | None, why: Why | None) -> No
     assert answer.to_topic == ORDERS
 
 
-def test_throw_away_records_before_the_begin_are_no_records() -> None:
-    """A mirror is lifted to where it begins; until that is done they are in its log."""
+def test_filler_records_before_the_begin_are_no_records() -> None:
+    """Filler records align a mirror's start; until they are deleted they are in its log."""
     known = translator(partition([], 0, 500, begin=500))
     assert known.to_target(ORDERS, P0, Offset(499)).why is Why.BELOW_START
     assert known.to_source(COPY, P0, Offset(499)).why is Why.BELOW_START
     assert known.to_target(ORDERS, P0, Offset(500)).to_offset == 500
 
 
-def test_what_was_written_ahead_of_records_is_no_place_yet() -> None:
-    """I3: a break is there before its records, which may yet land elsewhere."""
+def test_a_break_without_records_yet_is_no_place() -> None:
+    """I3: a break is durable before its records, which may yet land elsewhere."""
     one = partition([Break(10, 12), Break(40, 50)], 0, 20)
     known = translator(one)
     assert known.to_target(ORDERS, P0, Offset(50)).why is Why.BEYOND
@@ -131,8 +131,8 @@ def test_what_was_written_ahead_of_records_is_no_place_yet() -> None:
     assert translator(at_the_end).to_target(ORDERS, P0, Offset(25)).to_offset == 20
 
 
-def test_holes_behind_the_last_record_are_passed_as_the_link_reports() -> None:
-    """The map has a break only once a record follows; a group may stand behind a marker before."""
+def test_holes_after_the_last_record_are_skipped_as_the_link_reports() -> None:
+    """The map has a break only once a record follows; a group may have passed a marker before."""
     known = translator(partition([Break(10, 12)], 0, 20, passed=25))
     assert known.to_target(ORDERS, P0, Offset(22)).is_exact
     for source in (23, 25):
@@ -154,20 +154,20 @@ def test_holes_behind_the_last_record_are_passed_as_the_link_reports() -> None:
         ({"source_troubles": {ORDERS: Untranslatable(Why.REMADE, "anew")}}, ORDERS, 0, Why.REMADE),
     ],
 )
-def test_what_is_not_known_is_said(known: Any, topic: str, number: int, why: Why) -> None:
+def test_unknown_offsets_have_a_reason(known: Any, topic: str, number: int, why: Why) -> None:
     answer = translator(HOLED, **known).to_target(TopicName(topic), PartitionId(number), Offset(5))
     assert (answer.to_offset, answer.why) == (None, why)
     assert answer.text
 
 
-def test_a_target_topic_of_two_sources_is_asked_from_the_source() -> None:
+def test_a_target_topic_of_two_sources_is_translated_from_the_source() -> None:
     known = translator(HOLED, names={TopicName("more"): COPY})
     assert known.to_source(COPY, P0, Offset(5)).why is Why.SEVERAL_SOURCES
     assert known.to_target(ORDERS, P0, Offset(5)).to_offset == 5
     assert known.to_source(TopicName("who"), P0, Offset(5)).why is Why.NOT_MIRRORED
 
 
-def test_summaries_tell_exact_from_mapped() -> None:
+def test_summaries_distinguish_exact_from_mapped() -> None:
     known = translator(HOLED, partition([], 0, 9, number=P1))
     mapped, exact = known.summaries()
     assert (mapped.kind, mapped.extents, mapped.position) == ("mapped", 3, 35)
@@ -200,8 +200,8 @@ def test_both_ways_agree_with_the_log(has_record: list[bool]) -> None:
         assert answer.is_exact == has_record[source]
 
 
-def test_ten_thousand_answers_take_no_time() -> None:
-    """Ten times what is promised would still be a second; a slow machine is no failure."""
+def test_ten_thousand_translations_are_fast() -> None:
+    """Ten times the documented time would still be a second; a slow machine is no failure."""
     chance = random.Random(1)
     breaks = [Break(10 * n, 11 * n + 1) for n in range(1, 100_000)]
     known = translator(partition(breaks, 0, 10_000_000))
@@ -222,7 +222,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["-c", str(write_config(tmp_path, "127.0.0.1:1", "127.0.0.1:2"))]
 
 
-def test_the_command_answers_one_question(config: list[str], capsys: Any) -> None:
+def test_the_command_translates_one_offset(config: list[str], capsys: Any) -> None:
     assert run(["offsets", "translate", *config, "orders", "0", "23"]) == 0
     line = capsys.readouterr().out.splitlines()[-1].split()
     assert line[:7] == ["orders", "0", "23", "east.orders", "0", "20", "hole:"]
@@ -231,7 +231,9 @@ def test_the_command_answers_one_question(config: list[str], capsys: Any) -> Non
     assert capsys.readouterr().out.splitlines()[-1].split()[3:6] == ["orders", "0", "25"]
 
 
-def test_the_command_answers_a_file_in_json(config: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_the_command_translates_a_file_in_json(
+    config: list[str], tmp_path: Path, capsys: Any
+) -> None:
     file = tmp_path / "questions"
     file.write_text(
         'orders 0 5\n\n{"topic": "orders", "partition": 0, "offset": 12}\n'
@@ -249,7 +251,7 @@ def test_the_command_answers_a_file_in_json(config: list[str], tmp_path: Path, c
 @pytest.mark.parametrize(
     "line", ["orders 0", "orders zero 1", '{"topic": "orders"}', "orders 0 -1", "[1]", "{"]
 )
-def test_a_line_that_is_no_question_is_refused(
+def test_an_invalid_line_is_refused(
     config: list[str], tmp_path: Path, capsys: Any, line: str
 ) -> None:
     file = tmp_path / "questions"
@@ -258,7 +260,7 @@ def test_a_line_that_is_no_question_is_refused(
     assert "line 2" in capsys.readouterr().err
 
 
-def test_the_command_wants_a_question_or_a_file(config: list[str], capsys: Any) -> None:
+def test_the_command_requires_offsets_or_a_file(config: list[str], capsys: Any) -> None:
     assert run(["offsets", "translate", *config]) == 2
     assert "--file" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""What `heliostat acls` says for a configuration; that it holds is for real brokers to show."""
+"""What `heliostat acls` prints for a configuration; tests on real brokers show that it holds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OWN = {("heliostat.one.", PatternKind.PREFIXED), ("heliostat.probe", PatternKind
         ({"include": [".*"]}, {("*", PatternKind.LITERAL)}, {("*", PatternKind.LITERAL)}),
     ],
 )
-def test_topics_are_named_as_narrowly_as_rights_can(
+def test_topics_are_named_as_narrowly_as_acls_can(
     topics: dict[str, Any], source: set[Any], target: set[Any]
 ) -> None:
     states = set() if ("*", PatternKind.LITERAL) in source else STATES
@@ -60,7 +60,7 @@ def test_topics_are_named_as_narrowly_as_rights_can(
     assert names(written(topics), 1) == target | OWN
 
 
-def test_what_is_written_for_others_has_rights_of_its_own() -> None:
+def test_topics_written_for_mirror_maker_tools_have_their_own_rights() -> None:
     def given(number: int, **settings: Any) -> set[tuple[str, str]]:
         config = written({"include": ["a"], "naming": {"prefix": "east."}})
         config["links"][0].update(settings)
@@ -96,7 +96,7 @@ def test_what_is_written_for_others_has_rights_of_its_own() -> None:
     }
 
 
-def test_rights_to_groups_are_asked_for_where_they_are_used() -> None:
+def test_group_rights_are_listed_where_groups_are_used() -> None:
     def given(number: int, **settings: Any) -> set[tuple[str, str, str]]:
         config = written({"include": ["a"]})
         config["links"][0].update(settings)
@@ -118,7 +118,7 @@ def test_rights_to_groups_are_asked_for_where_they_are_used() -> None:
     assert given(1, groups={"sync": True}) == {("*", "LITERAL", "READ")}
 
 
-def test_rights_to_all_topics_need_no_others_beside_them() -> None:
+def test_rights_to_all_topics_replace_all_others() -> None:
     config = written({"include": [".*"]})
     config["links"][0]["heartbeats"] = {"emit": True}
     assert names(config, 0) == {("*", PatternKind.LITERAL), ("heartbeats", PatternKind.LITERAL)}
@@ -129,7 +129,7 @@ def test_nothing_may_be_written_at_the_source() -> None:
     assert {operation.name for operation in SOURCE_TOPIC} == {"READ", "DESCRIBE_CONFIGS"}
 
 
-def test_wider_rights_than_the_link_are_told() -> None:
+def test_rights_wider_than_the_link_needs_are_reported() -> None:
     config = Config.model_validate(written({"include": ["a.b.*"], "exclude": ["abc"]}))
     source, target = link_grants(config, config.links[0])
     for side in (source, target):

@@ -1,4 +1,4 @@
-"""A JVM that is missing or dead is told in a sentence; what else goes wrong stays what it is."""
+"""A missing or dead JVM is reported in one sentence; other errors stay as they are."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def context_of(code: int | None, *, with_process: bool = True) -> Any:
         (context_of(None, with_process=False), False),
     ],
 )
-def test_a_death_is_told_as_one_and_nothing_else_is(context: Any, *, is_dead: bool) -> None:
-    """Given a call that fails / when the JVM is dead / then that is what is told, else the call."""
+def test_a_dead_jvm_is_reported_and_other_failures_are_not_called_one(
+    context: Any, *, is_dead: bool
+) -> None:
+    """Given a call that fails / when the JVM is dead / then that is reported, else the call."""
     assert has_died(context) is is_dead
     with (
         pytest.raises(SparkUnavailable if is_dead else OSError) as caught,
@@ -54,8 +56,10 @@ def test_a_death_is_told_as_one_and_nothing_else_is(context: Any, *, is_dead: bo
     ("kind", "is_death"),
     [("Py4JNetworkError", True), ("Py4JError", True), ("Py4JJavaError", False)],
 )
-def test_a_call_that_is_cut_off_by_a_dying_jvm_is_its_death(kind: str, *, is_death: bool) -> None:
-    """Given a JVM seen as dead a moment later / when a call's answer is cut / then it is told."""
+def test_a_call_cut_off_by_a_dying_jvm_is_reported_as_its_death(
+    kind: str, *, is_death: bool
+) -> None:
+    """Given a JVM seen as dead a moment later / when a call's answer is cut / then reported."""
     seen = iter([None, None, -9])
 
     class Context:
@@ -66,7 +70,7 @@ def test_a_call_that_is_cut_off_by_a_dying_jvm_is_its_death(kind: str, *, is_dea
         raise failed("while calling o35.sc")
 
 
-def test_a_missing_executor_is_not_told_as_a_death() -> None:
+def test_a_missing_executor_is_not_reported_as_a_dead_jvm() -> None:
     with pytest.raises(SparkUnavailable, match="executors"), report_death(context_of(-9)):
         raise SparkUnavailable("no executors")
 
@@ -82,7 +86,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_without_java_nothing_is_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_jvm: Any, home: str | None
 ) -> None:
-    """Given no java on PATH or below JAVA_HOME / when begun / then told where it was looked for."""
+    """Given no java on PATH or in JAVA_HOME / when started / then the error lists the places."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     if home is not None:
@@ -93,10 +97,10 @@ def test_without_java_nothing_is_started(
     assert not builder.getOrCreate.called
 
 
-def test_a_jvm_that_does_not_come_up_is_told_and_a_refused_setting_is_not(
+def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_jvm: Any
 ) -> None:
-    """Given a java / when no JVM came of it / then told so; where one did, Spark's own words."""
+    """Given a java / when no JVM started / then reported; where one did, Spark's own message."""
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\n")
     java.chmod(0o755)

@@ -34,7 +34,7 @@ def test_a_percentile_is_the_true_one_within_a_bucket(values: list[float], part:
     assert (1 + true) / 1.000001 <= 1 + found <= (1 + true) * ratio * 1.000001
 
 
-def test_nothing_copied_has_no_percentile_and_clocks_apart_count_as_zero() -> None:
+def test_nothing_copied_has_no_percentile_and_clock_skew_counts_as_zero() -> None:
     """Given nothing, then a negative latency / when asked / then None, then the first bucket."""
     histogram = LatencyHistogram()
     assert histogram.percentile_ms(0.5) is None

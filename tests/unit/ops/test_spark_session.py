@@ -1,4 +1,4 @@
-"""Settings by master, and the archive that carries our code."""
+"""Settings by master, and the archive with our code."""
 
 import os
 import subprocess
@@ -49,13 +49,13 @@ def test_a_standalone_master_on_loopback_has_its_driver_there(host: str) -> None
     "master", ["yarn", "k8s://https://10.0.0.1:6443", "spark://no-such.invalid:1"]
 )
 def test_elsewhere_spark_chooses_the_drivers_address(master: str) -> None:
-    """Given YARN, Kubernetes or a name nobody knows / then the address is left to Spark."""
+    """Given YARN, Kubernetes or an unknown host name / then Spark chooses the address."""
     assert not is_local(master)
     assert "spark.driver.host" not in session_settings(master, {})
 
 
-def test_what_the_user_wants_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given own settings / when merged / then they win, the executors' Python included."""
+def test_user_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given user settings / when merged / then they win, the executors' Python included."""
     conf = {
         "spark.driver.host": "10.1.2.3",
         "spark.network.timeout": "300s",
@@ -96,7 +96,7 @@ print(_uvarint.stats.cache_path, len(_uvarint.stats.cache_hits))
 """
 
 
-def test_what_one_executor_compiled_the_next_one_finds(tmp_path: Path) -> None:
+def test_compiled_code_of_one_executor_is_reused_by_the_next(tmp_path: Path) -> None:
     """Given the archive in two executors' folders / when both compile / then the first alone."""
     name = "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES"
     kept = tmp_path / "kept"
@@ -132,13 +132,13 @@ def spark_with(*executors: tuple[str, str, int]) -> Any:
     return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: inner), master="spark://m:7077")
 
 
-def test_executors_are_awaited_and_the_driver_is_none() -> None:
+def test_executors_are_awaited_without_counting_the_driver() -> None:
     """Given a driver and two executors / when awaited / then the two, hosts without ports."""
     found = wait_executors(spark_with(("driver", "d:1", 0), ("0", "a:2", 3), ("1", "::1:4", 1)))
     assert found == [Executor("0", "a", 3), Executor("1", "::1", 1)]
 
 
-def test_a_cluster_without_room_is_told() -> None:
-    """Given no executor / when the wait is over / then an error that says where to look."""
+def test_a_cluster_without_free_cores_is_reported() -> None:
+    """Given no executor / when the wait times out / then the error says where to look."""
     with pytest.raises(SparkUnavailable, match=r"SPARK_UNAVAILABLE.*cores and memory"):
         wait_executors(spark_with(("driver", "d:1", 0)), timeout_s=0.2)

@@ -1,4 +1,4 @@
-"""What feeds a source, read from states there; and links that begin in every order."""
+"""What feeds a source, read from states there; and links that start in every order."""
 
 from __future__ import annotations
 
@@ -195,10 +195,10 @@ def run_in_some_order(world: World, drivers: list[Driver], seed: int, rounds: in
 
 @pytest.mark.parametrize("ring", ["ab", "ba", "abc", "cba"])
 @pytest.mark.parametrize("seed", range(40))
-def test_links_of_a_ring_that_begin_in_any_order_leave_it_open_at_one_place(
+def test_all_but_one_link_of_a_ring_copy_whatever_the_order(
     world: World, ring: str, seed: int
 ) -> None:
-    """Given a topic that is empty everywhere / when all begin / then all but one link copy it."""
+    """Given a topic that is empty everywhere / when all start / then all but one link copy it."""
     for site in ring:
         world.create(site, "t")
     pairs = zip(ring, ring[1:] + ring[0], strict=True)
@@ -212,7 +212,7 @@ def test_links_of_a_ring_that_begin_in_any_order_leave_it_open_at_one_place(
 def test_two_links_with_prefixes_copy_each_topic_one_way(
     world: World, seed: int, there_already: tuple[str, ...]
 ) -> None:
-    """Given `.*` both ways / when both begin in any order / then no topic is copied back."""
+    """Given `.*` both ways / when both start in any order / then no topic is copied back."""
     world.create("a", "q")
     world.create("b", "r")
     for name in there_already:
@@ -229,7 +229,7 @@ def test_two_links_with_prefixes_copy_each_topic_one_way(
         assert set(world.sites["b"].topics) == {"r", "a.q"}
 
 
-def test_a_mirror_of_a_mirror_waits_where_its_topic_was_there_before(world: World) -> None:
+def test_a_mirror_of_a_mirror_waits_if_its_topic_existed_before(world: World) -> None:
     """Given a chain into an empty topic / then it waits some turns; into a new one it does not."""
     for site in "abc":
         world.create(site, "t")
@@ -263,7 +263,7 @@ def test_a_link_of_our_own_name_at_the_source_is_another_one(world: World) -> No
     assert feeds_of(world, "a") == ()
 
 
-def test_a_topic_made_anew_is_nobodys_mirror(world: World) -> None:
+def test_a_recreated_topic_is_no_mirror(world: World) -> None:
     world.create("a", "t")
     driver = Driver(world, "a", "b")
     list(driver.turn())
@@ -274,8 +274,8 @@ def test_a_topic_made_anew_is_nobodys_mirror(world: World) -> None:
     assert feeds_of(world, "b") == ()
 
 
-def test_a_mirror_is_told_before_its_topic_is_there(world: World) -> None:
-    """Given a turn that is about to create a topic / then its state says so, begun by nobody."""
+def test_a_mirror_is_noted_before_its_topic_is_created(world: World) -> None:
+    """Given a turn that is about to create a topic / then its state has it, not begun yet."""
     world.create("a", "t")
     turn = Driver(world, "a", "b").turn()
     while "t" not in world.sites["b"].topics:
@@ -283,7 +283,7 @@ def test_a_mirror_is_told_before_its_topic_is_there(world: World) -> None:
     assert [(each.record.source, each.has_begun) for each in feeds_of(world, "b")] == [("t", False)]
 
 
-def test_without_the_right_to_see_states_it_is_said() -> None:
+def test_a_missing_right_to_read_states_is_reported() -> None:
     link = LinkConfig(name="l", source="a", target="b")
 
     def seen(code: int) -> tuple[str, ...]:
@@ -296,7 +296,7 @@ def test_without_the_right_to_see_states_it_is_said() -> None:
     assert "no right to read topics heliostat.* at a" in seen(29)[0]
 
 
-def test_what_is_left_out_is_one_remark() -> None:
+def test_topics_left_out_are_one_note() -> None:
     link = LinkConfig(name="l", source="a", target="b")
     assert left_out_notes(link, []) == ()
     names = [TopicName(f"t{number}") for number in range(5)]

@@ -1,4 +1,4 @@
-"""Mirrors that other links of a target have are not taken."""
+"""Mirrors of other links at the target are not taken."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ def _other_links(there: Topics, **topics: Any) -> OtherLinks:
     return OtherLinks(link, target, SimulatedAdmin(there.cluster))
 
 
-def test_another_links_mirror_is_found_and_our_own_is_no_rivals(there: Topics) -> None:
-    """Given two links' states / when one asks / then what the other has of what it wants."""
+def test_another_links_mirror_is_found_and_our_own_is_not_taken(there: Topics) -> None:
+    """Given two links' states / when one asks / then what the other has of the names it wants."""
     there.state_of(OURS, record())
     there.state_of(THEIRS, record(), record(TopicName("u"), source=TopicName("u")))
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
     assert there.read == [f"heliostat.{THEIRS}.state"]
 
 
-def test_nothing_is_asked_where_nothing_is_new(there: Topics) -> None:
+def test_no_state_is_read_without_new_mirrors(there: Topics) -> None:
     there.state_of(THEIRS, record())
     assert claims(there) == {}
     assert not there.read
@@ -102,7 +102,7 @@ def test_nothing_is_asked_where_nothing_is_new(there: Topics) -> None:
     ("now", "was", "is_theirs"),
     [(ID, ID, True), (OTHER_ID, ID, False), (ID, None, True), (None, ID, True)],
 )
-def test_a_topic_made_anew_is_not_theirs_any_more(
+def test_a_recreated_topic_is_no_longer_theirs(
     there: Topics, now: TopicId | None, was: TopicId | None, *, is_theirs: bool
 ) -> None:
     """Given another link's record / when the topic is of another id / then it is free."""
@@ -111,7 +111,7 @@ def test_a_topic_made_anew_is_not_theirs_any_more(
     assert bool(claims(there, TOPIC)) is is_theirs
 
 
-def test_a_deleted_mirror_is_still_theirs_who_will_make_it_anew(there: Topics) -> None:
+def test_a_deleted_mirror_still_belongs_to_the_link_that_will_recreate_it(there: Topics) -> None:
     there.cluster.delete(TOPIC)
     there.state_of(THEIRS, record())
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
@@ -136,8 +136,8 @@ def test_new_mirrors_are_those_that_the_link_has_not_had() -> None:
     assert new_mirrors({TOPIC: record(TopicName("u"))}, [record()]) == {TOPIC}
 
 
-def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() -> None:
-    """Given our mark is written / when a rival's is there, too / then it is not ours, uncopied."""
+def test_of_two_links_that_start_together_the_one_that_sees_the_other_backs_off() -> None:
+    """Given our claim is written / when another link's is there, too / then it is not ours."""
     kept, lost = TopicName("kept"), TOPIC
     mirrors = tuple(SimpleNamespace(source=name, target=name) for name in (kept, lost))
     state = Mock()
@@ -152,7 +152,7 @@ def test_of_two_links_that_begin_together_the_one_that_sees_the_other_lets_go() 
     assert known.mirrors.keys() == {kept}
 
 
-def test_a_link_with_a_slot_of_its_own_is_no_rival(there: Topics) -> None:
+def test_a_link_with_another_slot_does_not_conflict(there: Topics) -> None:
     """Given another link's mirror with slot 1 of 2 / then ours with slot 0 of 2 may join it."""
     there.state_of(THEIRS, replace(record(), slot=Slot(1, 2)))
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
@@ -172,10 +172,10 @@ def test_a_link_with_a_slot_of_its_own_is_no_rival(there: Topics) -> None:
         ({}, {"what": {"no": "row"}}, set()),
     ],
 )
-def test_what_a_bad_row_may_hide_is_unsure_and_the_rest_is_not(
+def test_only_mirrors_that_a_bad_row_may_hide_are_unsure(
     there: Topics, strange: dict[str, Offset], rows: dict[str, Any], unsure: set[str]
 ) -> None:
-    """Given another link's state with a bad record / when asked / then told, safe, others free."""
+    """Given another link's state with a bad record / when asked / then only some are unsure."""
     there.state_of(THEIRS, record(TopicName("u"), source=TopicName("u")))
     there.rows[f"heliostat.{THEIRS}.state"].update(rows)
     there.strange = strange
@@ -192,8 +192,8 @@ def _memory(state: Mock) -> MirrorMemory:
     return MirrorMemory(state, other_links=lambda _: Claims(), upstream=Mock())
 
 
-def test_no_mirror_is_copied_that_is_not_remembered() -> None:
-    """Given a setting is refused that no append needs / then the mirror is ours all the same."""
+def test_no_mirror_is_copied_before_it_was_remembered() -> None:
+    """Given a refused setting that no append needs / then the mirror is ours all the same."""
     wanted = replace(record(target_id=None), synced_configs=("retention.ms",))
     plan = TopicPlan(remember=(wanted,))
     mirrors = (SimpleNamespace(source=TOPIC, target=TOPIC, target_id=ID),)
@@ -208,7 +208,7 @@ def test_no_mirror_is_copied_that_is_not_remembered() -> None:
     assert known.mirrors == {TOPIC: was}, "what it has synced before it may unset still"
 
 
-def test_what_is_about_to_be_made_is_told_until_it_is_known(there: Topics) -> None:
+def test_a_topic_about_to_be_created_stays_noted_until_known(there: Topics) -> None:
     """Given two topics to create / when one fails / then its row stays, as it may appear yet."""
     one, two = TopicName("one"), TopicName("two")
     records = tuple(record(name, None, name) for name in (one, two, TOPIC))

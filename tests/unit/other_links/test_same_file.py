@@ -1,4 +1,4 @@
-"""What other links of the file would write, also while their sources do not answer."""
+"""Topics that other links of the file would write, also while their sources don't answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_topics_that_both_would_write_are_found() -> None:
 @pytest.mark.parametrize(
     "other", [{"target": "far", "topics": {"include": [".*"]}}, {"topics": {"include": ["z"]}}]
 )
-def test_links_that_can_not_meet_leave_each_other_alone(other: dict[str, Any]) -> None:
+def test_links_without_common_targets_ignore_each_other(other: dict[str, Any]) -> None:
     sources = Sources()
     sources.names = ConnectionLost("gone")
     found = neighbours(sources, **other).claims(OURS, ())
@@ -61,7 +61,7 @@ def test_links_that_can_not_meet_leave_each_other_alone(other: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("gone"), BrokerError("no", kafka_code=29)])
-def test_a_source_never_seen_lets_new_mirrors_wait_that_could_be_the_others(
+def test_new_mirrors_that_may_belong_to_a_link_with_an_unseen_source_wait(
     error: Exception,
 ) -> None:
     """Given no answer / when asked / then names of its rule wait, ours and all others do not."""
@@ -75,8 +75,8 @@ def test_a_source_never_seen_lets_new_mirrors_wait_that_could_be_the_others(
     assert found.notes == ("north (north:1), the source of link other, does not answer",)
 
 
-def test_a_source_that_goes_away_is_known_as_it_was_and_asked_again_after_a_while() -> None:
-    """Given a source seen before / when it is away / then its names stand, it is asked seldom."""
+def test_an_unreachable_source_keeps_its_last_topics_and_is_retried_later() -> None:
+    """Given a source seen before / when away / then its names still count; it is asked rarely."""
     sources = Sources("a")
     asked = neighbours(sources, topics={"include": [".*"]})
     assert asked.claims(OURS, ()).by == {"a": "other"}

@@ -1,4 +1,4 @@
-"""The offset map that two logs show by their contents, or why they show none."""
+"""The offset map derived from the contents of two logs, or why there is none."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_equal_offsets_have_no_break(*, is_compacted: bool) -> None:
     assert aligned(letters("abc", 7), letters("ab", 7), is_compacted=is_compacted) == []
 
 
-def test_what_repeats_is_placed_where_only_one_way_is_left() -> None:
-    """As many at the target as the source has between two that are known."""
+def test_repeating_records_are_placed_if_only_one_way_is_left() -> None:
+    """As many at the target as the source has between two known records."""
     assert aligned({0: "a", 2: "x", 4: "x", 6: "b", 8: "c"}, letters("axxb")) == [
         Break(1, 2),
         Break(2, 4),
@@ -52,7 +52,7 @@ def test_what_repeats_is_placed_where_only_one_way_is_left() -> None:
     ]
 
 
-def test_what_may_be_one_of_several_is_refused_and_named() -> None:
+def test_an_ambiguous_record_is_refused_and_named() -> None:
     text = why_not({0: "a", 2: "x", 4: "x", 6: "x", 8: "b"}, letters("axxb"))
     assert "target offset 1 may be source offset 2 or 4" in text
     assert "target offset 1 may be source offset 2 or 4" in why_not(
@@ -61,7 +61,7 @@ def test_what_may_be_one_of_several_is_refused_and_named() -> None:
     assert "target offset 0" in why_not(letters("xxxx", step=2), letters("xx"))
 
 
-def test_what_the_source_has_not_is_refused_and_named() -> None:
+def test_a_record_that_the_source_lacks_is_refused_and_named() -> None:
     assert "like target offset 1 before source offset 4" in why_not(
         {0: "a", 2: "b", 4: "c"}, letters("a?c")
     )
@@ -73,19 +73,19 @@ def test_what_the_source_has_not_is_refused_and_named() -> None:
     assert "at all" in why_not({}, letters("ab"))
 
 
-def test_what_the_sources_retention_took_keeps_the_distance_of_what_follows() -> None:
-    """Where that was smaller a reader is sent back too far: it misses nothing."""
+def test_records_expired_at_the_source_keep_the_distance_of_later_ones() -> None:
+    """Where the true one was smaller, a reader is sent back too far: it misses nothing."""
     assert aligned({6: "c", 8: "d"}, letters("abcd")) == [Break(0, 4), Break(3, 8)]
-    # The source's first record is not the one behind those that it lacks.
+    # The source's first record is not the one after those that it lacks.
     assert "like target offset 1" in why_not({4: "x", 6: "c", 8: "d"}, letters("abcd"))
 
 
-def test_what_the_targets_retention_took_keeps_the_distance_of_what_follows() -> None:
+def test_records_expired_at_the_target_keep_the_distance_of_later_ones() -> None:
     assert aligned({0: "a", 2: "b", 4: "c", 8: "d"}, letters("cd", 2)) == [Break(0, 2), Break(3, 8)]
 
 
 def test_a_mirror_that_was_emptied_and_copied_again_goes_back_once() -> None:
-    """As by a decision to restart; not where it holds anything of before."""
+    """As by a decision to restart; not where it still holds earlier records."""
     assert aligned(letters("ab"), letters("ab", 5)) == [Break(5, 0)]
     assert aligned(letters("ab"), letters("ab", 5), is_compacted=True) == [Break(5, 0)]
     assert aligned(letters("abc", step=2), letters("ab", 5)) == [Break(5, 0), Break(6, 2)]
@@ -102,7 +102,7 @@ def test_a_mirror_that_was_emptied_and_copied_again_goes_back_once() -> None:
         ({0: "a", 2: "b", 4: "c"}, {0: "a", 2: "c"}, [Break(1, 3)]),  # the target cleans, too
     ],
 )
-def test_what_a_compacted_source_has_cleaned_away_lies_between_what_is_known(
+def test_records_compacted_at_the_source_lie_between_known_ones(
     source: Log, target: Log, expected: list[Break]
 ) -> None:
     assert aligned(source, target, is_compacted=True) == expected
@@ -111,7 +111,7 @@ def test_what_a_compacted_source_has_cleaned_away_lies_between_what_is_known(
 def test_of_a_compacted_source_the_mirrors_last_record_must_be_known() -> None:
     for source in ({0: "a"}, {0: "a", 2: "b", 4: "b"}):
         assert "target offset 1" in why_not(source, letters("ab"), is_compacted=True)
-    # Unless the link has noted where it goes on.
+    # Unless the link has noted where it continues.
     for source, at, expected in (
         ({0: "a"}, 7, [Break(1, 6)]),
         ({0: "a", 2: "b", 4: "b"}, 5, [Break(1, 4)]),
@@ -129,8 +129,8 @@ def test_of_a_compacted_source_the_mirrors_last_record_must_be_known() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("is_compacted", [False, True])
-def test_the_map_is_the_one_by_which_was_copied(seed: int, *, is_compacted: bool) -> None:
-    """Given random holes and a mirror that is behind / then each record's place is the true one."""
+def test_the_rebuilt_map_equals_the_one_used_for_copying(seed: int, *, is_compacted: bool) -> None:
+    """Given random holes and a mirror that lags / then each record's place is correct."""
     rng = random.Random(seed)
     source = {at: f"{at}" for at in range(200) if rng.random() < 0.7}
     copied = list(source)[: rng.randrange(1, len(source))]

@@ -1,4 +1,4 @@
-"""Rows of a map that was made anew, and which maps are asked for."""
+"""Rows of a rebuilt map, and which maps are rebuilt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAMP = Stamp(4, 2)
 
 @pytest.mark.parametrize("breaks", [[], [Break(0, 4)], [Break(3, 5), Break(9, 20)]])
 def test_rows_replace_whatever_was_left_of_a_map(breaks: list[Break]) -> None:
-    """Also where nothing is to stand there: offsets are equal then."""
+    """Also where nothing is needed: offsets are equal then."""
     reader = MapReader()
     for left in (Break(2, 90), Break(7, 400)):
         assert reader.take(Row(RowKey(MIRROR, "", left.target, STAMP), (left,)))
@@ -37,10 +37,10 @@ def test_rows_replace_whatever_was_left_of_a_map(breaks: list[Break]) -> None:
 @pytest.mark.parametrize(
     ("source_id", "end", "expected"), [(ID, 12, 40), (ID, 13, None), (TopicId(int=8), 12, None)]
 )
-def test_what_the_link_noted_counts_where_the_mirror_still_ends_there(
+def test_the_links_note_counts_while_the_mirror_still_ends_there(
     source_id: TopicId, end: int, expected: int | None
 ) -> None:
-    """Given a note of how far was copied / then of that very topic, and at that very end."""
+    """Given a note of copy progress / then it counts for that very topic, at that very end."""
     source = TopicPartition(TopicName("s"), PartitionId(0))
     record = MirrorRecord(
         source.topic, MIRROR.topic, source_id, ID, ClusterId("c"), "earliest", 2, (), Slot(0, 1)

@@ -1,4 +1,4 @@
-"""What shows that a mirror is its source's, and what does not."""
+"""What proves that a mirror is a copy of its source, and what does not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def refused(source: Log, target: Log, **more: Any) -> tuple[str, int | None]:
     return str(caught.value), caught.value.at
 
 
-def test_equal_offsets_are_an_exact_mirror_that_goes_on_where_it_ends() -> None:
+def test_equal_offsets_are_an_exact_mirror_that_continues_at_its_end() -> None:
     assert proved(letters("abcdef"), letters("abcd")) == Proof(Kind.EXACT, Offset(0), Offset(4), 4)
 
 
@@ -77,7 +77,7 @@ def test_equal_offsets_are_an_exact_mirror_that_goes_on_where_it_ends() -> None:
     [
         (letters("cdef", 2), letters("abcd"), 0, 2),  # the source has deleted more
         (letters("abcdef"), letters("cd", 2), 2, 2),  # the mirror has
-        (letters("cdef", 7), letters("cde", 7), 7, 3),  # it was lifted
+        (letters("cdef", 7), letters("cde", 7), 7, 3),  # its start was aligned
     ],
 )
 def test_log_starts_may_differ(source: Log, target: Log, start: int, compared: int) -> None:
@@ -94,19 +94,19 @@ def test_log_starts_may_differ(source: Log, target: Log, start: int, compared: i
         ("XabcdeX", 0, "another key"),
     ],
 )
-def test_a_strangers_record_is_named(target: str, at: int, word: str) -> None:
+def test_a_foreign_record_is_named(target: str, at: int, word: str) -> None:
     text, first = refused(letters("abcdef"), letters(target))
     assert (word in text, first) == (True, at), text
 
 
-def test_another_value_of_a_key_is_named() -> None:
+def test_a_different_value_of_a_key_is_named() -> None:
     text, at = refused({0: "a1", 1: "a2"}, {0: "a1", 1: "a3"})
     assert "target offset 1 has another value than source offset 1" in text
     assert at == 1
 
 
-def test_a_record_that_the_mirror_lacks_is_not_passed() -> None:
-    """Also where the rest fits: going on behind it would lose it in silence (I6)."""
+def test_a_record_that_the_mirror_lacks_is_not_skipped() -> None:
+    """Also where the rest matches: continuing after it would lose it silently (I6)."""
     text, at = refused(letters("abcdef"), {0: "a", 1: "b", 3: "d"})
     assert "source offset 2 is missing, target offset 2" in text
     assert at == 2
@@ -114,12 +114,12 @@ def test_a_record_that_the_mirror_lacks_is_not_passed() -> None:
     assert "source offset 2 is missing" in text  # by the only map that both allow
 
 
-def test_what_the_ledger_has_as_a_gap_may_be_missing() -> None:
+def test_records_of_a_recorded_gap_may_be_missing() -> None:
     found = proved(letters("abcdef"), letters("abd"), recorded=((2, 3),))
     assert (found.kind, found.position, found.breaks) == (Kind.MAPPED, 4, (Break(2, 3),))
 
 
-def test_a_mapped_mirror_goes_on_by_its_rows() -> None:
+def test_a_mapped_mirror_continues_by_its_rows() -> None:
     source = {0: "a", 2: "b", 3: "c", 9: "d", 10: "e"}
     places = Places.of([(1, 2), (3, 9)])
     found = proved(source, letters("abcd"), places=places)
@@ -132,7 +132,7 @@ def test_a_mapped_mirror_without_rows_is_never_taken_for_an_exact_one() -> None:
     assert found == Proof(Kind.MAPPED, Offset(0), Offset(10), 4, (Break(1, 2), Break(3, 9)))
 
 
-def test_rows_that_contents_contradict_are_made_anew() -> None:
+def test_rows_that_contents_contradict_are_rebuilt() -> None:
     source = {0: "a", 2: "b", 3: "c", 9: "d", 10: "e"}
     found = proved(source, letters("abcd"), places=Places.of([(1, 2)]))  # the last was lost
     assert found.breaks == (Break(1, 2), Break(3, 9))
@@ -146,7 +146,7 @@ def test_a_filled_mirror_has_equal_offsets_and_its_rows_stay() -> None:
     assert found == Proof(Kind.FILLED, Offset(0), Offset(3), 2, None)
     text, at = refused(source, {0: "a", 2: "X"}, is_filled=True)
     assert ("another key" in text, at) == (True, 2)
-    # Its end may be behind a marker.
+    # Its end may be after a marker.
     assert proved(source, {0: "a"}, at_target=(0, 2), is_filled=True).position == 2
 
 
@@ -176,10 +176,8 @@ def test_both_sides_empty_at_one_offset_can_lose_nothing() -> None:
         (Copied(Offset(2), 0, 3), False),
     ],
 )
-def test_the_ledgers_note_speaks_for_records_that_are_gone(
-    noted: Copied, *, is_known: bool
-) -> None:
-    """Only of this very end, and not of less than it."""
+def test_the_ledgers_note_vouches_for_expired_records(noted: Copied, *, is_known: bool) -> None:
+    """Only of this very end, and not of an earlier one."""
     log, at_target = letters("abcdef"), (3, 3)
     if is_known:
         assert proved(log, {}, at_target=at_target, noted=noted).position == 3
@@ -195,8 +193,8 @@ def test_a_mirror_ahead_of_its_source_is_refused() -> None:
     assert "not at the source" in text
 
 
-def test_an_end_that_could_be_elsewhere_is_refused() -> None:
-    """Retention took the beginning: three of a kind could be any three of them."""
+def test_an_ambiguous_end_is_refused() -> None:
+    """Retention deleted the beginning: three equal records could be any three of them."""
     text, _ = refused(letters("xxxxx", 4), letters("xxx", 4))
     assert "is equal to others after source offset 6: it could be one of them" in text
     # Where the source has all records from the first on, none could have been left out.
@@ -213,12 +211,12 @@ def test_an_end_that_could_be_elsewhere_is_refused() -> None:
         ({1: "a1", 4: "b1", 5: "b2"}, {0: "b-", 1: "a1", 4: "b1"}),  # a tombstone that went
     ],
 )
-def test_what_cleaners_took_is_explained(source: Log, target: Log) -> None:
+def test_records_that_cleaners_removed_are_explained(source: Log, target: Log) -> None:
     found = proved(source, target, at_source=(0, 6), rule=COMPACTS)
     assert (found.kind, found.position) == (Kind.EXACT, max(target) + 1)
 
 
-def test_what_no_cleaner_explains_is_named_in_a_compacted_mirror() -> None:
+def test_records_that_no_cleaner_explains_are_named_in_a_compacted_mirror() -> None:
     text, at = refused(
         {1: "b1", 2: "c1"}, {0: "X1", 1: "b1", 2: "c1"}, at_source=(0, 4), rule=COMPACTS
     )
@@ -226,14 +224,14 @@ def test_what_no_cleaner_explains_is_named_in_a_compacted_mirror() -> None:
 
 
 def test_a_compacted_mirrors_last_record_must_be_at_the_source() -> None:
-    """A stranger's would be explained by any later one of its key."""
+    """A foreign one would be explained by any later one of its key."""
     source = {0: "a1", 1: "b1", 5: "c2"}
     text, at = refused(source, {0: "a1", 1: "b1", 2: "c9"}, rule=COMPACTS)
     assert "cleaned away the mirror's last record, target offset 2" in text
     assert at == 2
 
 
-def test_a_compacted_mapped_mirror_is_laid_over_its_source() -> None:
+def test_a_compacted_mapped_mirror_is_aligned_with_its_source() -> None:
     source = {0: "a1", 3: "b1", 4: "c1", 5: "d1"}
     found = proved(source, {0: "a1", 1: "b1", 2: "c1"}, rule=COMPACTS)
     assert (found.kind, found.position, found.breaks) == (Kind.MAPPED, 5, (Break(1, 3),))

@@ -1,4 +1,4 @@
-"""What is written where a link's state is made anew, in which order, and what is waited for."""
+"""Rebuilding a link's state: what is written, in which order, and what is waited for."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BROKEN = TopicRebuild(
 
 
 class Memory:
-    """Stands for the link's state: what was written, in order; fails where it is told to."""
+    """Stand-in of the link's state: the writes, in order; with planned failures."""
 
     def __init__(self, fails_at: str = "", marks: Marks | None = None) -> None:
         self.fails_at = fails_at
@@ -105,7 +105,7 @@ def at(number: int) -> MirrorId:
     return TopicPartition(TopicName("A.orders"), PartitionId(number)), str(ID)
 
 
-def test_what_makes_mirrors_ours_is_written_last() -> None:
+def test_the_rows_that_make_mirrors_ours_are_written_last() -> None:
     state: Any = Memory()
     write_state(state, [MAPPED, PLAIN], frozenset({ORDERS}))
     assert state.writes == ["rows", "mapped", "topic", "beginning", "starts", "mirrors"]
@@ -122,7 +122,7 @@ def test_what_makes_mirrors_ours_is_written_last() -> None:
 
 
 @pytest.mark.parametrize("where", ["rows", "mapped", "topic", "beginning", "starts", "mirrors"])
-def test_what_was_killed_in_the_middle_can_be_done_again(where: str) -> None:
+def test_a_rebuild_killed_halfway_can_be_repeated(where: str) -> None:
     """Nothing of it makes a mirror ours before the last write."""
     state: Any = Memory(where)
     with pytest.raises(ConnectionLost):
@@ -134,7 +134,7 @@ def test_what_was_killed_in_the_middle_can_be_done_again(where: str) -> None:
     assert list(state.reader.of(*at(0)).breaks()) == [Break(0, 2)]
 
 
-def test_what_a_later_run_has_noted_stays() -> None:
+def test_notes_of_a_later_run_stay() -> None:
     lost = {at(0): "rows are gone", (TopicPartition(TopicName("else"), PartitionId(0)), ""): "x"}
     state: Any = Memory(marks=Marks(topic=MapTopic("maps", 0, 4), lost=lost))
     write_state(state, [MAPPED], None)
@@ -150,7 +150,7 @@ def test_rows_of_another_writer_are_not_relied_on() -> None:
     assert state.writes == []
 
 
-def test_an_exact_mirror_that_had_rows_gets_some_that_replace_them() -> None:
+def test_an_exact_mirror_that_had_rows_gets_replacements() -> None:
     state: Any = Memory()
     name = TopicPartition(TopicName("A.exact"), PartitionId(0)), str(ID)
     state.reader.take(Row(RowKey(*name, 1, Stamp(4, 1)), (Break(1, 9),)))
@@ -175,7 +175,7 @@ class Time:
 
 
 @pytest.mark.parametrize("last_s", [0.0, 7.0])
-def test_rounds_that_were_given_out_are_waited_for_and_told_to_end(last_s: float) -> None:
+def test_submitted_rounds_are_told_to_end_and_waited_for(last_s: float) -> None:
     clock: Any = Time()
     kept: list[float] = []
     owner: Any = SimpleNamespace(claim_number=3, keep=kept.append)
@@ -186,8 +186,8 @@ def test_rounds_that_were_given_out_are_waited_for_and_told_to_end(last_s: float
     assert state.announced == [(3, {})]
 
 
-def test_owners_are_counted_on_from_whoever_wrote_to_the_maps_last() -> None:
-    """Else rows of the next owner would seem to be older ones', and not be listened to (I10)."""
+def test_claims_continue_from_the_last_writer_of_the_maps() -> None:
+    """Otherwise rows of the next owner would seem older, and be ignored (I10)."""
     maps = MapReader()
     maps.take(Row(RowKey(*at(0), 1, Stamp(first_generation(41) + 5, 1)), (Break(1, 9),)))
     owner: Any = SimpleNamespace(claim_number=1, keep=lambda _: None)
@@ -204,8 +204,8 @@ def test_the_wait_is_as_long_as_a_round_may_last() -> None:
     assert _rounds_last_s(link) == 30 + 15 + 1
 
 
-def test_of_selected_topics_that_are_not_known_nothing_is_older_than_the_link() -> None:
-    """`start: latest` must not pass what was written to them since the state was lost."""
+def test_unknown_selected_topics_count_as_younger_than_the_link() -> None:
+    """`start: latest` must not skip records written to them since the state was lost."""
     names = tuple(map(TopicName, ("known", "other", "selected")))
     source = SimpleNamespace(names=names, topics=dict.fromkeys((names[0], names[2])))
     stored = Stored(mirrors={names[0]: record(names[0])})
@@ -215,7 +215,7 @@ def test_of_selected_topics_that_are_not_known_nothing_is_older_than_the_link() 
     assert _at_beginning(seen) is None
 
 
-def test_how_a_side_cleans_is_read_from_its_settings() -> None:
+def test_cleanup_of_each_side_is_read_from_its_settings() -> None:
     def entry(value: str | None) -> ConfigEntry:
         return ConfigEntry(value, ConfigSource.DEFAULT, True, False, False)
 
@@ -224,7 +224,7 @@ def test_how_a_side_cleans_is_read_from_its_settings() -> None:
     assert Cleaning.of({}) == Cleaning(False, 86_400_000)
 
 
-def test_one_partition_that_is_not_proved_keeps_its_topic_refused() -> None:
+def test_an_unproved_partition_keeps_its_topic_refused() -> None:
     plan = RebuildPlan(
         LinkName("l"), (MAPPED, BROKEN), ("a note",), warnings={ORDERS: "it is too large"}
     )

@@ -1,4 +1,4 @@
-"""The catalogue has the shape that was measured at the observatory."""
+"""The catalogue has the distribution that was measured at the observatory."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def records(topic: EfdTopic, count: int = 50, seed: int = 1):
     return [shape.record(chance, number, NOW_MS) for number in range(count)]
 
 
-def test_kinds_and_components_are_as_many_as_in_the_interface_definitions():
+def test_numbers_of_kinds_and_components_match_the_interface_definitions():
     assert len(set(COMPONENTS)) == len(COMPONENTS) == 63
     assert sum(KIND_TOPICS.values()) == CATALOGUE_TOPICS == len({each.name for each in WHOLE})
     assert Counter(each.kind for each in WHOLE) == KIND_TOPICS
@@ -49,7 +49,7 @@ def test_a_smaller_catalogue_has_the_busiest_topics_and_all_kinds(count):
         assert {each.kind for each in topics} == set(EfdKind)
 
 
-def test_few_topics_carry_nearly_all_bytes():
+def test_few_topics_have_nearly_all_bytes():
     total = sum(each.bytes_per_s for each in WHOLE)
     assert 1.4e6 < total < 2.1e6  # 1.74 MB/s were measured
     by_component: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def test_values_are_framed_and_begin_with_the_private_fields():
         assert value[37] == 2 * (number + 1) if number < 63 else True  # zigzag of the counter
 
 
-def test_events_and_commands_have_json_keys_that_say_who():
+def test_events_and_commands_have_json_keys_with_their_origin():
     heartbeat = records(one("lsst.sal.ESS.logevent_heartbeat"))
     keys = {json.dumps(json.loads(key), sort_keys=True) for _, key, _, _ in heartbeat}
     assert len(keys) == 4
@@ -139,6 +139,6 @@ def test_a_profile_sets_the_total_rate(wanted):
 
 
 @pytest.mark.parametrize("count", [0, CATALOGUE_TOPICS + 1])
-def test_a_size_that_is_not_there_is_refused(count):
+def test_an_unknown_size_is_refused(count):
     with pytest.raises(SandboxError):
         efd_topics(count)

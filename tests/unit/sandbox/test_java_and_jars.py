@@ -1,4 +1,4 @@
-"""Java is found or said to be missing; jars that are not the locked ones are never used."""
+"""Java is found or reported as missing; jars other than the locked ones are never used."""
 
 import hashlib
 import os
@@ -45,7 +45,7 @@ def test_version_of_a_java(tmp_path, version, major):
     assert java.java_major(planted_java(tmp_path, version)) == major
 
 
-def test_an_old_java_on_the_path_is_passed_over(bare_machine, monkeypatch):
+def test_an_old_java_on_the_path_is_skipped(bare_machine, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(bare_machine / "home"))
     planted_java(bare_machine / "home", "11.0.2")
     planted_java(bare_machine / "path", "1.8.0_1")
@@ -97,7 +97,7 @@ def test_files_that_are_no_jars_are_left_out(cache):
 
 
 @pytest.mark.parametrize("damage", ["altered", "missing", "unknown"])
-def test_what_the_registry_sends_must_be_what_is_locked(cache, damage):
+def test_fetched_jars_must_match_the_lock(cache, damage):
     folder, registry, _ = cache
     if damage == "altered":
         registry["b-2.jar"] = b"something else"
@@ -138,7 +138,7 @@ def test_an_unknown_set_is_refused():
         ensure_jars("kafka-0.8")
 
 
-def test_a_registry_that_stumbles_is_asked_again(monkeypatch, tmp_path):
+def test_a_failed_request_to_the_registry_is_retried(monkeypatch, tmp_path):
     counter = tmp_path / "asked"
     program = tmp_path / "java"
     program.write_text(

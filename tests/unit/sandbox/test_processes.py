@@ -1,4 +1,4 @@
-"""A process of ours ends with its owner, is let go on demand, and is never mistaken."""
+"""A process of ours ends with its owner, is released on demand, and never confused."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def started(tmp_path: Path, *, dies_with_owner: bool = True) -> OwnProcess:
 
 
 @pytest.mark.parametrize("word", ["keep", "let go"])
-def test_it_dies_with_its_owner_unless_let_go(tmp_path, word):
+def test_it_dies_with_its_owner_unless_released(tmp_path, word):
     folder = tmp_path / "cluster" / "broker"
     folder.mkdir(parents=True)
     (folder / "data").write_text("x")
@@ -89,7 +89,7 @@ def test_another_process_with_the_same_pid_is_not_ours(tmp_path):
     assert identity.find() is None
 
 
-def test_a_guard_goes_home_when_its_process_ended(tmp_path):
+def test_a_guard_ends_with_its_process(tmp_path):
     before = set(psutil.Process().children())
     process = started(tmp_path)
     assert len(set(psutil.Process().children()) - before) == 2
@@ -124,7 +124,7 @@ sys.stdin.read()
 """
 
 
-def test_a_port_is_given_away_once_whoever_asks(monkeypatch):
+def test_a_port_is_handed_out_once(monkeypatch):
     last = ports_module.FIRST_PORT + 80  # few enough that two draws would meet
     monkeypatch.setattr(ports_module, "_first_ephemeral", lambda: last)
     first = free_ports(20)

@@ -33,7 +33,7 @@ def made(shape: GenericShape, count: int = 400, seed: int = 1) -> list:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batches_hold_what_was_put_in(codec):
+def test_batches_read_back_as_written(codec):
     headers = (("trace", b"1"), ("trace", None), ("", b""))
     records = made(GenericShape(300, 3, headers, tombstones=0.2, empties=0.2), 50)
     batch = encode_batch(records, codec)
@@ -94,6 +94,6 @@ def test_producer_fields_are_set_and_the_checksum_follows():
 @pytest.mark.parametrize(
     "wrong", [{"codec": "brotli"}, {"partitions": 0}, {"batch_records": 0}, {"rate_hz": -1}]
 )
-def test_a_load_that_makes_no_sense_is_refused(wrong):
+def test_an_invalid_load_is_refused(wrong):
     with pytest.raises(SandboxError):
         TopicLoad(TopicName("t"), **wrong)

@@ -1,4 +1,4 @@
-"""Which versions of Kafka a sandbox offers, and to whom."""
+"""Which versions of Kafka a sandbox offers."""
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +16,7 @@ def test_the_jars_of_every_version_are_locked() -> None:
         assert f"kafka_2.13-{version.name}.jar" in locked[version.jars].checksums
 
 
-def test_the_command_line_hands_the_version_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_passes_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, object] = {}
     monkeypatch.setattr(named, "up", lambda names, **options: asked.update(options))
     monkeypatch.setattr(named, "status", lambda names: [])

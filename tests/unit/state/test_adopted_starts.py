@@ -1,4 +1,4 @@
-"""What is remembered of mirrors that were taken over, and what a lane hears of it."""
+"""What is remembered of mirrors that were taken over, and what a lane gets of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_where_a_takeover_happened_is_remembered(state: LinkState) -> None:
     assert "adopted" not in state._state.rows["start/other"]  # as versions before wrote it
 
 
-def test_a_lane_hears_where_partitions_were_taken_over() -> None:
+def test_a_lane_gets_the_offsets_of_the_takeover() -> None:
     mirror = Mirror(
         source=ORDERS,
         target=TopicName("a.orders"),
@@ -71,7 +71,7 @@ def test_a_lane_hears_where_partitions_were_taken_over() -> None:
     assert _specs((mirror,), {}) == {}
 
 
-def test_mirrors_that_are_handed_back_take_the_producer_with_them(state: LinkState) -> None:
+def test_handing_mirrors_back_drops_the_producer_id(state: LinkState) -> None:
     state.forget_mirrors([ORDERS])
     assert state._state.rows == {
         "handed-back/orders": {"to": "MirrorMaker 2"},

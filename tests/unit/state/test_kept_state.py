@@ -1,4 +1,4 @@
-"""State topics that somebody deleted are made anew from what the running driver knows."""
+"""Deleted state topics are recreated from what the running driver knows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ KNOWN = Known(
 )
 
 
-def test_nothing_is_written_while_all_are_there(state: LinkState, topics: list[Memory]) -> None:
+def test_nothing_is_written_while_all_topics_exist(state: LinkState, topics: list[Memory]) -> None:
     turn, events, lanes = turn_with(state, {})
     turn._keep_state(KNOWN)
     assert [topic.written for topic in topics] == [{}, {}, {}, {}]
@@ -96,7 +96,7 @@ def test_nothing_is_written_while_all_are_there(state: LinkState, topics: list[M
     lanes.announce.assert_not_called()
 
 
-def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
+def test_a_topic_without_describe_right_is_not_taken_for_deleted(
     state: LinkState, topics: list[Memory]
 ) -> None:
     turn, _, lanes = turn_with(state, dict.fromkeys(NAMES, 29))
@@ -106,7 +106,7 @@ def test_a_topic_that_may_not_be_seen_is_not_taken_for_gone(
 
 
 @pytest.mark.parametrize("gone", NAMES)
-def test_a_gone_topic_is_made_and_written_anew_and_told(
+def test_a_deleted_topic_is_recreated_rewritten_and_reported(
     state: LinkState, topics: list[Memory], gone: str
 ) -> None:
     turn, events, lanes = turn_with(state, {gone: 3})
@@ -122,7 +122,7 @@ def test_a_gone_topic_is_made_and_written_anew_and_told(
 
 
 @pytest.mark.parametrize("count", [0, 3, 11_000])
-def test_topics_of_the_beginning_are_remembered(
+def test_topics_of_the_links_beginning_are_remembered(
     state: LinkState, topics: list[Memory], count: int
 ) -> None:
     topics[0].read_all = lambda: topics[0].written  # type: ignore[attr-defined]  # as above
@@ -135,7 +135,7 @@ def test_topics_of_the_beginning_are_remembered(
 
 @pytest.mark.parametrize("key", ["mirror/t", "start/t", "producer", "owner", "beginning/0"])
 @pytest.mark.parametrize("value", [{}, {"producer_id": "x"}, {"target_id": 5, "starts": 3}])
-def test_a_record_that_is_no_row_is_told_with_its_key(
+def test_an_invalid_record_is_reported_with_its_key(
     state: LinkState, key: str, value: dict[str, Any]
 ) -> None:
     """Given JSON that others wrote into the state topic / when read / then an error of ours."""

@@ -1,4 +1,4 @@
-"""Claims of a link, with clocks of our own: no two of them agree."""
+"""Claims of a link, with simulated clocks, no two of which agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_S = 10.0
 
 
 class Hands:
-    """A clock whose hands we turn; something may happen as time passes."""
+    """A clock that the test advances; actions may be scheduled on it."""
 
     def __init__(self, wall_ms: int = 0) -> None:
         self.now_s = 0.0
@@ -141,7 +141,7 @@ def test_a_resigned_predecessor_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("wall_ms", [0, 10**12, -(10**12)])
-def test_a_silent_predecessor_is_waited_out_by_the_waiters_own_clock(wall_ms: int) -> None:
+def test_a_silent_predecessor_is_waited_for_by_the_standbys_own_clock(wall_ms: int) -> None:
     """Given 20 s announced and wall clocks that disagree / when claimed / then after 20 s."""
     topic = Topic()
     first = owned(topic)
@@ -153,7 +153,7 @@ def test_a_silent_predecessor_is_waited_out_by_the_waiters_own_clock(wall_ms: in
     assert "takes over" in second.told()
 
 
-def test_each_renewal_starts_the_wait_anew_and_it_is_told_once_a_minute() -> None:
+def test_each_renewal_restarts_the_wait_and_is_logged_once_a_minute() -> None:
     """Given an owner that renews for five minutes / when waited for / then until it is silent."""
     topic = Topic()
     first = owned(topic)
@@ -171,7 +171,7 @@ def test_each_renewal_starts_the_wait_anew_and_it_is_told_once_a_minute() -> Non
 
 
 def test_a_stop_ends_the_wait_without_a_takeover() -> None:
-    """Given a waiting instance / when it is to stop / then at once, and the record is as it was."""
+    """Given a waiting standby / when stopped / then at once, and the record is unchanged."""
     topic = Topic()
     first = owned(topic)
     first.ownership.announce(first.hands.wall_ms() + 3_600_000)
@@ -188,8 +188,8 @@ def test_a_stop_ends_the_wait_without_a_takeover() -> None:
     first.ownership.keep(6.0)
 
 
-def test_a_stop_just_before_the_takeover_takes_nothing_over() -> None:
-    """Given a fenced predecessor / when the stop comes then / then its record stands."""
+def test_a_stop_just_before_the_takeover_prevents_it() -> None:
+    """Given a fenced predecessor / when the stop comes then / then its record is unchanged."""
     topic = Topic()
     first = owned(topic)
     second = Instance(topic)
@@ -200,7 +200,7 @@ def test_a_stop_just_before_the_takeover_takes_nothing_over() -> None:
 
 
 def test_an_owner_that_renews_between_the_wait_and_the_fence_stays() -> None:
-    """Given a record that changes at the last moment / when claimed / then it is waited again."""
+    """Given a record that changes at the last moment / when claimed / then the wait restarts."""
     topic = Topic()
     first = owned(topic)
     second = Instance(topic)
@@ -215,7 +215,7 @@ def test_an_owner_that_renews_between_the_wait_and_the_fence_stays() -> None:
 
 
 def test_an_owner_that_renews_just_before_the_fence_stays() -> None:
-    """Given a record that changes between the last look and the fence / then it is waited again."""
+    """Given a record that changes between the last read and the fence / then the wait restarts."""
     topic = Topic()
     first = owned(topic)
     second = Instance(topic)
@@ -240,8 +240,8 @@ def test_an_older_version_that_resigned_is_not_waited_for() -> None:
     assert owned(topic).hands.now_s == 0.0
 
 
-def test_an_owner_that_slept_learns_it_before_it_goes_on() -> None:
-    """Given a takeover meanwhile / when the first only holds on to the link / then it is told."""
+def test_an_owner_that_slept_learns_of_a_takeover_before_it_acts() -> None:
+    """Given a takeover meanwhile / when the first only keeps its claim / then it is rejected."""
     topic = Topic()
     first = owned(topic)
     first.ownership.keep(6.0)
@@ -274,7 +274,7 @@ def assert_true(value: object) -> None:
 
 
 def test_a_predecessor_that_wakes_up_learns_of_its_successor() -> None:
-    """Given a takeover / when the first announces / then it is told, and writes nothing more."""
+    """Given a takeover / when the first announces / then it is rejected, and writes no more."""
     topic = Topic()
     first = owned(topic)
     second = owned(topic)
@@ -294,8 +294,8 @@ def test_a_predecessor_that_wakes_up_learns_of_its_successor() -> None:
     second.ownership.keep(6.0)
 
 
-def test_an_owner_that_a_rival_fenced_in_vain_goes_on() -> None:
-    """Given a rival that fenced and died / when the owner announces / then the link stays its."""
+def test_an_owner_fenced_by_a_standby_that_died_continues() -> None:
+    """Given a standby that fenced and died / when the owner announces / then it keeps the link."""
     topic = Topic()
     first = owned(topic)
     Store(topic).fence_owner()
@@ -304,7 +304,7 @@ def test_an_owner_that_a_rival_fenced_in_vain_goes_on() -> None:
     assert (topic.owner.instance, topic.owner.lasts_ms) == (first.ownership.instance, 30_000)
 
 
-def test_an_owner_whose_record_was_deleted_writes_it_anew() -> None:
+def test_an_owner_whose_record_was_deleted_rewrites_it() -> None:
     """Given a state topic that was deleted / when the owner renews / then it is there again."""
     topic = Topic()
     first = owned(topic)
@@ -313,8 +313,8 @@ def test_an_owner_whose_record_was_deleted_writes_it_anew() -> None:
     assert topic.owner is not None
 
 
-def test_a_deleted_topic_does_not_keep_its_owner_from_making_it_anew() -> None:
-    """Given no topic to write to / when the owner looks whether it may act / then it may."""
+def test_a_deleted_topic_does_not_keep_its_owner_from_recreating_it() -> None:
+    """Given no topic to write to / when the owner checks whether it may act / then it may."""
     topic = Topic()
     first = owned(topic)
     first.hands.now_s += 100
@@ -325,7 +325,7 @@ def test_a_deleted_topic_does_not_keep_its_owner_from_making_it_anew() -> None:
 
 
 def test_time_without_the_target_is_not_counted_against_the_owner() -> None:
-    """Given a target that was away for longer than announced / when back / then waited anew."""
+    """Given a target away for longer than announced / when it is back / then the wait restarts."""
     topic = Topic()
     owned(topic)
     second = Instance(topic)
@@ -338,7 +338,7 @@ def test_time_without_the_target_is_not_counted_against_the_owner() -> None:
     assert second.hands.now_s >= 60 + CLAIM_LASTS_MS / 1000
 
 
-def test_a_target_that_is_away_from_the_start_is_told() -> None:
+def test_a_target_that_is_unreachable_from_the_start_is_reported() -> None:
     """Given no target / when claimed / then it fails at once, as a start without a target does."""
     topic = Topic()
     topic.is_away = True
@@ -346,8 +346,8 @@ def test_a_target_that_is_away_from_the_start_is_told() -> None:
         Instance(topic).ownership.claim()
 
 
-def test_what_is_announced_already_costs_no_write_and_holds_however_the_clock_is_set() -> None:
-    """Given 20 s announced / when 10 s are, or the wall clock is set back / then as it must be."""
+def test_a_covered_announcement_costs_no_write_and_ignores_clock_steps() -> None:
+    """Given 20 s announced / when 10 s are / then no write; after a clock step 25 s are written."""
     topic = Topic()
     first = owned(topic)
     first.ownership.announce(first.hands.wall_ms() + 20_000)
@@ -373,8 +373,8 @@ def test_a_renewal_never_shortens_what_was_announced() -> None:
     assert topic.owner.lasts_ms == 15_000
 
 
-def test_what_is_announced_waits_for_no_write_of_another_thread() -> None:
-    """Given a write that a broker that hangs holds up / when less is announced / then at once."""
+def test_a_covered_announcement_does_not_wait_for_another_threads_write() -> None:
+    """Given a write that a hung broker delays / when less is announced / then at once."""
     topic = Topic()
     first = owned(topic)
     first.ownership.announce(first.hands.wall_ms() + 20_000)
@@ -413,7 +413,7 @@ def test_what_is_announced_waits_for_no_write_of_another_thread() -> None:
     assert topic.writes == writes + 1
 
 
-def test_nothing_that_was_announced_holds_once_it_is_resigned() -> None:
+def test_no_announcement_holds_after_resigning() -> None:
     """Given 20 s announced / when resigning fails, though it may have landed / then none holds."""
     topic = Topic()
     first = owned(topic)
@@ -425,8 +425,8 @@ def test_nothing_that_was_announced_holds_once_it_is_resigned() -> None:
         first.ownership.announce(first.hands.wall_ms() + 1_000)
 
 
-def test_claims_count_on_from_what_lanes_have_heard() -> None:
-    """Given a state topic that was lost / when claimed / then lanes listen to the new owner."""
+def test_claims_continue_from_the_last_one_that_lanes_know() -> None:
+    """Given a state topic that was lost / when claimed / then lanes accept the new owner."""
     instance = Instance(Topic())
     instance.store.claims_heard = 41
     assert instance.ownership.claim()

@@ -1,4 +1,4 @@
-"""Stops in the state topic: what is written, when one is over, and what a status makes of them."""
+"""Stops in the state topic: what is written, when one is over, and how a status shows them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_stop_is_written_once_and_read_back_as_it_was(state: PartitionState) -
 
 
 def test_another_stop_replaces_one() -> None:
-    """Given other words, another place, another trouble / then written; only that is since then."""
+    """Given another message, offset or state / then written; only the last restarts its age."""
     first = report(GAP)
     for changed in ({"reason": "other"}, {"position": 6}):
         now = replace(first, since_ms=NOW_MS + 1, **changed)
@@ -123,14 +123,14 @@ def test_another_stop_replaces_one() -> None:
         (report(RETRYING, end=9), False),
     ],
 )
-def test_a_stop_is_over_when_its_lane_is_past_it(said: PartitionReport, is_over: bool) -> None:
+def test_a_stop_is_over_when_its_lane_has_passed_it(said: PartitionReport, is_over: bool) -> None:
     known: Stops = {at(0): report(GAP)}
     assert changed_stops(known, [said], everywhere) == ({at(0): None} if is_over else {})
     assert changed_stops({}, [said], everywhere) == {}
 
 
-def test_what_is_copied_no_more_is_forgotten_and_what_is_refused_is_not() -> None:
-    """Given stops / when their topics are let go, refused, or not yet looked at / then as told."""
+def test_stops_of_deselected_topics_are_forgotten_and_of_refused_ones_kept() -> None:
+    """Given stops / when their topics are deselected, refused, or not observed yet / then so."""
     topic = Written()
     book = StopBook(topic.put)
     book.begin({at(0): report(GAP), at(1): report(GAP, 1), at(0, "u"): report(GAP)})
@@ -143,7 +143,7 @@ def test_what_is_copied_no_more_is_forgotten_and_what_is_refused_is_not() -> Non
     assert book.known.keys() == {at(1), at(0, "u")}
 
 
-def test_a_state_made_anew_gets_them_and_nothing_where_there_are_none() -> None:
+def test_a_recreated_state_gets_all_stops_and_nothing_without_any() -> None:
     topic = Written()
     book = StopBook(topic.put)
     book.restore()
@@ -155,8 +155,8 @@ def test_a_state_made_anew_gets_them_and_nothing_where_there_are_none() -> None:
     assert stops_in(topic.rows) == book.known != {}
 
 
-def test_what_is_not_written_is_not_known() -> None:
-    """Given a target that does not answer / then the next look writes it."""
+def test_a_stop_that_was_not_written_is_retried() -> None:
+    """Given a target that does not answer / then the next check writes it."""
     put = Mock(side_effect=[OSError, None])
     book = StopBook(put)
     with pytest.raises(OSError):  # noqa: PT011  # its text says nothing
@@ -172,8 +172,8 @@ def spec(number: int, why: str) -> Any:
     return made
 
 
-def test_lost_maps_are_foreseen_and_overwrite_nothing() -> None:
-    """Given mirrors without their map / then blocked before their lane looks; once."""
+def test_lost_maps_are_noted_in_advance_and_overwrite_nothing() -> None:
+    """Given mirrors without their map / then blocked before their lane checks; once."""
     topic = Written()
     book = StopBook(topic.put)
     book.begin({at(2): report(GAP, 2)})
@@ -210,8 +210,8 @@ class Board:
 
 
 @pytest.mark.parametrize("state", ["running", "stopped", ""])
-def test_stops_are_told_where_no_lane_tells(state: str) -> None:
-    """Given a stop in the state / of which no lane has spoken, whatever the driver / then told."""
+def test_stops_are_reported_without_a_lanes_report(state: str) -> None:
+    """Given a stop in the state that no lane has reported, whatever the driver / then shown."""
     link = Board([report(GAP, code="X", reason="a hint")])
     if state:
         link.driver(state)
@@ -222,7 +222,7 @@ def test_stops_are_told_where_no_lane_tells(state: str) -> None:
     assert not status.is_in_sync()
 
 
-def test_a_lane_that_looks_again_does_not_hide_a_stop_and_one_that_copies_does() -> None:
+def test_a_lane_that_checks_again_hides_no_stop_and_one_that_copies_does() -> None:
     link = Board([report(GAP, code="X")])
     link.driver()
     for said in (report(STARTING, position=-1), report(COPYING), report(RETRYING, reason="r")):
@@ -234,7 +234,7 @@ def test_a_lane_that_looks_again_does_not_hide_a_stop_and_one_that_copies_does()
     assert link.codes() == []
 
 
-def test_what_lanes_of_the_driver_before_said_is_old_news() -> None:
+def test_reports_of_the_previous_driver_do_not_count() -> None:
     """Given a lane of claim 1 that had all / when a driver of claim 2 runs / then not in sync."""
     link = Board()
     link.driver(claim=1)
@@ -248,8 +248,8 @@ def test_what_lanes_of_the_driver_before_said_is_old_news() -> None:
     assert link.board.status(NOW_MS).is_in_sync()
 
 
-def test_a_stop_told_by_a_driver_before_stays_and_is_told_once() -> None:
-    """Given its row, and the state's word of it or not / then one problem in either case."""
+def test_a_stop_of_the_previous_driver_stays_and_is_shown_once() -> None:
+    """Given its row, with or without the state's / then one problem in either case."""
     for stops in ([], [report(GAP, code="X")]):
         link = Board(stops)
         link.driver(claim=1)
@@ -259,7 +259,7 @@ def test_a_stop_told_by_a_driver_before_stays_and_is_told_once() -> None:
         assert link.board.status(NOW_MS).states == {"gap": 1}
 
 
-def test_what_a_driver_before_copied_does_not_hide_a_stop() -> None:
+def test_copying_by_the_previous_driver_hides_no_stop() -> None:
     link = Board([report(GAP, code="X")])
     link.lane(report(COPYING, position=9, end=9), claim=1)
     link.driver(claim=2)

@@ -1,4 +1,4 @@
-"""The status put together from reports: rates, lag, problems, silence."""
+"""The status built from reports: rates, lag, problems, silence."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_link_that_has_just_stopped_has_no_rate() -> None:
     assert (status.state, status.records_per_s, status.bytes_per_s) == ("stopped", 0.0, 0.0)
 
 
-def test_a_new_round_begins_its_counters_anew_without_a_negative_rate() -> None:
+def test_counters_that_restart_with_a_round_give_no_negative_rate() -> None:
     """Given a report of the next round / when asked / then no rate is below zero."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 5_000, row(100, 100, size=90_000, state=PartitionState.COPYING))
@@ -75,7 +75,7 @@ def test_a_new_round_begins_its_counters_anew_without_a_negative_rate() -> None:
     assert status.is_in_sync()
 
 
-def test_lanes_are_told_rates_that_outlast_a_round() -> None:
+def test_lanes_get_rates_that_outlast_a_round() -> None:
     """Given 10 records a second over four rounds / when asked / then about that many."""
     board = StatusBoard(LinkName("l"))
     for second in range(120):
@@ -100,7 +100,7 @@ def test_a_stopped_partition_is_a_problem_with_its_reason() -> None:
     assert not status.is_in_sync()
 
 
-def test_silence_is_told() -> None:
+def test_silence_is_reported() -> None:
     """Given no report for long / when asked / then silent, and its rates are not shown."""
     board = StatusBoard(LinkName("l"))
     assert board.status(NOW_MS).state == "unknown"
@@ -111,8 +111,8 @@ def test_silence_is_told() -> None:
     assert (status.state, status.records_per_s) == ("silent", 0)
 
 
-def test_a_driver_that_stopped_says_so() -> None:
-    """Given the driver's last word / when asked / then stopped."""
+def test_a_stopped_driver_is_reported() -> None:
+    """Given the driver's last report / when asked / then stopped."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS, row(9, 9, state=PartitionState.COPYING))
     board.consume("driver", {"state": "stopped", "at_ms": NOW_MS, "refused": {"x": "why"}})
@@ -120,7 +120,7 @@ def test_a_driver_that_stopped_says_so() -> None:
     assert (status.state, status.refused) == ("stopped", {"x": "why"})
 
 
-def test_a_heartbeat_grows_old_where_the_driver_falls_silent() -> None:
+def test_a_heartbeat_ages_while_the_driver_is_silent() -> None:
     board = StatusBoard(LinkName("l"))
     board.consume("driver", {"state": "running", "at_ms": NOW_MS})
     assert board.status(NOW_MS).heartbeat_age_s is None
@@ -130,8 +130,8 @@ def test_a_heartbeat_grows_old_where_the_driver_falls_silent() -> None:
         assert board.status(NOW_MS + 5000).heartbeat_age_s == age_s
 
 
-def test_open_transactions_are_told_apart_from_the_lag() -> None:
-    """Given a mapped partition with an open transaction / when asked / then each for itself."""
+def test_open_transactions_are_reported_apart_from_the_lag() -> None:
+    """Given a mapped partition with an open transaction / when asked / then each by itself."""
     board = StatusBoard(LinkName("l"))
     item = row(600, 700, state=PartitionState.COPYING)
     item.open_records, item.breaks = 90, 3
@@ -166,10 +166,10 @@ def driver(**loop: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_loop_that_fails_or_hangs_is_trouble_of_the_link(
+def test_a_loop_that_fails_or_hangs_is_a_problem_of_the_link(
     loop: dict[str, Any], troubles: list[str]
 ) -> None:
-    """Given all is level / when a loop of the driver is not well / then no clean status."""
+    """Given a link in sync / when a loop of the driver fails or hangs / then not in sync."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS, row(100, 100, state=PartitionState.COPYING))
     board.consume("driver", driver(**loop))
@@ -179,13 +179,13 @@ def test_a_loop_that_fails_or_hangs_is_trouble_of_the_link(
     assert [line.plain for line in problem_lines(status)] == troubles
 
 
-def test_loops_of_a_driver_that_has_stopped_are_no_trouble() -> None:
+def test_loops_of_a_stopped_driver_are_no_problem() -> None:
     board = StatusBoard(LinkName("l"))
     board.consume("driver", {**driver(is_stale=True), "state": "stopped"})
     assert board.status(NOW_MS).troubles == []
 
 
-def test_a_target_that_does_not_answer_is_no_clean_status() -> None:
+def test_an_unanswering_target_is_not_in_sync() -> None:
     status = unreachable(LinkName("l"), NOW_MS, ConnectionLost("gone"))
     assert (status.state, status.is_in_sync()) == ("unreachable", False)
     assert "gone" in status.troubles[0]

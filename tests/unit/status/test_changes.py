@@ -1,4 +1,4 @@
-"""What is told in the log of partitions that stop, lanes that are silent, and when it is over."""
+"""Log lines about partitions that stop, lanes that are silent, and the end of both."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_stop_is_one_line_and_its_end_another() -> None:
     assert told.look(problem(), after_ms=62_000) != []
 
 
-def test_another_reason_is_told_anew() -> None:
+def test_another_reason_is_logged_again() -> None:
     told = Told()
     told.look(problem())
     assert told.look(problem(state="diverged", code="FOREIGN_TAIL")) == [
@@ -57,8 +57,8 @@ def test_another_reason_is_told_anew() -> None:
     ]
 
 
-def test_what_is_tried_again_is_told_when_it_lasts() -> None:
-    """A leader that moves makes thousands of partitions try again, for less than a second."""
+def test_retries_are_logged_when_they_last() -> None:
+    """A leader that moves makes thousands of partitions retry, for less than a second."""
     told = Told()
     retried = problem(state="retrying", code="NOT_LEADER_OR_FOLLOWER")
     assert told.look(retried, after_ms=SETTLES_WITHIN_MS - 1) == []
@@ -71,14 +71,14 @@ def test_what_is_tried_again_is_told_when_it_lasts() -> None:
     ]
 
 
-def test_a_stop_that_is_tried_again_for_a_moment_is_not_over() -> None:
+def test_a_stop_that_is_briefly_retried_is_not_over() -> None:
     told = Told()
     told.look(problem())
     assert told.look(problem(state="retrying")) == []
     assert told.look(problem()) == []
 
 
-def test_of_thousands_some_are_named_and_the_others_counted() -> None:
+def test_of_thousands_a_few_are_named_and_the_others_counted() -> None:
     told = Told()
     lines = told.look(*(problem(number) for number in range(LISTED_MAX + 5)))
     assert len(lines) == LISTED_MAX + 1
@@ -88,7 +88,7 @@ def test_of_thousands_some_are_named_and_the_others_counted() -> None:
     assert "5 more partitions are copied again" in lines[-1]
 
 
-def test_alarms_are_told_once_and_when_they_are_over() -> None:
+def test_alarms_are_logged_once_and_when_they_are_over() -> None:
     told = Told()
     assert told.consume(lane="lane 0 is silent for 11 s") == [
         "WARN link l: lane 0 is silent for 11 s"
@@ -97,8 +97,8 @@ def test_alarms_are_told_once_and_when_they_are_over() -> None:
     assert told.consume() == ["INFO link l: over: lane 0 is silent for 12 s"]
 
 
-def test_a_stop_of_unknown_age_lasts_from_when_it_was_told() -> None:
-    """Given one that is known from the state alone / when it is over / then as long as seen."""
+def test_a_stop_of_unknown_age_lasts_from_its_first_report() -> None:
+    """Given a stop known from the state alone / when it is over / then as long as it was seen."""
     told = Told()
     told.look(replace(problem(), since_ms=0))
     assert told.look(after_ms=5_000)[0].endswith("after 5 s")

@@ -68,8 +68,8 @@ class Link:
         return self.status(at_ms).why_not_in_sync(max_lag_s)
 
 
-def test_a_busy_link_is_in_sync_within_what_it_may_lag() -> None:
-    """Given records that came in the last seconds / then in sync by default, and not below."""
+def test_a_busy_link_is_in_sync_within_the_allowed_lag() -> None:
+    """Given records of the last seconds / then in sync by default, not with a smaller limit."""
     link = Link()
     link.driver()
     link.lane(row(100, 150, last_ms=NOW_MS - 3_000, level_ms=NOW_MS - 4_000))
@@ -81,7 +81,7 @@ def test_a_busy_link_is_in_sync_within_what_it_may_lag() -> None:
     assert (told["in_sync"], told["why_not_in_sync"]) == (False, ["t lags by 50 records, 3.0 s"])
 
 
-def test_lag_that_is_not_known_is_not_none() -> None:
+def test_an_unknown_lag_is_not_zero() -> None:
     """Given a start: nothing, then no position, then no age / when asked / then not in sync."""
     link = Link()
     link.driver(partitions=1)
@@ -96,8 +96,8 @@ def test_lag_that_is_not_known_is_not_none() -> None:
     assert (link.why(), link.status().unknown) == ([], 0)
 
 
-def test_a_lane_that_falls_silent_is_told_though_its_driver_speaks() -> None:
-    """Given a worker that is frozen / when its driver goes on telling / then not in sync."""
+def test_a_silent_lane_is_reported_though_its_driver_reports() -> None:
+    """Given a frozen worker / when its driver still reports / then not in sync."""
     link = Link()
     link.driver()
     link.lane(row(9, 9))
@@ -113,8 +113,8 @@ def test_a_lane_that_falls_silent_is_told_though_its_driver_speaks() -> None:
     assert (link.why(at_ms=late_ms), link.board.alarms(late_ms)) == ([], {})
 
 
-def test_a_lane_that_never_spoke_is_told_after_a_while() -> None:
-    """Given a lane that Spark has no room for / when nothing comes / then trouble."""
+def test_a_lane_that_never_reported_is_reported_after_a_while() -> None:
+    """Given a lane that Spark has no room for / when nothing comes / then a problem."""
     link = Link()
     link.driver()
     assert link.status().troubles == []
@@ -123,8 +123,8 @@ def test_a_lane_that_never_spoke_is_told_after_a_while() -> None:
     assert len(link.status(late_ms).troubles) == 1
 
 
-def test_lanes_of_an_owner_before_are_not_this_ones() -> None:
-    """Given reports of a driver that was killed / when its successor's lanes say nothing."""
+def test_lanes_of_the_previous_owner_do_not_count() -> None:
+    """Given reports of a killed driver / when its successor's lanes have not reported / then so."""
     link = Link()
     link.lane(row(9, 9))
     claimed = {"claim": 2, "instance": "b", "generations": {"0": 2_000_000_001}}
@@ -144,14 +144,14 @@ def test_lanes_of_an_owner_before_are_not_this_ones() -> None:
         ({"state": "stopped"}, ["the link is stopped"]),
     ],
 )
-def test_what_the_driver_tells_counts(more: dict[str, Any], why: list[str]) -> None:
+def test_the_drivers_report_counts(more: dict[str, Any], why: list[str]) -> None:
     link = Link()
     link.driver(**more)
     link.lane(row(9, 9))
     assert link.why() == why
 
 
-def test_a_transaction_that_hangs_is_no_sync_and_has_a_name() -> None:
+def test_a_hanging_transaction_is_not_in_sync_and_is_named() -> None:
     held = {
         "source": "t",
         "partition": 0,
@@ -174,7 +174,7 @@ def test_a_transaction_that_hangs_is_no_sync_and_has_a_name() -> None:
 
 
 def test_age_is_that_of_the_oldest_missing_record() -> None:
-    """Given what is known in turn / when asked / then never less than the truth."""
+    """Given what becomes known in turn / when asked / then never less than the true age."""
     link = Link()
     link.driver()
     link.lane(row(5, 9, last_ms=NOW_MS + 99_000, level_ms=NOW_MS - 7_000))
@@ -189,7 +189,7 @@ def test_age_is_that_of_the_oldest_missing_record() -> None:
     assert link.status().lag_s is None  # it fell back: what was known is void
 
 
-def test_of_thousands_of_topics_some_are_named() -> None:
+def test_of_thousands_of_topics_a_few_are_named() -> None:
     link = Link()
     link.driver()
     link.lane(*(row(1, 9, topic=f"t{n:03}", last_ms=1) for n in range(WHY_MAX + 7)))

@@ -50,7 +50,7 @@ def consume(
         board.consume(f"lane/{lane}", json.loads(record))
 
 
-def test_partitions_that_a_report_does_not_name_stay_as_they_were() -> None:
+def test_partitions_missing_from_a_report_keep_their_values() -> None:
     """Given a whole report and one of a single row / then all partitions are known."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 1_000, [row(n, 10) for n in range(30)], whole=True)
@@ -78,7 +78,7 @@ def test_an_older_rounds_last_report_overwrites_nothing_but_counts() -> None:
 
 
 def test_a_partition_that_left_the_plan_does_not_come_back() -> None:
-    """Given a plan without a partition / when the old round's last report names it / then gone."""
+    """Given a plan without a partition / when the old round's last report has it / then gone."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 2_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
     consume(board, NOW_MS - 1_000, [row(0, 1)], its_round=(2, 1), whole=True)
@@ -88,7 +88,7 @@ def test_a_partition_that_left_the_plan_does_not_come_back() -> None:
 
 
 def test_a_partition_that_moved_is_counted_once() -> None:
-    """Given two lanes, and a partition that moves / then it is the new lane's alone."""
+    """Given two lanes, and a partition that moves / then it belongs to the new lane only."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 3_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
     consume(board, NOW_MS - 3_000, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
@@ -99,8 +99,8 @@ def test_a_partition_that_moved_is_counted_once() -> None:
     assert [lane["partitions"] for lane in status.lanes] == [1, 2]
 
 
-def test_what_a_lane_copied_that_is_gone_is_shown_until_others_are_heard_of_it() -> None:
-    """Given lanes of which one goes / when another takes one of its two partitions / then that."""
+def test_rows_of_a_removed_lane_are_shown_until_another_reports() -> None:
+    """Given a lane that is removed / when another reports one of its two partitions / then that."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
     consume(board, NOW_MS, [row(2, 1)], its_round=(2, 0), whole=True, lane=1)
@@ -115,10 +115,10 @@ def test_what_a_lane_copied_that_is_gone_is_shown_until_others_are_heard_of_it()
     assert board.status(later_ms).partitions == 2
 
 
-def test_what_lanes_of_another_driver_copied_is_not_believed() -> None:
-    """Given a driver's lanes / when another one has looked at all topics, and has none / then none.
+def test_rows_of_another_drivers_lanes_do_not_count() -> None:
+    """Given a driver's lanes / when another one has observed all topics, and has none / then none.
 
-    Until it has looked, what was heard last is told, and the link is not called in sync.
+    Until it has, the last report is shown, and the link is not called in sync.
     """
     board = StatusBoard(LinkName("l"))
     driver = {"state": "running", "generations": {"0": 1}, "instance": "a", "turns": 9}
@@ -149,7 +149,7 @@ def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -
         assert (status.states, status.unknown) == ({"starting": 1}, 1)
 
 
-def test_generations_that_began_anew_are_believed_after_a_while() -> None:
+def test_generations_that_started_over_count_after_a_while() -> None:
     """Given a state that was lost / when lower generations report for long / then they count."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 120_000, [row(0, 10)], its_round=(9, 9), whole=True)
@@ -186,8 +186,8 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
     assert sum(len(record) for _, record in late) < 2_000_000  # whole ones: 35 MB
 
 
-def test_only_rounds_of_the_newest_plan_say_what_counts_for_decisions() -> None:
-    """Given a new plan / until one of its rounds knows where a partition stands / then nothing."""
+def test_only_rounds_of_the_newest_plan_count_for_decisions() -> None:
+    """Given a new plan / until one of its rounds reports a position / then nothing."""
     board, starting = StatusBoard(LinkName("l")), PartitionState.STARTING
     consume(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 3), whole=True)
     assert [r.position for r in board.reports_of({LaneId(0): 1})] == [150]

@@ -1,4 +1,4 @@
-"""Transactions that hold records back: whose they are, and since when."""
+"""Open transactions that hold records back: their producer, and since when."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Open:
         self.held[at(T, partition)] = 25
 
 
-def test_nothing_is_asked_where_nothing_is_held_back() -> None:
+def test_no_request_is_sent_if_nothing_is_held_back() -> None:
     side = Open()
     side.looked.look()
     assert (side.looked.report(), side.cluster.calls) == ([], [])
 
 
-def test_a_transaction_is_told_with_its_producer_and_keeps_its_age() -> None:
+def test_a_transaction_is_reported_with_its_producer_and_keeps_its_age() -> None:
     side = Open()
     side.write(NOW_MS - 9_000)
     side.looked.look()
@@ -53,12 +53,12 @@ def test_a_transaction_is_told_with_its_producer_and_keeps_its_age() -> None:
     }
     assert side.looked.report() == [expected]
     side.now_ms += 60_000
-    side.write(side.now_ms, sequence=1)  # it goes on: its age is that of its first record
+    side.write(side.now_ms, sequence=1)  # it continues: its age is that of its first record
     side.looked.look()
     assert side.looked.report() == [expected]
 
 
-def test_one_that_has_ended_is_told_no_more_and_the_next_is_another() -> None:
+def test_an_ended_transaction_is_no_longer_reported_and_the_next_is_another() -> None:
     side = Open()
     side.write(NOW_MS)
     side.looked.look()
@@ -73,7 +73,7 @@ def test_one_that_has_ended_is_told_no_more_and_the_next_is_another() -> None:
     assert side.looked.report() == []
 
 
-def test_brokers_that_can_not_tell_cost_nothing_else() -> None:
+def test_brokers_without_describe_producers_affect_nothing_else() -> None:
     side = Open()
     side.write(NOW_MS)
     side.cluster.fail("open_transactions", 35, T)
@@ -81,7 +81,7 @@ def test_brokers_that_can_not_tell_cost_nothing_else() -> None:
     assert side.looked.report() == []
 
 
-def test_of_thousands_those_are_asked_that_hold_back_most() -> None:
+def test_of_thousands_the_largest_are_described() -> None:
     side = Open(LISTED_MAX + 9)
     for partition in range(LISTED_MAX + 9):
         side.write(NOW_MS, partition)

@@ -1,4 +1,4 @@
-"""Each answer of the target is awaited and looked at: what failed is told, per topic."""
+"""Each answer of the target is waited for and checked: failures are reported per topic."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def changing(key: str, value: str | None) -> TopicPlan:
     return TopicPlan(configure=(change,), mirrors=(mirror(A),), remember=(record(A),))
 
 
-def test_new_topics_are_awaited_and_get_their_ids():
+def test_new_topics_are_waited_for_and_get_their_ids():
     clock = Clock()
     cluster = target(looks_until_led=3, looks_until_answering=2)
     report = apply(creating(A, B), cluster, clock)
@@ -89,13 +89,13 @@ def test_new_topics_are_awaited_and_get_their_ids():
     assert 0 < clock.now_s < 1
 
 
-def test_one_that_is_refused_is_told_and_not_copied():
+def test_a_refused_topic_is_reported_and_not_copied():
     report = apply(creating(A, B), target({A: 44}))
     assert codes(report) == {A: 44}
     assert [m.source for m in report.mirrors] == [r.source for r in report.remember] == [B]
 
 
-def test_waiting_for_leaders_ends():
+def test_waiting_for_leaders_times_out():
     clock = Clock()
     report = apply(creating(A), target(looks_until_led=10**9), clock)
     assert report.failed[A].kafka_name == "LEADER_NOT_AVAILABLE"
@@ -120,13 +120,13 @@ def test_a_refused_setting_holds_the_mirror_back_only_where_appends_need_it():
     assert (needed.mirrors, codes(needed)) == ((), {A: 40})
 
 
-def test_what_no_broker_takes_is_told():
-    """Given a plan with a setting that is none / when applied / then as where it is refused."""
+def test_an_invalid_setting_is_reported():
+    """Given a plan with an unknown setting / when applied / then reported as if refused."""
     report = apply(changing("retention.ms", "long"), target(None, A))
     assert codes(report) == {A: 40}
 
 
-def test_settings_are_awaited():
+def test_settings_are_waited_for():
     for value in ("5", None):
         clock = Clock()
         plan = changing("retention.ms", value)
@@ -139,7 +139,7 @@ def test_settings_are_awaited():
         assert "not in effect" in report.failed[A].text
 
 
-def test_an_empty_plan_asks_nothing():
+def test_an_empty_plan_sends_no_request():
     cluster = target()
     report = apply(TopicPlan(mirrors=(mirror(A),)), cluster)
     assert (report.mirrors, report.failed) == ((mirror(A),), {})

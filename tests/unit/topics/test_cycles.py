@@ -1,4 +1,4 @@
-"""What may be mirrored on, and what would go in a circle."""
+"""Which mirrors may be mirrored again, and which would form a cycle."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def feed(
         (CLAIMED, True, True),
         (CLAIMED, False, False),  # theirs is the smaller cluster id, A
         (BEGUN, True, False),
-        (BEGUN, False, None),  # theirs is a claim, and lets go
+        (BEGUN, False, None),  # theirs is only a claim, and backs off
     ],
 )
-def test_of_two_links_whoever_has_begun_stays(
+def test_of_two_links_the_one_that_has_begun_stays(
     stage: Stage, *, has_begun: bool, gives_way: bool | None
 ) -> None:
-    """Given the same name at both sides / then by how far each is, then by cluster id."""
+    """Given the same name at both sides / then by how far each has come, then by cluster id."""
     feeds = Feeds([feed(B, has_begun=has_begun)])
     loop = feeds.loop_of(ClusterTopic(A, T), ClusterTopic(B, T), stage, made=mirror())
     assert (None if loop is None else loop.gives_way) == gives_way
     assert loop is None or loop.comes_back
 
 
-def test_of_two_claims_exactly_one_lets_go() -> None:
+def test_of_two_claims_exactly_one_backs_off() -> None:
     """And of three in a ring, in each order of cluster ids."""
     for ring in ([A, B], [B, A], [A, B, C], [C, B, A], [B, D, C, A]):
         let_go = 0
@@ -66,7 +66,7 @@ def test_of_two_claims_exactly_one_lets_go() -> None:
         assert let_go == 1, ring
 
 
-def test_a_chain_that_closes_no_circle_is_free_and_tells_its_way() -> None:
+def test_a_chain_without_a_cycle_is_allowed_and_names_its_hops() -> None:
     way = (ClusterTopic(C, T), ClusterTopic(D, Q))
     feeds = Feeds([feed(C, ClusterTopic(D, Q)), feed(D, name="else", target=Q)])
     for stage in Stage:
@@ -79,8 +79,8 @@ def test_a_chain_that_closes_no_circle_is_free_and_tells_its_way() -> None:
     assert (loop.comes_back, loop.gives_way) == (True, True)
 
 
-def test_a_claim_of_others_leads_nowhere_once_copying_has_begun() -> None:
-    """Given a mirror that is copied / when a link claims its source / then that one must let go."""
+def test_another_links_claim_is_void_once_copying_has_begun() -> None:
+    """Given a mirror that is copied / when a link claims its source / then that one backs off."""
     feeds = Feeds([feed(C, ClusterTopic(D, T), has_begun=False)])
     assert feeds.through(T, BEGUN) == ()
     assert feeds.through(T, CLAIMED) == (ClusterTopic(C, T), ClusterTopic(D, T))
@@ -122,7 +122,7 @@ def planned(
     return plan_topics(link(**topics), here, there, known or {}, begun=begun)
 
 
-def test_what_an_expression_selects_is_left_out_what_is_named_is_refused() -> None:
+def test_a_topic_selected_by_pattern_is_left_out_and_a_named_one_refused() -> None:
     """Given a topic from the target / then no error for `.*`, a code for its own name."""
     plan = planned(feed(B))
     assert plan.left_out == {T: "its records come from b: link other made it"}
@@ -137,7 +137,7 @@ def test_what_an_expression_selects_is_left_out_what_is_named_is_refused() -> No
     assert "heliostat.other.state at a" in named.refuse[T].hint
 
 
-def test_a_claim_is_let_go_or_waits_and_tells_where_its_records_would_come_from() -> None:
+def test_a_claim_is_dropped_or_waits_and_names_the_origin_of_its_records() -> None:
     lost = planned(feed(B, has_begun=True), record())
     assert lost.let_go == (T,)
     assert lost.left_out
@@ -149,7 +149,7 @@ def test_a_claim_is_let_go_or_waits_and_tells_where_its_records_would_come_from(
 
 
 def test_a_mirror_that_was_copied_back_until_now_is_refused_not_just_left_out() -> None:
-    """Given both have copied / then what only comes back stays ours, of a ring one lets go."""
+    """Given both have copied / then what only comes back stays ours, in a ring one backs off."""
     back = planned(feed(B, name="q"), record(), (T,))
     assert back.refuse[T].code == "cycle"
     assert not back.let_go
@@ -159,7 +159,7 @@ def test_a_mirror_that_was_copied_back_until_now_is_refused_not_just_left_out() 
     assert other.refuse[T].code == "cycle"
 
 
-def test_a_chain_is_remembered_with_its_way_also_when_it_changes() -> None:
+def test_a_chain_is_remembered_with_its_hops_also_when_it_changes() -> None:
     plan = planned(feed(C, ClusterTopic(D, Q)))
     [kept] = plan.remember
     assert kept.through == (ClusterTopic(C, T), ClusterTopic(D, Q))

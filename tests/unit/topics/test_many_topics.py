@@ -1,4 +1,4 @@
-"""Thousands of topics: what is asked of the target, and how often settings are worked out."""
+"""Thousands of topics: requests to the target, and how often settings are computed."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def look(
     return observe(SimulatedAdmin(source), SimulatedAdmin(target), LINK, mirrors)
 
 
-def test_log_ends_are_asked_for_only_where_a_topic_may_not_be_ours() -> None:
-    """Given 3,000 mirrors, one made anew by somebody and one unknown / then two log ends."""
+def test_log_ends_are_read_only_for_topics_that_may_not_be_ours() -> None:
+    """Given 3,000 mirrors, one recreated by others and one unknown / then two log ends."""
     source, target, mirrors = pair()
     look(source, target, mirrors)
     assert target.asked("list_log_ends") in ([], [()])
@@ -85,7 +85,7 @@ def test_log_ends_are_asked_for_only_where_a_topic_may_not_be_ours() -> None:
     }
 
 
-def test_settings_are_worked_out_once_for_all_topics_that_share_them(
+def test_settings_are_computed_once_for_all_topics_that_share_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Given 3,000 topics with three different settings / when planned / then three times."""

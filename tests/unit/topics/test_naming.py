@@ -45,7 +45,7 @@ def test_each_target_name_leads_back_to_its_source(parts, name):
 
 
 @given(PARTS, PARTS, NAMES)
-def test_what_the_rule_never_makes_leads_nowhere(before, after, name):
+def test_a_name_that_the_rule_never_makes_has_no_source(before, after, name):
     rule = Naming(f"{before}${{topic}}{after}")
     source = rule.source_name(TopicName(name))
     if source is None:
@@ -82,14 +82,12 @@ def test_a_naming_collides_only_where_dots_and_underscores_are_all_that_differs(
         ("heliostat-a", True),
     ],
 )
-def test_names_that_no_mirror_can_have(name, fine):
+def test_invalid_mirror_names_are_refused(name, fine):
     assert (name_problem(name) is None) is fine
 
 
 @given(st.sets(NAMES, max_size=10), st.sets(NAMES, max_size=10), st.sampled_from(["__", ".", "-"]))
-def test_topics_of_two_sources_meet_only_where_one_alias_begins_with_the_other(
-    north, south, separator
-):
+def test_two_sources_collide_only_if_one_alias_begins_with_the_other(north, south, separator):
     """Fan-in: `a` and `a__b` may both make `a__b__c`, and nothing else."""
     rule = f"${{source}}{separator}${{topic}}"
     for aliases in (("north", "south"), ("a", f"a{separator}b")):
@@ -115,7 +113,7 @@ def test_topics_of_two_sources_meet_only_where_one_alias_begins_with_the_other(
         ({"format": "m-${topic}-copy"}, "summit.heartbeats"),
     ],
 )
-def test_heartbeats_are_called_after_their_source_whatever_the_naming(naming, expected):
+def test_heartbeats_are_named_after_their_source_in_any_naming(naming, expected):
     wanted = link(naming).model_copy(update={"heartbeats": HeartbeatsConfig(emit=True)})
     rule = naming_of(wanted)
     assert rule.target_name(TopicName("heartbeats")) == expected
@@ -124,7 +122,7 @@ def test_heartbeats_are_called_after_their_source_whatever_the_naming(naming, ex
     assert rule.target_name(TopicName("a.b")) == plain.target_name(TopicName("a.b"))
 
 
-def test_heartbeats_from_further_up_keep_their_way():
+def test_heartbeats_from_further_upstream_keep_their_hops():
     rule = naming_of(link("same").model_copy(update={"heartbeats": HeartbeatsConfig(mirror=True)}))
     assert rule.target_name(TopicName("north.heartbeats")) == "summit.north.heartbeats"
     assert rule.source_name(TopicName("summit.north.heartbeats")) == "north.heartbeats"

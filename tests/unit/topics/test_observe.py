@@ -1,4 +1,4 @@
-"""What a source's list does not name: gone, or hidden from the link's user."""
+"""Topics missing from a source's list: deleted, or hidden from the link's user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seen(*names: str) -> SourceTopics:
 
 
 @pytest.mark.parametrize("unreadable", [set[TopicName](), {TopicName("t1")}])
-def test_a_mirrors_source_that_is_not_listed_is_asked_for(unreadable: set[TopicName]) -> None:
+def test_a_mirrors_source_that_is_not_listed_is_described(unreadable: set[TopicName]) -> None:
     source = cluster("t2", hidden=unreadable)
     admin = SimulatedAdmin(source)
     found = _with_hidden(admin, LINK, seen("t2"), remembered("t1", "t2"))
@@ -46,7 +46,7 @@ def test_a_mirrors_source_that_is_not_listed_is_asked_for(unreadable: set[TopicN
 
 
 @pytest.mark.parametrize("names", [("t1", "t2"), ("t1", "other")])
-def test_nothing_is_asked_while_all_selected_ones_are_listed(names: tuple[str, ...]) -> None:
+def test_no_request_is_sent_while_all_selected_topics_are_listed(names: tuple[str, ...]) -> None:
     source = cluster("t1", "t2")
     admin = SimulatedAdmin(source)
     found = _with_hidden(admin, LINK, seen("t1", "t2"), remembered(*names))
@@ -54,10 +54,8 @@ def test_nothing_is_asked_while_all_selected_ones_are_listed(names: tuple[str, .
 
 
 @pytest.mark.parametrize(("code", "unreadable"), [(UNKNOWN, set()), (NO_RIGHT, {"t1"})])
-def test_a_listed_topic_whose_settings_are_not_told_is_named(
-    code: int, unreadable: set[str]
-) -> None:
-    """Given topics of which one was deleted, or hidden / then the hidden one alone is told of."""
+def test_a_listed_topic_with_hidden_settings_is_named(code: int, unreadable: set[str]) -> None:
+    """Given topics of which one was deleted, or hidden / then the hidden one alone is reported."""
     source = cluster("t1", "t2")
     source.fail("describe_configs", code, TopicName("t1"))
     found = observe_source(SimulatedAdmin(source), LINK)

@@ -44,7 +44,7 @@ def test_a_synced_pair_has_an_empty_plan():
     assert len(plan.mirrors) == 1
 
 
-def test_a_mirror_keeps_its_id_where_none_is_told_and_learns_one_where_none_was_known():
+def test_a_mirror_keeps_its_id_without_a_new_one_and_gets_one_if_unknown():
     """Its map is found by it."""
     unknown = replace(mirror(end=99), topic_id=None)
     plan = plan_topics(link(), source(topic()), target(unknown), record())
@@ -55,7 +55,7 @@ def test_a_mirror_keeps_its_id_where_none_is_told_and_learns_one_where_none_was_
     assert [row.target_id for row in plan.remember] == [UUID(int=7)]
 
 
-def test_an_empty_topic_that_is_there_already_becomes_the_mirror():
+def test_an_existing_empty_topic_becomes_the_mirror():
     plan = plan_topics(link(), source(topic()), target(mirror(partitions=1)), {})
     assert [(g.has, g.wants) for g in plan.grow] == [(1, 2)]
     assert plan.remember[0].target_id == UUID(int=7)
@@ -96,7 +96,7 @@ def test_latest_is_for_topics_of_the_links_beginning(before, start, expected):
         ({"retention__ms": "5"}, {"retention__ms": "6"}, ("retention.ms",), {"retention.ms": "5"}),
         ({"retention__ms": "5"}, {}, (), {"retention.ms": "5"}),
         ({}, {"retention__ms": "5"}, ("retention.ms",), {"retention.ms": None}),
-        ({}, {"retention__ms": "5"}, (), {}),  # somebody's override at the target alone
+        ({}, {"retention__ms": "5"}, (), {}),  # an override at the target alone
         ({}, {}, ("retention.ms",), {}),
         ({"min__insync__replicas": "2"}, {}, (), {}),  # excluded
         ({"compression__type": "zstd"}, {}, (), {}),  # forced to producer, and is
@@ -164,7 +164,7 @@ def test_effective_values_are_synced_when_asked_for():
     assert create.configs["retention.ms"] == "604800000"
 
 
-def test_a_target_that_does_not_tell_what_it_inherits_has_nothing_unset():
+def test_a_target_with_unknown_defaults_has_nothing_unset():
     """Given a setting that was synced as an effective value / it stays until more is known."""
     config = link(sync_broker_values=True)
     there = target(mirror(end=1, min__compaction__lag__ms="5"), inherited={})
@@ -172,7 +172,7 @@ def test_a_target_that_does_not_tell_what_it_inherits_has_nothing_unset():
     assert plan_topics(config, source(topic()), there, known).is_empty
 
 
-def test_brokers_before_3_6_have_another_limit_of_time():
+def test_brokers_before_3_6_have_another_timestamp_limit():
     old = {k: v for k, v in INHERITED.items() if "er.max.ms" not in k and "before" not in k}
     assert len(old) == len(INHERITED) - 2
     limit = "message.timestamp.difference.max.ms"
@@ -184,8 +184,8 @@ def test_brokers_before_3_6_have_another_limit_of_time():
     }
 
 
-def test_a_partition_added_to_a_mirror_by_hand_stops_nothing_and_is_told():
-    """Given a mirror of two partitions / when it has three / then the two are copied on."""
+def test_a_partition_added_to_a_mirror_by_hand_stops_nothing_and_is_noted():
+    """Given a mirror of two partitions / when it has three / then the two are still copied."""
     plan = plan_topics(link(), source(topic()), target(mirror(partitions=3, end=9)), record("t"))
     assert (plan.refuse, [each.partitions for each in plan.mirrors]) == ({}, [2])
     assert [("has 3 partitions, the source has 2" in note) for note in plan.notes] == [True]
@@ -193,8 +193,8 @@ def test_a_partition_added_to_a_mirror_by_hand_stops_nothing_and_is_told():
 
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize(("kept", "is_told"), [("5", True), ("10", False), ("-1", False)])
-def test_a_mirror_that_deletes_sooner_is_told(kept, is_told, is_new):
-    """Given a target's own retention / when it is shorter / then said, before anything expires."""
+def test_a_mirror_with_shorter_retention_is_noted(kept, is_told, is_new):
+    """Given the target's own retention / when it is shorter / then noted, before records expire."""
     there = () if is_new else (mirror(partitions=2, retention__ms=kept),)
     one = topic(retention__ms="10")
     plan = plan_topics(link(config_set={"retention.ms": kept}), source(one), target(*there), {})
@@ -202,7 +202,7 @@ def test_a_mirror_that_deletes_sooner_is_told(kept, is_told, is_new):
     assert [told in note for note in plan.notes] == [True] * is_told
 
 
-def test_of_many_mirrors_that_delete_sooner_some_are_named():
+def test_of_many_mirrors_with_shorter_retention_a_few_are_named():
     names = "abcde"
     topics = [topic(name, retention__ms="10") for name in names]
     plan = plan_topics(link(config_set={"retention.ms": "5"}), source(*topics), target(), {})
@@ -211,7 +211,7 @@ def test_of_many_mirrors_that_delete_sooner_some_are_named():
     assert "and 2 more" in note
 
 
-def test_replication_factor_is_capped_and_said():
+def test_replication_factor_is_capped_and_noted():
     plan = plan_topics(link(), source(topic()), target(brokers=1), {})
     assert plan.create[0].replication_factor == 1
     assert plan.notes == ("t: replication factor 1 instead of 3, the target has 1 brokers",)
@@ -298,7 +298,7 @@ def test_settings_that_would_make_appends_fail(config, one, there, reason):
     assert (refusal.code, reason in refusal.reason) == ("configs", True)
 
 
-def test_names_that_kafka_cannot_tell_apart():
+def test_names_that_collide_in_kafka_are_refused():
     plan = plan_topics(link(), source(topic("a.b"), topic("a_b"), topic("c")), target(), {})
     assert {name: refusal.code for name, refusal in plan.refuse.items()} == {
         "a.b": "name_collision",
@@ -307,14 +307,14 @@ def test_names_that_kafka_cannot_tell_apart():
     assert [m.source for m in plan.mirrors] == ["c"]
 
 
-def test_a_topic_that_another_link_writes():
+def test_a_topic_that_another_link_writes_is_refused():
     claimed = {TopicName("t"): LinkName("other")}
     plan = plan_topics(link(), source(topic()), target(), {}, claimed)
     assert plan.refuse[TopicName("t")].reason == "link other writes into t as well"
 
 
 def test_a_topic_that_may_be_another_links_waits():
-    """Given nobody can tell whose it is / when planned / then refused, with the reason."""
+    """Given an unknown owner / when planned / then refused, with the reason."""
     unsure = {TopicName("t"): "link other does not tell"}
     plan = plan_topics(link(), source(topic(), topic("u")), target(), {}, unsure=unsure)
     refusal = plan.refuse[TopicName("t")]
@@ -322,7 +322,7 @@ def test_a_topic_that_may_be_another_links_waits():
     assert [m.source for m in plan.mirrors] == ["u"]
 
 
-def test_a_source_that_does_not_tell_refuses_that_topic_only():
+def test_an_unreadable_source_topic_refuses_that_topic_only():
     blind = replace(
         source(topic("b")), unreadable={TopicName("a"): BrokerError("no right", kafka_code=29)}
     )
@@ -332,16 +332,16 @@ def test_a_source_that_does_not_tell_refuses_that_topic_only():
 
 
 @pytest.mark.parametrize("there", [[], [mirror(number=8)]])
-def test_a_mirror_that_is_gone_begins_anew(there):
-    """Given a deleted target topic, also when somebody made it again empty / then copy it anew."""
+def test_a_deleted_mirror_is_copied_again(there):
+    """Given a deleted target topic, also one recreated empty by others / then copied again."""
     plan = plan_topics(link(), source(topic(number=2)), target(*there), record())
     assert not plan.refuse
     assert plan.remember[0].source_id == UUID(int=2)
     assert plan.notes == ("t: its mirror is gone, it is copied again",)
 
 
-def test_a_mirror_of_a_topic_that_cannot_be_read_now_is_left_as_it_is():
-    """Given a mirror / when source or target can't be read for a moment / then nothing is gone."""
+def test_a_mirror_of_an_unreadable_topic_is_unchanged():
+    """Given a mirror / when source or target can't be read for a moment / then nothing changes."""
     error = BrokerError("no right", kafka_code=29)
     blind = replace(source(), unreadable={TopicName("t"): error})
     plan = plan_topics(link(), blind, target(mirror(end=1)), record())
@@ -367,7 +367,7 @@ def test_a_mirror_of_a_topic_that_cannot_be_read_now_is_left_as_it_is():
     ],
     ids=["pinned as large", "as many replicas", "as many partitions", "as long a name"],
 )
-def test_what_is_just_enough_is_not_refused(config, one, there):
+def test_a_setting_exactly_at_its_limit_is_not_refused(config, one, there):
     assert plan_topics(config, source(one), there, {}).refuse == {}
 
 
@@ -386,7 +386,7 @@ def test_a_source_topic_that_is_gone_is_noted_and_nothing_is_done():
     assert plan.is_empty
 
 
-def test_an_end_that_is_not_told_is_not_taken_for_empty():
+def test_an_unknown_log_end_is_not_taken_for_empty():
     blind = replace(mirror(), ends={PartitionId(0): Offset(0)})
     plan = plan_topics(link(), source(topic()), target(blind), {})
     assert plan.refuse[TopicName("t")].code == "unreadable"

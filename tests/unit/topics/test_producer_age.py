@@ -1,4 +1,4 @@
-"""What preflight says of records that are older than brokers remember producers."""
+"""What preflight reports about records older than brokers remember producers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def note(
     holes: int | None = 0,
     is_compacted: bool = False,
 ) -> str | None:
-    """What is said when so many of them are at a target that keeps producers for a day.
+    """Return the note for a target with `copied` of them that keeps producers for a day.
 
     The source has `holes` before what comes next; None: nobody knows how many.
     """
@@ -50,29 +50,29 @@ def note(
 
 
 def test_old_records_to_copy_are_counted_and_the_setting_is_named() -> None:
-    """Given 3 of 5 records older than a day / when 1 is copied / then 2 are told of."""
+    """Given 3 of 5 records older than a day / when 1 is copied / then 2 are reported."""
     found = note(source(90, 60, 30, 5, 1), 1)
     assert found is not None
     assert found.startswith("2 records of ESS-0 ")
     assert "producer.id.expiration.ms=86400000 (1 d)" in found
 
 
-def test_all_old_records_count_where_none_is_young() -> None:
-    """Given only old ones and no mirror yet / when asked / then all are told of."""
+def test_all_old_records_count_without_young_ones() -> None:
+    """Given only old ones and no mirror yet / when checked / then all are reported."""
     found = note(source(90, 60, 30), 0)
     assert found is not None
     assert found.startswith("3 records")
 
 
-def test_nothing_is_said_without_old_records_to_copy() -> None:
-    """Given young ones, copied ones, or a mirror from now on / when asked / then nothing."""
+def test_nothing_is_noted_without_old_records_to_copy() -> None:
+    """Given young ones, copied ones, or `start: latest` / when checked / then nothing."""
     assert note(source(5, 1), 0) is None
     assert note(source(90, 5, 1), 1) is None
     assert note(source(90, 60), 0, start="latest") is None
     assert note(source(90, 5), 0, start=str(NOW_MS - 6 * HOUR_MS)) is None
 
 
-def test_what_a_mirror_lacks_for_holes_only_is_not_told_of() -> None:
+def test_offsets_missing_for_holes_only_are_not_counted() -> None:
     """Given 2 of 5 copied and 2 holes before / when asked / then one is left, or it is unknown."""
     five = source(90, 60, 50, 40, 30)
     assert (note(five, 2) or "").startswith("3 records")

@@ -1,4 +1,4 @@
-"""Rights must reach every name that an entry selects; and no further where that can be said."""
+"""Rights must cover every name that an entry selects, and no others if that can be expressed."""
 
 import re
 
@@ -33,7 +33,7 @@ PREFIXED = PatternKind.PREFIXED
         ([], []),
     ],
 )
-def test_what_an_entry_reaches(entries: list[str], expected: list[Reach]) -> None:
+def test_the_names_that_an_entry_reaches(entries: list[str], expected: list[Reach]) -> None:
     assert sorted(reach_of(entries), key=repr) == sorted(expected, key=repr)
 
 

@@ -1,4 +1,4 @@
-"""Names as MirrorMaker 2's policies form and read them."""
+"""Names as MirrorMaker 2's replication policies form and parse them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICY = ReplicationPolicy()
         ("A.heartbeats", "A", "heartbeats", "heartbeats"),
     ],
 )
-def test_names_are_read_as_mirror_maker_reads_them(topic, source, upstream, original):
+def test_names_are_parsed_as_by_mirror_maker(topic, source, upstream, original):
     name = TopicName(topic)
     assert POLICY.source_of(name) == source
     assert POLICY.upstream_of(name) == upstream
@@ -39,11 +39,11 @@ def test_names_are_read_as_mirror_maker_reads_them(topic, source, upstream, orig
         ("heartbeats.A", False),
     ],
 )
-def test_heartbeats_are_told_by_their_original_name(topic, is_heartbeats):
+def test_heartbeats_are_recognized_by_their_original_name(topic, is_heartbeats):
     assert POLICY.is_heartbeats(TopicName(topic)) is is_heartbeats
 
 
-def test_every_cluster_on_the_way_is_named():
+def test_every_upstream_cluster_is_named():
     assert POLICY.sources_of(TopicName("C.B.A.t")) == ("C", "B", "A")
 
 
@@ -71,7 +71,7 @@ def test_the_separator_is_that_of_the_naming_rule(naming, separator):
     assert policy_of(link).separator == separator
 
 
-def test_own_topics_carry_the_separator():
+def test_internal_topics_contain_the_separator():
     policy = ReplicationPolicy("-")
     assert policy.checkpoints_topic(Alias("A")) == "A-checkpoints-internal"
     assert policy.offset_syncs_topic(Alias("B")) == "mm2-offset-syncs-B-internal"

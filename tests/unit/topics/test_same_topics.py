@@ -1,4 +1,4 @@
-"""Whether a topic is still the one of its name: what ids prove, and what an unknown one does."""
+"""Whether a topic is still the same one: what ids prove, and what a missing id does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heliostat.topics.same_topics import not_shown_same, recreated
 
 A, B = UUID(int=1), UUID(int=2)
 ZERO = UUID(int=0)
-"""What a broker's response says where it knows no id."""
+"""The id in a broker's response if there is none."""
 NAME = TopicName("orders")
 
 
@@ -49,7 +49,7 @@ def test_an_unknown_id_proves_nothing(
         (None, None, False, False),
     ],
 )
-def test_what_is_not_shown_to_be_the_same_is_not_deleted_from(
+def test_nothing_is_deleted_from_a_topic_not_shown_to_be_the_same(
     was: TopicId | None, now: TopicId | None, *, is_recreated: bool, is_kept: bool
 ) -> None:
     found = {NAME: TopicInfo(NAME, now, (), is_internal=False)}
@@ -58,6 +58,6 @@ def test_what_is_not_shown_to_be_the_same_is_not_deleted_from(
     assert (not_shown_same(found, ids) == {NAME}) is is_kept
 
 
-def test_a_topic_that_is_gone_is_neither() -> None:
+def test_a_deleted_topic_is_neither_the_same_nor_another() -> None:
     assert not recreated({}, {NAME: id_text(A)})
     assert not not_shown_same({}, {NAME: id_text(A)})

@@ -53,7 +53,7 @@ def test_names_select_exactly_themselves_and_exclude_wins(include, exclude, name
 
 
 @given(NAMES, NAMES)
-def test_a_plain_name_is_never_an_expression(entry, name):
+def test_a_plain_name_is_never_a_pattern(entry, name):
     assert selection([entry]).explain(name).selected <= (entry == name)
 
 
@@ -87,7 +87,7 @@ def test_mirror_makers_own_topics_are_known_by_any_separator():
 
 
 def test_entries_that_match_nothing_are_found():
-    """Given a slip of the pen beside a good entry / then it alone."""
+    """Given a typing error beside a valid entry / then it alone."""
     chosen = selection(["lsst.sal.*", "lsst.sla.*", "gone"])
     assert chosen.unmatched(["lsst.sal.a", "other"]) == ("lsst.sla.*", "gone")
 
@@ -98,12 +98,12 @@ def test_entries_that_match_nothing_are_found():
         (["a.b"], False),
         (["b"], True),
         ([], True),
-        (["heartbeats"], True),  # mirrored whatever the lists say
+        (["heartbeats"], True),  # mirrored regardless of the lists
         (["a.b", "heartbeats"], False),
         (["a.secret"], True),
     ],
 )
-def test_a_link_without_a_topic_says_so(names: list[str], is_told: bool):
+def test_a_link_without_a_topic_is_noted(names: list[str], is_told: bool):
     wanted = link(include=("a.*",), exclude=("a.secret",))
     found = why_nothing_selected(wanted, [TopicName(name) for name in names])
     assert bool(found) is is_told

@@ -1,4 +1,4 @@
-"""Two links that fill one topic: each has partitions of its own there."""
+"""Two links that fill one topic: each has its own partitions there."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def written(partitions: int, *numbers: int, **own: str):
 
 
 @given(st.integers(1, 9), st.integers(1, 99))
-def test_slots_part_a_topic_between_links(of: int, partitions: int) -> None:
-    """Given all slots of a topic / then each target partition is of exactly one source's."""
+def test_slots_divide_a_topic_between_links(of: int, partitions: int) -> None:
+    """Given all slots of a topic / then each target partition belongs to exactly one source."""
     slots = [Slot(number, of) for number in range(of)]
     taken = [slot.target_partition(PartitionId(p)) for slot in slots for p in range(partitions)]
     assert sorted(taken) == list(range(slots[0].target_partitions(partitions)))
@@ -67,7 +67,7 @@ def test_the_first_link_makes_room_for_all() -> None:
     ) == {TopicPartition(T, PartitionId(2 * p + 1)): p for p in range(3)}
 
 
-def test_the_second_joins_though_the_first_has_written() -> None:
+def test_the_second_link_joins_though_the_first_has_written() -> None:
     """Given records of the other link / when ours begins / then only its own partitions count."""
     there = target(written(4, 0, 2))
     assert not plan_topics(share(OTHER), source(topic()), there, {}).refuse
@@ -97,20 +97,20 @@ def test_settings_follow_the_source_of_slot_0() -> None:
 
 
 @pytest.mark.parametrize(("was", "now"), [(WHOLE_TOPIC, ONE), (ONE, OTHER), (ONE, Slot(0, 3))])
-def test_another_share_than_before_is_refused(was: Slot, now: Slot) -> None:
-    """Given a mirror / when the file gives it other partitions / then nothing is touched."""
+def test_a_changed_slot_is_refused(was: Slot, now: Slot) -> None:
+    """Given a mirror / when the file gives it other partitions / then nothing is changed."""
     plan = plan_topics(share(now), source(topic()), target(written(4, 0)), record(slot=was))
     assert plan.refuse[T].code == "fan_in_changed"
     assert not plan.mirrors
 
 
-def test_a_compacted_topic_of_the_leader_takes_no_records_that_would_vanish() -> None:
+def test_a_compacted_shared_topic_refuses_a_source_that_is_not_compacted() -> None:
     there = target(written(4, 0, cleanup__policy="compact"))
     plan = plan_topics(share(OTHER), source(topic()), there, {})
     assert plan.refuse[T].code == "configs"
 
 
-def test_heartbeats_are_shared_with_nobody() -> None:
+def test_heartbeats_are_not_shared() -> None:
     naming = naming_of(share(OTHER))
     assert naming.slot_of(T) == OTHER
     mirrored = replace(
@@ -119,7 +119,7 @@ def test_heartbeats_are_shared_with_nobody() -> None:
     assert mirrored.slot_of(TopicName("heartbeats")) == WHOLE_TOPIC
 
 
-def test_a_link_that_shares_otherwise_is_a_rival() -> None:
+def test_a_link_with_other_slots_conflicts() -> None:
     claimed = {T: LinkName("other")}
     plan = plan_topics(share(ONE), source(topic()), target(), {}, claimed)
     assert "topics.fan_in" in plan.refuse[T].hint

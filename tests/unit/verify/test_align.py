@@ -1,4 +1,4 @@
-"""What happened to records, on lists: each kind of damage is planted and must be named."""
+"""Aligning lists of records: each kind of damage is planted and must be named."""
 
 import random
 from collections.abc import Iterable
@@ -81,7 +81,7 @@ def test_what_the_source_has_beyond_the_end_is_not_lost() -> None:
 
 @pytest.mark.parametrize("place", [0, 255, 256, 1_500, COUNT - 1])
 @pytest.mark.parametrize("distance", [1, 2, 700, COUNT])
-def test_one_doubled_record_near_and_far(place: int, distance: int) -> None:
+def test_one_duplicated_record_near_and_far(place: int, distance: int) -> None:
     source = rows()
     again = min(place + distance, COUNT)
     target = renumbered([*source[:again], source[place], *source[again:]])
@@ -122,7 +122,7 @@ def test_two_records_swapped_over_a_distance_are_two_out_of_order() -> None:
     assert found.differences[0].place[0] == 40
 
 
-def test_a_rotated_stretch_is_reordered_not_lost() -> None:
+def test_a_rotated_range_is_reordered_not_lost() -> None:
     source = rows()
     target = renumbered(source[:500] + source[520:600] + source[500:520] + source[600:])
     assert counts(check(source, target)) == {"reordered": 20}
@@ -173,7 +173,7 @@ def test_header_order_and_null_against_empty_are_seen(change, field: str, shown:
     assert shown in (found.differences[0].source or "")
 
 
-def test_empty_for_null_is_seen_as_well() -> None:
+def test_empty_for_null_is_detected_too() -> None:
     source = rows()
     source[9] = (*source[9][:3], None, source[9][4])
     target = list(source)
@@ -211,7 +211,7 @@ def test_a_record_at_another_offset_is_named_when_nothing_else_is_wrong() -> Non
     assert (first.kind, first.source_offset, first.target_offset) == ("moved", 4, 5)
 
 
-def test_empty_target_has_lost_all_below_the_end() -> None:
+def test_an_empty_target_has_lost_all_below_the_end() -> None:
     assert counts(check(rows(), [])) == {"lost": COUNT}
 
 
@@ -227,7 +227,9 @@ def test_many_faults_at_once_are_counted_apart() -> None:
     assert found.differences[0].source_offset == 600
 
 
-def test_beyond_the_leftovers_limit_place_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_leftovers_limit_only_the_offset_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(align, "LEFTOVERS_MAX", 10)
     source = rows()
     target = [(row[0], row[1] + 7_000_000, *row[2:]) for row in source]
@@ -296,7 +298,7 @@ def test_repeating_contents_never_hide_a_difference(one: list[int], two: list[in
 
 @settings(max_examples=300, deadline=None)
 @given(LETTERS, LETTERS)
-def test_matches_rise_on_both_sides_and_are_equal(one: list[int], two: list[int]) -> None:
+def test_matches_increase_on_both_sides_and_are_equal(one: list[int], two: list[int]) -> None:
     left: list[Content] = [(letter, None, None, ()) for letter in one]
     right: list[Content] = [(letter, None, None, ()) for letter in two]
     pairs = match(left, right)
@@ -304,7 +306,7 @@ def test_matches_rise_on_both_sides_and_are_equal(one: list[int], two: list[int]
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(pairs))
 
 
-def test_long_repeating_stretches_stay_quick() -> None:
+def test_long_repeating_ranges_stay_fast() -> None:
     letters = [random.Random(3).randrange(3) for _ in range(4_000)]
     left: list[Content] = [(letter, None, None, ()) for letter in letters]
     right = [*left[:100], (9, None, None, ()), *left[150:]]

@@ -1,4 +1,4 @@
-"""What compaction explains, on lists: everything else must be found through it."""
+"""Differences that compaction explains, on lists: all others must be found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def row(offset: int, key: bytes | None, value: bytes | None, at_ms: int = OLD_MS
 
 @dataclass
 class Lists:
-    """Two logs; what lies behind the compared range apart."""
+    """Two logs; records after the compared range are separate."""
 
     one: list[ConsumedRecord]
     two: list[ConsumedRecord]
@@ -87,7 +87,7 @@ A1, A2, B1, GONE_A = row(0, b"a", b"1"), row(2, b"a", b"2"), row(1, b"b", b"1"),
         ([row(0, None, b"x"), B1], [B1], Compacted(expired_target=1)),
     ],
 )
-def test_what_compaction_explains(
+def test_differences_that_compaction_explains(
     one: list[ConsumedRecord], two: list[ConsumedRecord], explained: Compacted
 ) -> None:
     found = judged(Lists(one, two))
@@ -112,13 +112,13 @@ def test_what_compaction_explains(
         ([A1, B1], [A1, (*B1[:4], [("h", b"")])], {"different": 1}),
     ],
 )
-def test_what_it_does_not_explain(
+def test_differences_that_compaction_does_not_explain(
     one: list[ConsumedRecord], two: list[ConsumedRecord], finding: dict[str, int]
 ) -> None:
     assert counts(judged(Lists(one, two)).findings) == finding
 
 
-def test_what_superseded_a_record_may_have_come_since() -> None:
+def test_a_later_record_may_supersede_one_compared() -> None:
     assert judged(Lists([A1, B1], [B1])).findings.lost == 1
     newer = judged(Lists([A1, B1], [B1], two_later=[row(9, b"a", b"9")]))
     assert newer.findings.is_clean
@@ -134,7 +134,7 @@ def test_a_side_that_does_not_compact_explains_nothing() -> None:
     assert not CleaningRule(Cleaning(), Cleaning(), NOW_MS).matters
 
 
-def test_behind_the_targets_end_nothing_was_compacted() -> None:
+def test_nothing_after_the_targets_end_was_compacted() -> None:
     found = judged(Lists([A1, B1, A2, GONE_A], [A1, B1]), stop=2)
     assert counts(found.findings) == {"lost": 2}
     assert found.compacted == Compacted()
@@ -219,7 +219,7 @@ DROPS = st.tuples(st.booleans(), st.booleans())
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 999), CUT, CUT, CUT, DROPS)
-def test_ends_that_compact_on_their_own_are_no_difference(
+def test_sides_that_compact_independently_are_equal(
     seed: int, before: int, source_cut: int, target_cut: int, drops: tuple[bool, bool]
 ) -> None:
     both = mirrored(seed, before, source_cut, target_cut, drops=drops)
@@ -242,7 +242,7 @@ FAULTS = ["lost", "doubled", "swapped", "altered", "map"]
 def test_a_fault_of_the_copier_is_found_through_compaction(
     seed: int, before: int, source_cut: int, target_cut: int, fault: str
 ) -> None:
-    """The fault happens when records are copied; both ends compact afterwards."""
+    """The fault happens when records are copied; both sides compact afterwards."""
     chance = random.Random(seed)
     whole = history(LENGTH, chance, chance.choice([20, 60]))
     copied = compacted(whole, before, drop_tombstones=False)
@@ -275,7 +275,7 @@ def test_a_fault_of_the_copier_is_found_through_compaction(
         assert not found.findings.is_clean
 
 
-def test_many_keys_are_judged_a_share_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_are_checked_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(3)
     copied = history(3_000, chance, 700)
     target, places = mirror_of(copied)
@@ -289,7 +289,7 @@ def test_many_keys_are_judged_a_share_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert shared.findings.records == len(source)
 
 
-def test_what_compaction_left_does_not_hide_a_name() -> None:
+def test_compaction_does_not_hide_the_name_of_a_fault() -> None:
     """Once a fault is found, it is named among holes that compaction explains."""
     chance = random.Random(4)
     copied = history(3_000, chance, 2_000)

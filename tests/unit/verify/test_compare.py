@@ -1,4 +1,4 @@
-"""Equal or not, and from which offset on, whatever the borders of batches."""
+"""Equal or not, and from which offset on, whatever the batch borders."""
 
 import random
 from typing import Any
@@ -68,7 +68,7 @@ BORDERS = st.lists(st.integers(0, COUNT), max_size=12)
 
 @settings(max_examples=200, deadline=None)
 @given(BORDERS, BORDERS, st.integers(0, COUNT), st.integers(0, COUNT), st.integers(1, 2_000))
-def test_equal_rows_are_equal_across_any_borders(
+def test_equal_records_are_equal_across_any_batch_borders(
     one: list[int], two: list[int], start: int, end: int, limit: int
 ) -> None:
     start, end = min(start, end), max(start, end)
@@ -163,14 +163,14 @@ def test_offsets_without_a_record_are_named() -> None:
     assert (read.holes, read.hole_ranges) == (25, [(10, 30), (40, 45)])
 
 
-def test_a_log_that_shrank_is_said_so() -> None:
+def test_a_log_that_shrank_is_reported() -> None:
     log_reader = OneLog(log(records(10), []))
     log_reader.high_watermark = 10
     with pytest.raises(BrokerError, match="now ends before"):
         list(PartitionStream(log_reader, PARTITION, 0, 20))  # type: ignore[arg-type]  # a stand-in
 
 
-def test_a_batch_knows_only_what_readers_see() -> None:
+def test_a_batch_hash_covers_only_what_readers_see() -> None:
     """Producer id, epoch, sequence and leader epoch are no part of a record."""
     data = bytearray(log(records(), []))
     [before] = stream(bytes(data))
@@ -185,8 +185,8 @@ def test_a_batch_knows_only_what_readers_see() -> None:
     )
 
 
-def test_where_one_side_lacks_a_record_the_other_sides_is_the_first_difference() -> None:
-    """Given rows that part at 3 and 4 / when told where / then at 3, so that it is explained."""
+def test_if_one_side_lacks_a_record_the_others_is_the_first_difference() -> None:
+    """Given rows that differ at 3 and 4 / when located / then at 3, so that it is explained."""
     whole = [(offset, 0, None, b"%d" % offset, []) for offset in range(6)]
     lacking = [each for each in whole if each[0] != 3]
     assert _first_difference(whole, lacking) == _first_difference(lacking, whole) == (3, 3)

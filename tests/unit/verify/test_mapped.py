@@ -1,4 +1,4 @@
-"""Mapped mirrors: a source with holes, a target without, and a map that says what stands where."""
+"""Mapped mirrors: a source with holes, a target without, and a map between their offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def record(number: int) -> Record:
 
 
 class Log:
-    """A reader of one partition, whose batches may lie anywhere."""
+    """A reader of one partition, whose batches may be anywhere."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, bytes]] = []
@@ -97,7 +97,7 @@ JOINED = st.integers(1, 30)
 
 
 @given(HOLES)
-def test_places_say_what_the_map_says(holes: list[bool]) -> None:
+def test_places_agree_with_the_map(holes: list[bool]) -> None:
     """Two codes, one meaning: the copier's map and the checker's reading of it."""
     offsets = kept(holes)
     built = OffsetMap.of(Break(t, s) for t, s in enumerate(offsets))
@@ -109,7 +109,7 @@ def test_places_say_what_the_map_says(holes: list[bool]) -> None:
 
 
 @given(HOLES, st.integers(0, COUNT), st.integers(0, COUNT))
-def test_a_part_of_a_map_says_the_same_about_its_part(
+def test_a_part_of_a_map_gives_equal_answers_for_its_range(
     holes: list[bool], one: int, two: int
 ) -> None:
     start, end = min(one, two), max(one, two)
@@ -149,7 +149,7 @@ def test_batches_that_moved_as_a_whole_are_not_decoded() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(HOLES, CUTS, JOINED, st.integers(0, COUNT - 1))
-def test_the_first_difference_is_told_in_source_offsets(
+def test_the_first_difference_is_given_in_source_offsets(
     holes: list[bool], cuts: set[int], joined: int, place: int
 ) -> None:
     offsets = kept(holes)
@@ -175,8 +175,8 @@ def test_a_record_that_the_map_has_no_place_for_is_a_difference() -> None:
     assert (found.differs_at, found.records) == (33, 33)
 
 
-def test_what_the_source_has_lost_is_left_alone_at_the_target() -> None:
-    """An unclean election took source offsets 60 on; the link went on, and the map goes back."""
+def test_records_that_the_source_lost_are_not_compared() -> None:
+    """An unclean election lost source offsets from 60 on; the link continued, the map goes back."""
     source, target = Log(), Log()
     source.append(0, [record(n) for n in range(40)])
     source.append(50, [record(n) for n in range(50, 60)])
@@ -247,7 +247,7 @@ def test_one_lost_record_is_named_with_its_source_offset() -> None:
     assert (first.kind, first.source_offset) == ("lost", SPARSE[MIDDLE])
 
 
-def test_one_doubled_record_is_named_with_both_offsets() -> None:
+def test_one_duplicated_record_is_named_with_both_offsets() -> None:
     target = rows_of(SPARSE)
     target.insert(MIDDLE, target[MIDDLE - 3])
     found = check(rows_of(SPARSE), renumbered(target), places_of(SPARSE))
@@ -284,7 +284,7 @@ def test_an_altered_record_is_named_with_both_offsets() -> None:
 
 @pytest.mark.parametrize("by", [-1, 1, 5])
 def test_a_wrong_row_of_the_map_moves_all_that_follows(by: int) -> None:
-    """The mirror is right, the map is not: whoever translates an offset would go wrong."""
+    """The mirror is correct, the map is not: translated offsets would be wrong."""
     right = places_of(SPARSE)
     at = len(right.targets) // 2
     moved = tuple(source + by * (n >= at) for n, source in enumerate(right.sources))
@@ -294,7 +294,7 @@ def test_a_wrong_row_of_the_map_moves_all_that_follows(by: int) -> None:
     assert not found.offsets_equal
 
 
-def test_a_row_of_the_map_that_is_missing_is_seen() -> None:
+def test_a_missing_row_of_the_map_is_detected() -> None:
     right = places_of(SPARSE)
     wrong = Places(right.targets[:4] + right.targets[5:], right.sources[:4] + right.sources[5:])
     found = check(rows_of(SPARSE), rows_of(SPARSE, renumber=True), wrong)

@@ -82,7 +82,7 @@ def test_a_target_that_is_ahead_is_marked(end: int) -> None:
     assert not asked.target_has_more
 
 
-def test_what_is_left_out_has_a_reason() -> None:
+def test_partitions_left_out_have_a_reason() -> None:
     nothing = planned((0, 10), (0, 0)).not_compared
     assert [(one.reason, one.records, one.is_problem) for one in nothing] == [
         ("the target has no record of it yet", 10, False)
@@ -133,7 +133,7 @@ def test_a_topic_is_never_compared_with_itself() -> None:
 
 
 @pytest.mark.parametrize(("start", "until"), [(-1, None), (5, 4), (None, -1)])
-def test_a_senseless_range_is_refused(start: int | None, until: int | None) -> None:
+def test_an_invalid_range_is_refused(start: int | None, until: int | None) -> None:
     with pytest.raises(Refused):
         RangeSpec(start=start, until=until)
 
@@ -198,7 +198,7 @@ def test_a_topic_that_the_link_does_not_copy_is_named_and_not_compared(
     assert VerifyReport([], made.not_compared).is_clean is not is_problem
 
 
-def test_a_topic_that_is_not_copied_and_gone_holds_nothing() -> None:
+def test_a_deleted_topic_that_is_not_copied_has_nothing() -> None:
     left = {PAIR.source: NotMirrored("refused", is_problem=True)}
     made = plan([PAIR], view("x", "z"), view("y", "b"), RangeSpec(), not_copied=left)
     assert [one.records for one in made.not_compared] == [0]

@@ -1,4 +1,4 @@
-"""When a mirror is told as clean: of all that may be wrong, each by itself."""
+"""When a mirror is reported as clean: each possible finding by itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_kind_of_finding_is_one(kind: str) -> None:
 
 
 @pytest.mark.parametrize("is_problem", [False, True])
-def test_what_was_not_compared_and_should_be_is_a_finding(*, is_problem: bool) -> None:
+def test_uncompared_records_in_the_range_are_a_finding(*, is_problem: bool) -> None:
     left_out = NotCompared("t", "t", 3, "the target lacks this partition", 9, is_problem)
     assert VerifyReport([result()], [left_out]).is_clean is not is_problem
 

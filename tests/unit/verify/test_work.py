@@ -1,4 +1,4 @@
-"""What a task makes of logs that move while it reads, and of what is explained too easily."""
+"""How a task handles logs that move while it reads, and explanations that don't apply."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def compared_after(
     return work._compare_chunk(sides, side(start), side(0), chunk, (None, None)), tried
 
 
-def test_where_retention_overtakes_reading_the_rest_is_compared(
+def test_if_retention_overtakes_reading_the_rest_is_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given records deleted while they are read / then what is left is compared, and it is told."""
+    """Given records deleted while they are read / then the rest is compared, and it is reported."""
     result, tried = compared_after(monkeypatch, OFFSET_OUT_OF_RANGE, start=40)
     assert (result.error, result.records, tried) == (None, 60, [10, 40])
     assert result.notes == ["records [10, 40) were deleted before they were read"]
@@ -70,7 +70,7 @@ def test_other_errors_are_the_chunks_own(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(("target_stop", "is_clean"), [(100, True), (101, False)])
-def test_compaction_explains_nothing_behind_the_sources_end(
+def test_compaction_explains_nothing_after_the_sources_end(
     monkeypatch: pytest.MonkeyPatch, target_stop: int, *, is_clean: bool
 ) -> None:
     """Given a difference that compaction explains / when the target has more / then it is named."""

@@ -34,7 +34,7 @@ def test_a_header_is_read_as_stored():
     assert header.is_dense
 
 
-def test_a_cut_batch_is_none_wherever_it_is_cut():
+def test_a_batch_truncated_anywhere_is_none():
     batch = stored()
     assert all(read_header(batch[:end], 0, end) is None for end in range(len(batch)))
 
@@ -55,13 +55,13 @@ def test_a_cut_batch_is_none_wherever_it_is_cut():
         {"last_offset_delta": 2**30, "records_count": 2**30},
     ],
 )
-def test_a_header_that_makes_no_sense_is_refused(fields):
+def test_an_invalid_header_is_refused(fields):
     batch = ref.changed(stored(), **fields)
     with pytest.raises(BatchError):
         read_header(batch, 0, len(batch))
 
 
-def test_a_crc_that_does_not_fit_is_found():
+def test_a_wrong_crc_is_detected():
     batch = bytearray(stored())
     header = read_header(batch, 0, len(batch))
     assert header is not None
@@ -94,13 +94,13 @@ def test_a_patched_header_has_the_crc_of_a_rehash(producer_id, base_sequence, mo
 
 @given(st.binary(min_size=40, max_size=40), st.binary(min_size=40, max_size=40), st.data())
 @settings(max_examples=100, deadline=None)
-def test_the_crc_of_a_changed_head_needs_no_tail(old, new, data):
+def test_the_crc_of_a_changed_header_needs_no_payload(old, new, data):
     tail = bytes(data.draw(st.binary(max_size=50))) * data.draw(st.sampled_from([1, 3, 2000, 6000]))
     difference = shifted(crc32c_cython(old) ^ crc32c_cython(new), len(tail))
     assert crc32c_cython(old + tail) ^ difference == crc32c_cython(new + tail)
 
 
-def test_the_crc_of_a_changed_head_holds_for_the_longest_tails():
+def test_the_crc_of_a_changed_header_holds_for_the_longest_payloads():
     tail = bytes(range(256)) * 65_537  # 16 MiB and a bit: every digit of the length counts
     old, new = bytes(40), bytes(range(40))
     difference = shifted(crc32c_cython(old) ^ crc32c_cython(new), len(tail))

@@ -1,4 +1,4 @@
-"""Offsets that no checksum covers: a damaged one never hides records, whatever stands around it."""
+"""Offsets that no checksum covers: a damaged one never hides records, whatever is next to it."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ def taken(found: Believed, *parts: bytes) -> int:
         ([batch(100), old(110)], 1),
     ],
 )
-def test_what_continues_or_is_borne_out_is_taken_at_once(
+def test_continuing_or_confirmed_offsets_are_accepted_at_once(
     parts: Sequence[bytes], count: int
 ) -> None:
-    """Given an answer / then its last batch waits where nothing bears out what it claims."""
+    """Given an answer / then its last batch waits if nothing confirms its offset."""
     claims = ClaimedOffsets()
     found = believed(claims, *parts)
     assert (taken(found, *parts), found.stop) == (count, None)
 
 
 @pytest.mark.parametrize("size", [8, 20, 61])
-def test_the_first_bytes_of_the_next_batch_bear_a_hole_out(size: int) -> None:
+def test_the_first_bytes_of_the_next_batch_confirm_a_hole(size: int) -> None:
     for following, is_borne_out in ((210, True), (215, True), (209, False), (110, False)):
         parts = batch(100), batch(200), batch(following)[:size]
         found = believed(ClaimedOffsets(), *parts)
@@ -82,21 +82,21 @@ def test_the_first_bytes_of_the_next_batch_bear_a_hole_out(size: int) -> None:
 
 
 @pytest.mark.parametrize("part", [batch(FAR), batch(95), old(FAR), batch(LOG_END - 10)])
-def test_what_two_answers_claim_alike_is_taken(part: bytes) -> None:
+def test_an_offset_in_two_answers_is_accepted(part: bytes) -> None:
     claims = ClaimedOffsets()
     assert believed(claims, part).end == 0
     assert believed(claims, part) == (len(part), believed(claims, part).epoch, None)
 
 
-def test_what_the_next_answer_claims_otherwise_is_not() -> None:
+def test_an_offset_that_the_next_answer_contradicts_is_not_accepted() -> None:
     claims = ClaimedOffsets()
     assert believed(claims, batch(FAR)).end == 0
     assert believed(claims, batch(FAR + 64)).end == 0
     assert believed(claims, batch(100)).end > 0
 
 
-def test_beyond_the_logs_end_nothing_stands_however_often_it_is_said() -> None:
-    """Once it may: a broker notes where the log ends before it reads."""
+def test_an_offset_beyond_the_log_end_is_never_accepted() -> None:
+    """The first time it is no error: a broker notes the log end before it reads."""
     claims = ClaimedOffsets()
     first = believed(claims, batch(LOG_END))
     assert (first.end, first.stop) == (0, None)
@@ -110,7 +110,7 @@ def test_beyond_the_logs_end_nothing_stands_however_often_it_is_said() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", batch(FAR)[:60], batch(FAR)[:5], old(9)[:-1]])
-def test_of_what_is_not_whole_nothing_is_said(answer: bytes) -> None:
+def test_incomplete_batches_are_ignored(answer: bytes) -> None:
     assert believed(ClaimedOffsets(), answer).end == len(answer)
 
 
@@ -128,12 +128,13 @@ VOID = {
 @pytest.mark.parametrize("kind", VOID)
 @pytest.mark.parametrize("join_below_bytes", [0, 1 << 18])
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_batch_that_holds_nothing_moves_the_place_no_further_than_what_follows(
+def test_an_empty_batch_moves_the_position_no_further_than_the_next_batch(
     kind: str, join_below_bytes: int, before: int
 ) -> None:
-    """Given a damaged offset of one that is passed over / when carried / then CORRUPT before it.
+    """Given a damaged offset of a skipped batch / when converted / then CORRUPT before it.
 
-    It moved the place at which the next fetch goes on, and what lay between was lost unseen.
+    It moved the position at which the next fetch begins, and the records between were lost
+    unnoticed.
     """
     sound = [batch(100 + 10 * number) for number in range(before)]
     place = 100 + 10 * before
@@ -168,7 +169,7 @@ class OneSource:
         return want.offset
 
 
-def test_a_damaged_offset_on_the_way_costs_one_fetch() -> None:
+def test_an_offset_damaged_in_transit_costs_one_fetch() -> None:
     """Given the last batch's offset damaged / when fetched again / then copied, with no hole."""
     one = OneSource()
     one.fetch(batch(100), batch(FAR))
@@ -179,7 +180,7 @@ def test_a_damaged_offset_on_the_way_costs_one_fetch() -> None:
     assert not any(each.breaks for each in one.copy.appends.queue)
 
 
-def test_an_offset_that_is_stored_beyond_the_logs_end_stops_the_partition() -> None:
+def test_an_offset_stored_beyond_the_log_end_stops_the_partition() -> None:
     one = OneSource()
     for _ in range(1 + CORRUPT_TRIES_MAX):
         assert one.copy.standing.state in {PartitionState.COPYING, PartitionState.RETRYING}
@@ -189,8 +190,8 @@ def test_an_offset_that_is_stored_beyond_the_logs_end_stops_the_partition() -> N
     assert not one.copy.appends.queue
 
 
-def test_a_large_batch_behind_a_hole_is_asked_for_with_what_follows() -> None:
-    """Given an answer with that batch alone / when asked again / then for more bytes."""
+def test_a_large_batch_after_a_hole_is_fetched_with_what_follows() -> None:
+    """Given an answer with that batch alone / when fetched again / then with more bytes."""
     one = OneSource()
     large = bytearray(encode([Sample(b"k", bytes(3 << 20), 5)]))
     struct.pack_into(">q", large, 0, FAR)

@@ -1,4 +1,4 @@
-"""Codecs against those of aiokafka, and against what is no compressed data at all."""
+"""Codecs against those of aiokafka, and against data that is not compressed at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BODIES = [b"a", b"abc" * 50_000, bytes(range(256)) * 40, bytes(3_000_000)]
 
 @pytest.mark.parametrize("codec", THEIRS)
 @pytest.mark.parametrize("body", BODIES, ids=len)
-def test_each_reads_what_the_other_wrote(codec, body):
+def test_each_codec_reads_what_the_other_wrote(codec, body):
     encode, decode = THEIRS[codec]
     assert decompress(codec, encode(body)) == body
     assert decode(compress(codec, body)) == body
@@ -39,7 +39,7 @@ def test_snappy_without_framing_and_gzip_in_members_are_read():
 
 
 @pytest.mark.parametrize("codec", THEIRS)
-def test_the_bound_is_exact(codec):
+def test_the_size_limit_is_exact(codec):
     packed = compress(codec, bytes(200_000))
     assert len(decompress(codec, packed, 200_000)) == 200_000
     with pytest.raises(TooMuch):
@@ -49,7 +49,7 @@ def test_the_bound_is_exact(codec):
 @pytest.mark.parametrize("codec", THEIRS)
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_damage_is_an_error_or_other_bytes(codec, data):
+def test_damage_gives_an_error_or_other_bytes(codec, data):
     packed = bytearray(compress(codec, b"some record bytes " * 9))
     for _ in range(data.draw(st.integers(1, 3))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))

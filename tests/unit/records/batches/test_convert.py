@@ -1,6 +1,6 @@
-"""`carry` against batches that an independent codec made, and read back by that codec.
+"""`convert` on batches that an independent codec made, and that this codec reads back.
 
-Everything is carried twice, the second time with each index of the compiled loops checked.
+Everything is converted twice, the second time with index checks in the compiled loops.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
 
 @given(stored_batches(5), convert_settings, st.data())
 @settings(max_examples=800, deadline=None)
-def test_damage_never_raises_and_is_never_signed(stored, limits, data):
+def test_damage_never_raises_and_never_gets_a_valid_crc(stored, limits, data):
     """A batch with a valid CRC holds the source's records, whatever happened to the bytes."""
     answer = ref.encode_all(stored)
     position = stored[0].base_offset + data.draw(st.sampled_from([0, 0, 1, 2]))
@@ -236,7 +236,7 @@ def test_sequence_wraps_inside_and_between_batches():
     assert sequences == [2**31 - 3, 2**31 - 2, 2**31 - 1, 0, 1, 2]
 
 
-def test_a_large_batch_is_carried_in_the_buffer_it_came_in():
+def test_a_large_batch_is_converted_in_its_own_buffer():
     record = ref.Record(NOW, None, bytes(20_000))
     answer = ref.encode_all([ref.StoredBatch(5, (record, record))])
     outcome = convert(answer, 0, len(answer), Place.same(5), plain())
@@ -245,7 +245,7 @@ def test_a_large_batch_is_carried_in_the_buffer_it_came_in():
     assert part.obj is answer
 
 
-def test_a_flipped_payload_bit_leaves_a_crc_that_does_not_fit():
+def test_a_flipped_payload_bit_leaves_a_wrong_crc():
     record = ref.Record(NOW, b"k", bytes(20_000))
     answer = ref.encode_all([ref.StoredBatch(0, (record,))])
     answer[9_000] ^= 4
@@ -271,7 +271,7 @@ def test_compressed_small_batches_are_joined_only_where_compression_is_asked_for
     assert converted(joined) == converted(raw)
 
 
-def test_what_compression_would_enlarge_stays_uncompressed():
+def test_batches_that_compression_would_enlarge_stay_uncompressed():
     answer = ref.encode_all(one_record_batches(2))
     outcome = convert(answer, 0, len(answer), Place.same(0), plain(compression=Codec.GZIP))
     assert ref.header_of(bytes_of(outcome.batches[0]))["attributes"] == 0
@@ -305,7 +305,7 @@ def three_batches(**fields: int) -> bytearray:
         ({"last_offset_delta": 4, "crc": 1}, StopReason.CORRUPT),
     ],
 )
-def test_what_can_not_be_carried_stops_behind_what_can(fields, reason, below_bytes):
+def test_a_batch_that_cannot_be_converted_stops_after_those_that_can(fields, reason, below_bytes):
     answer = three_batches(**fields)
     outcome = convert(answer, 0, len(answer), Place.same(0), plain(join_below_bytes=below_bytes))
     assert converted(outcome) == one_record_batches(1)[0].seen
@@ -336,7 +336,7 @@ def test_a_wrong_checksum_ends_a_run():
     ],
 )
 @pytest.mark.parametrize("last", [False, True])
-def test_records_that_do_not_fit_their_header_are_corrupt(body, last):
+def test_records_that_contradict_their_header_are_corrupt(body, last):
     first, second, third = (item.encode() for item in one_record_batches(3))
     bad = ref.changed(second[:61] + body, length=49 + len(body))
     # Alone at the end of an answer only LogAppendTime forces a look inside.
@@ -351,7 +351,7 @@ def test_records_that_do_not_fit_their_header_are_corrupt(body, last):
 
 @given(stored_batches(), convert_settings, st.data())
 @settings(max_examples=300, deadline=None)
-def test_what_stands_before_a_refused_record_is_carried_and_no_more(stored, limits, data):
+def test_only_records_before_a_refused_one_are_converted(stored, limits, data):
     first, end = stored[0].base_offset, stored[-1].base_offset + len(stored[-1].records)
     position = data.draw(st.integers(first, end - 1))
     at = data.draw(st.integers(position, end - 1))
@@ -371,7 +371,7 @@ def test_what_stands_before_a_refused_record_is_carried_and_no_more(stored, limi
 
 
 def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
-    """Given a hole where the refused record was / when read again / then all is carried."""
+    """Given a hole where the refused record was / when read again / then all is converted."""
     first, _, third = (item.encode() for item in one_record_batches(3))
     answer = bytearray(first + third)
     outcome = convert(
@@ -382,7 +382,7 @@ def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
     assert sum(batch.records for batch in outcome.batches) == 2
 
 
-def test_a_record_larger_than_the_target_takes_stops():
+def test_a_record_larger_than_the_targets_limit_stops():
     big = ref.StoredBatch(1, (ref.Record(NOW, None, bytes(5000)),))
     answer = ref.encode_all([*one_record_batches(1), big])
     outcome = convert(answer, 0, len(answer), Place.same(0), plain(batch_bytes_max=4000))
@@ -392,7 +392,7 @@ def test_a_record_larger_than_the_target_takes_stops():
     assert outcome.next_offset == 1
 
 
-def test_a_bomb_stops_instead_of_taking_the_memory(monkeypatch):
+def test_a_decompression_bomb_stops_without_exhausting_memory(monkeypatch):
     monkeypatch.setattr("heliostat.records.batches.batch_maker.DECOMPRESSED_BYTES_MAX", 10_000)
     monkeypatch.setattr(batch_maker_checked, "DECOMPRESSED_BYTES_MAX", 10_000)
     bomb = ref.StoredBatch(0, (ref.Record(NOW, None, bytes(50_000)),), codec=4, append_time=NOW)
@@ -414,7 +414,7 @@ def test_rewritten_batches_that_grow_are_split():
     assert converted(outcome) == stored.seen
 
 
-def test_timestamps_too_far_apart_for_one_batch_are_carried_apart():
+def test_timestamps_too_far_apart_for_one_batch_are_split():
     ends = [ref.Record(-1, b"a", None), ref.Record(2**63 - 1, b"b", None)]
     stored = [ref.StoredBatch(n, (record,)) for n, record in enumerate(ends)]
     answer = ref.encode_all(stored)
@@ -423,7 +423,7 @@ def test_timestamps_too_far_apart_for_one_batch_are_carried_apart():
     assert len(outcome.batches) == 2
 
 
-def test_bases_that_are_no_records_own_keep_the_timestamps():
+def test_a_base_timestamp_of_no_record_keeps_the_timestamps():
     """As the cleaner leaves them: a delete horizon as base, deltas counting from it."""
     (item,) = one_record_batches(1)
     stored = item.encode()

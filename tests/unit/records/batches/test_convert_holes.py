@@ -1,4 +1,4 @@
-"""`carry` where the source has holes: what stays, and where the offset map says it stands."""
+"""`convert` where the source has holes: what stays, and its offsets by the offset map."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def ended_at(stored, transaction):
 
 @given(logs(), st.data())
 @settings(max_examples=100)
-def test_it_goes_on_from_any_batch_as_if_it_had_never_stopped(log, data):
+def test_converting_continues_at_any_batch_as_without_a_stop(log, data):
     """Fetched in two answers, the map and the records are those of one."""
     stored, aborted, seen = log
     if len(stored) < 2:
@@ -237,7 +237,7 @@ def test_thinned_compressed_batches_are_joined_and_stay_compressed():
 
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_are_carried(magic, codec):
+def test_messages_of_old_formats_are_converted(magic, codec):
     from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
     def message_set(offsets: list[int], packed: int) -> bytes:

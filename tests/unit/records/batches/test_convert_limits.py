@@ -24,8 +24,8 @@ def records(count: int) -> tuple[ref.Record, ...]:
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_batch_exactly_as_large_as_the_limit_crosses_whole(codec: int) -> None:
-    """Given a batch of max.message.bytes / then its records are the very bytes that came."""
+def test_a_batch_exactly_as_large_as_the_limit_is_copied_whole(codec: int) -> None:
+    """Given a batch of max.message.bytes / then its records are the very bytes that were read."""
     stored = ref.StoredBatch(0, records(9), codec=codec)
     data = stored.encode()
     [batch] = converted(len(data), stored).batches
@@ -42,7 +42,7 @@ def test_a_batch_one_byte_larger_is_split() -> None:
     assert all(batch.size <= limit for batch in outcome.batches)
 
 
-def test_a_record_that_must_be_encoded_anew_may_take_the_limit_and_no_byte_more() -> None:
+def test_a_reencoded_record_may_take_the_limit_and_no_byte_more() -> None:
     """Given a LogAppendTime record / when it fits exactly / then copied, else named TOO_LARGE."""
     stored = ref.StoredBatch(0, records(1), append_time=NOW)
     [batch] = converted(LARGE, stored).batches

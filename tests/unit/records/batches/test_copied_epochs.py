@@ -1,4 +1,4 @@
-"""The leader epoch of what was copied: of the newest whole batch, once it is at the target."""
+"""The leader epoch of copied records: of the newest whole batch, once it is at the target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_last_whole_batch_counts(codec: int) -> None:
         assert last_epoch(answer, last, end) == CopiedTo(15, 5)
 
 
-def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
+def test_incomplete_batches_and_old_formats_give_no_epoch() -> None:
     one = batch(10, 3, 4)
     for answer in (bytearray(one)[:20], bytearray(), bytearray(64)):
         last, _ = last_batches(answer, 0, len(answer))
@@ -41,18 +41,18 @@ def test_nothing_is_said_of_what_is_no_whole_batch_of_today() -> None:
     assert last_epoch(old, 0, len(old)) == NO
 
 
-def test_only_what_is_at_the_target_is_told() -> None:
+def test_only_epochs_of_acknowledged_batches_are_reported() -> None:
     epochs = CopiedEpochs()
     epochs.fetched(CopiedTo(15, 5), 15)
     epochs.fetched(CopiedTo(20, 6), 20)
     assert epochs.copied(14) == NO
     assert epochs.copied(15) == CopiedTo(15, 5)
     assert epochs.copied(19) == CopiedTo(15, 5)
-    epochs.drop(19)  # the end is read anew: what was fetched behind it comes again
+    epochs.drop(19)  # the end is read again: what was fetched after it comes again
     assert epochs.copied(30) == CopiedTo(15, 5)
 
 
-def test_an_answer_that_was_not_carried_to_its_end_is_not_counted() -> None:
+def test_an_answer_that_was_not_converted_to_its_end_is_not_counted() -> None:
     epochs = CopiedEpochs()
     epochs.fetched(CopiedTo(20, 6), 18)
     epochs.fetched(NO, 18)

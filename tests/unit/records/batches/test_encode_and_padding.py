@@ -1,4 +1,4 @@
-"""Batches that are ours from the first byte: state records and padding."""
+"""Batches that we create ourselves: state records and padding."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_state_records_are_read_back_by_us_and_by_others(records, codec):
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_batches_of_others_are_read_and_markers_left_out(codec):
+def test_batches_of_other_producers_are_read_and_markers_left_out(codec):
     record = ref.Record(NOW, b"k" * 50, b"v" * 50, (("h", b"x"),))
     marker = ref.StoredBatch(2, (record,), more_attributes=ref.CONTROL | ref.TRANSACTIONAL)
     stored = ref.StoredBatch(0, (record, record), codec=codec, append_time=NOW + 5)
@@ -57,7 +57,7 @@ def test_a_damaged_state_record_is_refused():
 
 @pytest.mark.parametrize("null_key", [False, True])
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 8191, 8192, 8193, 16_384, 20_000])
-def test_padding_is_empty_records_one_an_offset(count, null_key):
+def test_padding_is_one_empty_record_per_offset(count, null_key):
     (batch,) = padding_batches(9, 2**31 - 5, count, NOW, 2**20, null_key=null_key)
     encoded = b"".join(bytes(part) for part in batch.parts)
     assert (batch.records, batch.size, batch.max_timestamp) == (count, len(encoded), NOW)

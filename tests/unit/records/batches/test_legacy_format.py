@@ -1,4 +1,4 @@
-"""Messages of formats v0 and v1, made by aiokafka's codec: copied, and read to verify, alike."""
+"""Messages of formats v0 and v1, made by aiokafka's codec: copied, and read by `verify`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def wanted(magic: int) -> list[Row]:
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_packed_messages_are_read_whatever_packed_them(magic: int, codec: int) -> None:
+def test_compressed_messages_are_read_in_any_codec(magic: int, codec: int) -> None:
     data = packed(magic, codec)
     assert copied(data) == verified(data, magic) == wanted(magic)
     assert copied(data, BASE + 2) == wanted(magic)[2:]
@@ -112,13 +112,13 @@ def test_packed_messages_are_read_whatever_packed_them(magic: int, codec: int) -
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_that_stand_alone_are_read(magic: int) -> None:
+def test_uncompressed_messages_are_read(magic: int) -> None:
     assert copied(plain(magic, BASE)) == wanted(magic)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_an_answer_cut_anywhere_in_a_message_ends_before_it(magic: int) -> None:
-    """Given two messages / when the second is cut, also behind its magic / then one is read."""
+    """Given two messages / when the second is cut, also after its magic / then one is read."""
     first, second = plain(magic, 0), plain(magic, 1)
     one = read_old(memoryview(first), 0, len(first), 0).next_offset
     for size in range(60):  # within its first message
@@ -129,7 +129,7 @@ def test_an_answer_cut_anywhere_in_a_message_ends_before_it(magic: int) -> None:
         assert outcome.next_offset == one
 
 
-def test_offsets_that_the_cleaner_left_count_back_from_the_wrappers() -> None:
+def test_offsets_left_by_the_cleaner_count_back_from_the_wrappers() -> None:
     kept = [
         resealed(plain(1, 0)[at : at + size], offset=offset)
         for offset, (at, size) in enumerate(places(plain(1, 0)))
@@ -156,8 +156,8 @@ def test_the_time_of_the_wrapper_holds_where_the_broker_stamps() -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_damage_is_told_and_nothing_else_is_raised(magic: int, codec: int) -> None:
-    """Given a wrapper whose checksum holds / when what it wraps is damaged / then told."""
+def test_damage_is_reported_and_nothing_else_is_raised(magic: int, codec: int) -> None:
+    """Given a wrapper with a valid checksum / when its messages are damaged / then reported."""
     data = packed(magic, codec)
     broken = data[:-1] + bytes([data[-1] ^ 1])
     with pytest.raises(BatchError, match="checksum"):
@@ -180,10 +180,10 @@ def test_damage_is_told_and_nothing_else_is_raised(magic: int, codec: int) -> No
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("claimed", [0, BASE + 1, 1 << 40])
-def test_an_offset_that_is_damaged_hides_no_message(magic: int, claimed: int) -> None:
-    """Given messages of which the second has another offset / then told: no checksum covers it.
+def test_a_damaged_offset_hides_no_message(magic: int, claimed: int) -> None:
+    """Given messages of which the second has a wrong offset / then reported: no checksum covers it.
 
-    One that is far too large would make those behind it look as if they were read already.
+    One that is far too large would make later ones look as if they had been read already.
     """
     data = plain(magic, BASE)
     first = 12 + struct.unpack_from(">i", data, 8)[0]
@@ -202,8 +202,8 @@ def test_an_offset_that_is_damaged_hides_no_message(magic: int, claimed: int) ->
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("claimed", [BASE + 3, 1 << 40])
-def test_the_batch_behind_them_contradicts_the_last_ones_offset(magic: int, claimed: int) -> None:
-    """Given a damaged offset before a batch of today / then told; all between would be lost."""
+def test_the_next_batch_contradicts_the_last_messages_offset(magic: int, claimed: int) -> None:
+    """Given a damaged offset before a v2 batch / then reported; all between would be lost."""
     data = plain(magic, BASE)
     last = places(data)[-1][0]
     moved = bytearray(data)
@@ -221,7 +221,7 @@ def test_the_batch_behind_them_contradicts_the_last_ones_offset(magic: int, clai
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_messages_that_follow_small_batches_are_read(magic: int, count: int) -> None:
-    """Given batches to join, then messages of old formats / then all; it was told as CORRUPT."""
+    """Given batches to join, then messages of old formats / then all; it was CORRUPT."""
     answer = bytearray()
     for number in range(count):
         today = bytearray(encode([Sample(b"k", b"v", NOW)]))

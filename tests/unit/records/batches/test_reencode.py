@@ -1,6 +1,6 @@
-"""The compiled loop over records: never outside its arrays, whatever the bytes say.
+"""The compiled loop over records: never outside its arrays, whatever the bytes are.
 
-All run twice, the second time compiled with each index checked.
+All run twice, the second time compiled with index checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def array(data: bytes) -> np.ndarray:
 
 
 @given(st.binary(max_size=70), st.integers(0, 9), st.integers(0, 9))
-def test_both_ways_of_the_crc_are_the_library_s(data, skip_front, skip_back):
+def test_both_crc_implementations_equal_the_librarys(data, skip_front, skip_back):
     at, end = min(skip_front, len(data)), max(min(skip_front, len(data)), len(data) - skip_back)
     expected = crc32c(data[at:end])
     for each in BOTH_BYTES:
@@ -37,7 +37,7 @@ def test_both_ways_of_the_crc_are_the_library_s(data, skip_front, skip_back):
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_varints_are_read_and_written_as_the_slow_ones(value):
+def test_varints_equal_those_of_the_plain_code(value):
     for each in BOTH:
         out = np.full(12, 0xAA, np.uint8)
         end = each.write_varint(out, 1, value)
@@ -48,7 +48,7 @@ def test_varints_are_read_and_written_as_the_slow_ones(value):
 
 
 @given(st.binary(min_size=10, max_size=12))
-def test_a_number_of_more_than_64_bits_is_none(data):
+def test_a_varint_of_more_than_64_bits_is_rejected(data):
     long = array(bytes(byte | 0x80 for byte in data[:9]) + b"\x02" + data)
     for each in BOTH:
         assert each.read_varint_compiled(long, 0, len(long))[1] == -1
@@ -72,10 +72,10 @@ byte_soup = st.lists(
     st.integers(0, 2),
     st.integers(0, 2),
 )
-def test_records_that_are_anything_are_encoded_or_refused(  # noqa: PLR0917 - as drawn
+def test_arbitrary_records_are_encoded_or_refused(  # noqa: PLR0917 - as drawn
     body, count, timestamp, is_appended, hole, thinned
 ):
-    """Their CRC fits, so that nothing but the loop itself sees what is wrong with them."""
+    """Their CRC is valid, so that nothing but the loop itself detects what is wrong."""
     sound = ref.StoredBatch(0, (ref.Record(5, None, b"v", ()),)).encode()
     odd = ref.changed(
         sound[:61] + body,
@@ -95,6 +95,6 @@ def test_records_that_are_anything_are_encoded_or_refused(  # noqa: PLR0917 - as
     assert taken == (1 if outcome.stop else 1 + count)
 
 
-def test_the_checks_are_on():
+def test_index_checks_are_on():
     with pytest.raises(IndexError):
         converted_twice.reencode.write_varint(np.empty(1, np.uint8), 1, 5)

@@ -16,15 +16,15 @@ def spec(start: int) -> PartitionSpec:
     return PartitionSpec(P, P, None, None, Offset(start), 1 << 20, is_compacted=False)
 
 
-def test_throw_away_records_go_when_all_of_them_are_answered() -> None:
-    """Given the last one in flight / then nothing is deleted: it could land behind ours."""
+def test_filler_records_are_deleted_when_all_are_acknowledged() -> None:
+    """Given the last one in flight / then nothing is deleted: it could land after our records."""
     align = StartAlignment(spec(100), 7, 0, 0)
     assert align.delete_before(99, is_idle=True) is None
     assert align.delete_before(100, is_idle=False) is None
     assert align.delete_before(100, is_idle=True) == 100
 
 
-def test_of_a_long_way_up_much_is_deleted_in_between() -> None:
+def test_a_long_alignment_deletes_filler_records_in_between() -> None:
     align = StartAlignment(spec(10**9), 7, 0, 0)
     assert align.delete_before(ALIGN_DELETE_EVERY - 1, is_idle=False) is None
     assert align.delete_before(ALIGN_DELETE_EVERY, is_idle=False) == ALIGN_DELETE_EVERY
@@ -43,8 +43,8 @@ def test_of_a_long_way_up_much_is_deleted_in_between() -> None:
         (110, 120, False),
     ],
 )
-def test_a_target_is_short_until_it_has_the_offsets_and_none_of_the_padding(
+def test_a_target_is_unaligned_until_it_has_the_offsets_without_padding(
     start: int, end: int, *, expected: bool
 ) -> None:
-    """Given a source that begins at 100 / when the target is looked at / then lifted, or not."""
+    """Given a source that begins at 100 / when the target is read / then aligned, or not."""
     assert is_short(spec(100), LogRange(Offset(start), Offset(end))) is expected

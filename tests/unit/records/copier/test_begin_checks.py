@@ -1,4 +1,4 @@
-"""What keeps a partition from being copied on where the target's log ends."""
+"""Checks that keep a partition from being continued at the target's log end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def code(tail: LastBatch | None = OURS, *, start: int = 0, end: int = 100, **mor
         (0, 100, {"jump": Break(90, 150)}, True),
     ],
 )
-def test_a_tail_is_looked_at_where_somebody_else_may_have_appended(
+def test_the_last_batch_is_checked_where_others_may_have_appended(
     start: int, end: int, more: dict[str, Any], *, expected: bool
 ) -> None:
     target = LogRange(Offset(start), Offset(end))
@@ -59,20 +59,20 @@ def test_a_tail_is_looked_at_where_somebody_else_may_have_appended(
     [LastBatch(PRODUCER, 98), LastBatch(8, 99), LastBatch(-1, -1)],
     ids=["elsewhere", "another's", "none"],
 )
-def test_behind_a_record_that_is_not_ours_nothing_is_copied(tail: LastBatch) -> None:
+def test_nothing_is_copied_after_a_foreign_record(tail: LastBatch) -> None:
     assert code(tail) == "FOREIGN_TAIL"
     assert code(tail, adopted_at=Offset(100)) == ""
     assert code(tail, copied_to=100) == "FOREIGN_TAIL"
 
 
-def test_without_its_map_nothing_is_copied_whatever_else_is_true() -> None:
+def test_nothing_is_copied_without_the_map() -> None:
     assert code(map_lost="rows are gone") == "OFFSET_MAP_LOST"
     for more in ({"jump": Break(100, 150)}, {"adopted_at": Offset(100)}, {"truncated": "it was"}):
         assert code(map_lost="rows are gone", **more) == "OFFSET_MAP_LOST"
 
 
-def test_where_nothing_tells_whose_it_was_only_a_note_of_ours_does() -> None:
-    """Given a log whose last record is gone / then on only where we know to have copied all."""
+def test_an_unknown_last_writer_needs_a_note_of_ours() -> None:
+    """Given a log whose last record is gone / then it continues only if we noted that end."""
     assert code(None, start=100, copied_to=100) == ""
     assert code(None, start=100, copied_to=99) == "TAIL_UNKNOWN"
     assert code(None, start=100, copied_to=101) == ""  # the target lost some: they are copied again
@@ -82,15 +82,15 @@ def test_where_nothing_tells_whose_it_was_only_a_note_of_ours_does() -> None:
     assert code(None, start=100, copied_to=103, copied_end=99) == "TAIL_UNKNOWN"
 
 
-def test_a_note_is_of_the_source() -> None:
-    """Given a mirror whose offsets differ / then what stands at its end is compared."""
+def test_a_note_names_a_source_offset() -> None:
+    """Given a mirror whose offsets differ / then the source offset of its end is compared."""
     known = OffsetMap.of([Break(50, 80)])
     assert code(None, start=100, known=known, copied_to=130) == ""
     assert code(None, start=100, known=known, copied_to=100) == "TAIL_UNKNOWN"
 
 
 def test_markers_at_the_end_of_a_filled_mirror_are_ours() -> None:
-    known = OffsetMap.of([Break(90, 100)])  # 90 records, and 10 markers behind them
+    known = OffsetMap.of([Break(90, 100)])  # 90 records, and 10 markers after them
     known.is_filled = True
     marker = LastBatch(filler_of(PRODUCER), 2**31 - 1)
     assert code(marker, known=known, fills=True) == ""
@@ -98,8 +98,8 @@ def test_markers_at_the_end_of_a_filled_mirror_are_ours() -> None:
     assert code(None, known=known, fills=True, copied_to=100) == ""
 
 
-def test_the_first_cause_is_told_alone() -> None:
-    """Given a stranger's record in a mirror whose source was truncated, too / then the stranger."""
+def test_only_the_first_cause_is_reported() -> None:
+    """Given a foreign record in a mirror of a truncated source / then the foreign record."""
     assert code(LastBatch(-1, -1), truncated="it was") == "FOREIGN_TAIL"
     assert code(truncated="it was") == "SOURCE_TRUNCATED"
     assert code(truncated="it was", jump=Break(100, 150)) == ""

@@ -47,7 +47,7 @@ class Round:
             self.copier._take(self.network.wait(0.05, ROOM))
 
 
-def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
+def test_a_request_that_is_ready_after_the_deadline_is_not_sent() -> None:
     """Given a turn that begins in time / when it takes longer / then nothing goes out (I10)."""
     one = Round()
     one.until_queued()
@@ -58,7 +58,7 @@ def test_a_request_that_is_ready_behind_the_deadline_is_not_sent() -> None:
     assert all(item.appends.in_flight == 0 for item in one.copier.partitions)
 
 
-def test_in_time_it_is_sent() -> None:
+def test_a_request_before_the_deadline_is_sent() -> None:
     one = Round()
     one.until_queued()
     assert one.copier._appends.send(one.world.clock.now_s)
@@ -72,15 +72,15 @@ def test_in_time_it_is_sent() -> None:
         (frozenset({OWN, BEFORE}), True),
         (frozenset({OWN, "7/7/7"}), False),
         (frozenset({OWN}), False),
-        # It was said before this round was given out, or those before it were.
+        # It was announced before this round, or those before it, were submitted.
         (frozenset({BEFORE}), True),
         (frozenset(), True),
     ],
 )
-def test_old_records_are_held_until_all_before_have_ended(
+def test_old_records_are_held_until_earlier_rounds_have_ended(
     running: frozenset[str] | None, *, is_held: bool
 ) -> None:
-    """Given what the driver says of rounds that run / then by that, and not before it is heard."""
+    """Given the driver's report of running rounds / then by that, and not before it arrives."""
     one = Round(BEFORE)
     assert one.copier._lane.round_id == OWN
     one.copier._look_for_predecessors(running)
@@ -88,8 +88,8 @@ def test_old_records_are_held_until_all_before_have_ended(
 
 
 @pytest.mark.parametrize("off", ["offset", "attempt"])
-def test_an_answer_to_what_is_not_wanted_any_more_is_left(off: str) -> None:
-    """Given a fetch that another one overtook / when it is answered / then nothing is queued."""
+def test_an_answer_to_a_superseded_fetch_is_ignored(off: str) -> None:
+    """Given a fetch superseded by another / when it is answered / then nothing is queued."""
     one = Round()
     one.until_queued()
     item = next(item for item in one.copier.partitions if item.appends.queue)
@@ -115,8 +115,8 @@ def test_a_request_ends_with_the_batch_that_fills_it() -> None:
     assert list(items) == [2, 3, 4, 0, 1]  # who was left out is first the next time
 
 
-def test_the_map_is_read_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a predecessor at work / when a round begins / then its map covers the end (I2)."""
+def test_the_map_is_read_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a predecessor that copies / when a round begins / then its map covers the end (I2)."""
     one = Round()
     asked: list[str] = []
     for name in ("target_ranges", "offset_maps"):
@@ -133,10 +133,10 @@ def test_the_map_is_read_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert one.copier._leaders.target == {0: BROKER, 1: BROKER}
 
 
-def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
+def test_an_unreadable_last_record_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given a mirror whose last record can't be read / then it waits, and says so; no stop (I1)."""
+    """Given a mirror whose last record can't be read / then waits, with a reason; no stop (I1)."""
     one = Round()
     fill(one.world.target[0], one.world.random, 5, WALL_MS)
     monkeypatch.setattr(one.network, "target_last_batches", lambda _: {})
@@ -145,11 +145,11 @@ def test_where_it_can_not_be_told_whose_the_last_record_is_it_is_asked_again(
     one.copier._attention._find_positions(one.copier.partitions, now_s)
     first, second = one.copier.partitions
     assert (first.phase, first.standing.code) == (Phase.FIND_END, "TAIL_UNREAD")
-    assert second.phase is Phase.COPY  # its log is empty: nobody has written there
+    assert second.phase is Phase.COPY  # its log is empty: no one has written there
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_lane_whose_bound_is_reached_by_one_answer_copies_all(seed: int) -> None:
+def test_a_lane_whose_memory_bound_is_one_answer_copies_all(seed: int) -> None:
     """Given room for less than an answer / when copied / then one after the other, and all."""
     world = make_world(seed, fault_rate=0.0)
     spec = lane(world, 0, 60.0, [0, 0])

@@ -1,4 +1,4 @@
-"""What becomes of a partition whose source elected a leader behind what is known to be copied."""
+"""A partition whose source elected a leader after the noted epoch: compared before it continues."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def settled(
     ), asked
 
 
-def test_what_ends_before_the_noted_was_lost_and_nothing_is_compared() -> None:
+def test_an_epoch_that_ended_before_the_noted_position_is_a_loss() -> None:
     item = doubted(end=99)
     assert (item.standing.state, item.standing.code) == (PartitionState.GAP, "SOURCE_TRUNCATED")
     assert item.doubts.doubted_from is None
 
 
-def test_it_is_looked_at_before_anything_else_is_fetched() -> None:
+def test_doubts_are_resolved_before_anything_else_is_fetched() -> None:
     item = doubted(end=100)
     assert (item.phase, item.doubts.doubted_from) == (Phase.FIND_END, 100)
     assert item.want(0.0) is None
 
 
-def test_the_same_records_go_on_with_the_epoch_they_are_from() -> None:
+def test_equal_records_continue_with_their_epoch() -> None:
     item = doubted(end=120)
     assert settled(item, SourceSays(True, 6))[0] == set()
     assert (item.spec.truncated, item.doubts.doubted_from) == ("", None)
@@ -75,7 +75,7 @@ def test_the_same_records_go_on_with_the_epoch_they_are_from() -> None:
 
 
 @pytest.mark.parametrize("has_them", [False, None])
-def test_others_stop_it_and_the_note_shows_everybody_that_it_diverged(
+def test_other_records_stop_it_and_the_note_shows_the_divergence(
     has_them: bool | None,
 ) -> None:
     """Given that epoch 4 ends at 120 at the source / then a note of 150 contradicts it."""
@@ -86,7 +86,7 @@ def test_others_stop_it_and_the_note_shows_everybody_that_it_diverged(
     assert item.fetches.epochs.copied(150) == CopiedTo(150, 4)
 
 
-def test_what_can_not_be_told_now_stays_in_doubt() -> None:
+def test_an_unreadable_source_stays_in_doubt() -> None:
     item = doubted(end=120)
     assert settled(item, None)[0] == {0}
     assert item.doubts.doubted_from == 120
@@ -97,7 +97,7 @@ def test_what_can_not_be_told_now_stays_in_doubt() -> None:
     assert item.doubts.doubted_from == 120
 
 
-def test_where_the_target_ends_says_the_map() -> None:
+def test_the_map_gives_the_source_offset_of_the_targets_end() -> None:
     """Given 50 offsets without records at the source / then its 100 records end at 150."""
     item = doubted(end=149)
     known = OffsetMap.of([Break(10, 60)])
@@ -115,8 +115,8 @@ def test_a_mirror_with_filled_holes_has_the_source_s_offsets() -> None:
 
 
 @pytest.mark.parametrize("end", [119, 120])
-def test_a_target_that_ends_before_has_nothing_that_was_lost(end: int) -> None:
-    """Given a hole behind the target's last record / then it is read again: it may be none now."""
+def test_a_target_that_ends_before_the_loss_has_lost_nothing(end: int) -> None:
+    """Given a hole after the target's last record / then it is read again: it may have records."""
     item = doubted(end=120)
     item.progress.copied_to, item.progress.copied_end = 150, end
     assert settled(item, SourceSays(False, 6), end=end) == (set(), [])
@@ -131,7 +131,7 @@ def test_a_target_that_ends_before_has_nothing_that_was_lost(end: int) -> None:
     assert item.map.source_offset == 120
 
 
-def test_what_was_decided_is_not_doubted_again() -> None:
+def test_a_decided_partition_is_not_doubted_again() -> None:
     item = doubted(end=120, jump=Break(150, 200))
     assert settled(item, SourceSays(False, 6)) == (set(), [])
     assert item.spec.truncated == ""
@@ -144,7 +144,7 @@ def unnoted(**spec: Any) -> PartitionCopy:
     return item
 
 
-def test_without_a_note_the_last_record_is_compared_and_tells_the_epoch() -> None:
+def test_without_a_note_the_last_record_is_compared_and_gives_the_epoch() -> None:
     item = unnoted()
     _, (asked,) = settled(item, SourceSays(True, 6))
     assert asked.doubted_from == 0
@@ -152,8 +152,8 @@ def test_without_a_note_the_last_record_is_compared_and_tells_the_epoch() -> Non
     assert settled(item, SourceSays(False, 6)) == (set(), [])
 
 
-def test_another_record_there_stops_it_and_its_epoch_shows_everybody_that_it_diverged() -> None:
-    """Given a record of epoch 6 in its place / then ours was of one before, which ended before."""
+def test_a_different_record_stops_it_and_its_epoch_shows_the_divergence() -> None:
+    """Given a record of epoch 6 in its place / then ours had an earlier one, which ended before."""
     item = unnoted()
     settled(item, SourceSays(False, 6))
     assert "lost or replaced" in item.spec.truncated
@@ -161,14 +161,14 @@ def test_another_record_there_stops_it_and_its_epoch_shows_everybody_that_it_div
 
 
 @pytest.mark.parametrize("answer", [SourceSays(None, -1), SourceSays(False, -1)])
-def test_where_nothing_speaks_against_it_it_goes_on(answer: SourceSays) -> None:
+def test_without_evidence_of_a_loss_it_continues(answer: SourceSays) -> None:
     item = unnoted()
     settled(item, answer)
     assert (item.spec.truncated, item.doubts.doubted_from) == ("", None)
     assert item.fetches.epochs.copied(150) == CopiedTo(-1, -1)
 
 
-def test_what_is_not_told_now_is_asked_again() -> None:
+def test_an_unanswered_comparison_is_repeated() -> None:
     item = unnoted()
     assert settled(item, None)[0] == {0}
     _, (asked,) = settled(item, SourceSays(True, 6))
@@ -187,7 +187,7 @@ def test_what_is_not_told_now_is_asked_again() -> None:
     ],
     ids=["a stranger's", "not ours", "map lost", "map spoiled", "decided", "adopted"],
 )
-def test_what_stops_it_for_another_cause_or_was_decided_says_nothing_of_the_source(
+def test_other_stops_and_decisions_say_nothing_about_the_source(
     spec: dict[str, Any], known: OffsetMap | None, tail: LastBatch | None
 ) -> None:
     item = unnoted(**spec)
@@ -195,7 +195,7 @@ def test_what_stops_it_for_another_cause_or_was_decided_says_nothing_of_the_sour
     assert (item.spec.truncated, item.fetches.epochs.copied(150)) == ("", CopiedTo(-1, -1))
 
 
-def test_what_is_noted_or_known_to_be_truncated_is_not_compared_for_it() -> None:
+def test_noted_or_truncated_partitions_are_not_compared_for_it() -> None:
     item, told = copy_with(), copy_with(truncated="so it is")
     doubt_unnoted([item], {0})
     doubt_unnoted([told], ())
@@ -213,8 +213,10 @@ def compacted(copied_end: int = -1) -> PartitionCopy:
 
 
 @pytest.mark.parametrize(("copied_end", "source"), [(-1, 0), (148, 198), (149, 300)])
-def test_what_no_note_knows_of_is_held_against_its_map(copied_end: int, source: int) -> None:
-    """Given records behind the noted end, and a break there / then they may be of another map."""
+def test_records_after_the_noted_end_are_compared_with_the_map(
+    copied_end: int, source: int
+) -> None:
+    """Given records after the noted end, and a break there / then another map may apply to them."""
     item = compacted(copied_end)
     _, (asked,) = settled(item, SourceSays(True, 6), MAPPED)
     assert (asked.target.end, asked.doubted_from, asked.asks_map) == (150, source, True)
@@ -233,13 +235,13 @@ def test_what_no_note_knows_of_is_held_against_its_map(copied_end: int, source: 
     ],
     ids=["noted", "break behind it", "break before it", "none", "not compacted", "lost"],
 )
-def test_what_can_be_of_no_other_map_is_not_asked_for(
+def test_records_that_fit_only_this_map_are_not_compared(
     item: PartitionCopy, known: OffsetMap
 ) -> None:
     assert settled(item, SourceSays(False, 6), known) == (set(), [])
 
 
-def test_other_records_than_the_map_says_stop_it_and_say_how_it_is_made_anew() -> None:
+def test_records_that_contradict_the_map_stop_it_with_a_hint_to_rebuild() -> None:
     item = compacted()
     assert settled(item, None, MAPPED)[0] == {0}
     settled(item, SourceSays(False, 6), MAPPED)
@@ -250,7 +252,7 @@ def test_other_records_than_the_map_says_stop_it_and_say_how_it_is_made_anew() -
     assert stopped.code == "OFFSET_MAP_LOST"
 
 
-def test_of_a_repeated_append_the_last_record_is_compared_also_without_a_break() -> None:
+def test_after_a_duplicate_answer_the_last_record_is_compared_without_a_break() -> None:
     item = compacted(100)
     item.doubts.repeated_to = Offset(120)
     _, (asked,) = settled(item, SourceSays(True, 6))

@@ -68,7 +68,7 @@ def test_of_many_the_busy_ones_are_in_groups_of_their_own():
     assert [plan.is_busy(index) for index in (6, 7)] == [False, True]
 
 
-def test_a_round_begins_with_what_is_known_of_rates():
+def test_a_round_begins_with_the_known_rates():
     plan = plan_of(100, rates={5: 2.0, 6: BUSY_FROM / 2})
     assert plan.is_busy(5)
     assert not plan.is_busy(6)
@@ -83,7 +83,7 @@ def test_one_record_makes_no_partition_busy():
     assert plan.channel_of(3) == FIRST
 
 
-def test_a_partition_that_falls_silent_is_watched_by_both_groups_until_its_own_has_it():
+def test_a_partition_gone_quiet_is_in_both_groups_until_its_own_watches_it():
     plan = plan_of(100, rates={3: 1.0})
     seconds(plan, 13, {})
     assert plan.is_busy(3)
@@ -123,13 +123,13 @@ def test_so_many_partitions_need_no_more_connections_than_allowed(count: int):
     assert max(sizes(plan_of(count)).values()) >= WATCHED_MAX
 
 
-def test_a_group_goes_out_anew_at_once_while_little_happens():
+def test_a_group_is_fetched_again_at_once_while_load_is_low():
     pace = WatchPace()
     assert [pace.ended(64, now_s) for now_s in (10.0, 10.05, 10.1)] == [10.0, 10.05, 10.1]
 
 
 def test_all_groups_together_take_their_share_of_the_broker_and_no_more():
-    """Given groups that are answered all the time / then the broker works its share of the time."""
+    """Given groups that are answered all the time / then the broker works its share of time."""
     pace = WatchPace()
     now_s, seconds, answers = 10.0, 5.0, 0
     while now_s < 10.0 + seconds:
@@ -142,6 +142,6 @@ def test_all_groups_together_take_their_share_of_the_broker_and_no_more():
 @pytest.mark.parametrize(
     ("open_s", "groups"), [(0.0, WATCHES_MAX), (0.02, WATCHES_MAX), (2.0, 8), (60.0, WATCHES_MIN)]
 )
-def test_over_long_lines_there_are_fewer_and_larger_groups(open_s: float, groups: int):
+def test_with_high_latency_there_are_fewer_and_larger_groups(open_s: float, groups: int):
     """Given the time a connection takes to open / then all are open while a round is prepared."""
     assert watches_for(open_s) == groups

@@ -1,4 +1,4 @@
-"""A process that is stopped while it works out its deadline does not get more time by it (I10)."""
+"""A process that is paused while it computes its deadline gains no time by it (I10)."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class FrozenClock:
 
 
 @pytest.mark.parametrize("freeze_behind", range(1, 6))
-def test_no_turn_is_taken_behind_the_deadline(
+def test_no_turn_is_taken_after_the_deadline(
     freeze_behind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a process that sleeps behind any look at a clock / then it does nothing behind it."""
+    """Given a process that sleeps after any reading of a clock / then it does nothing late."""
     clock = FrozenClock(freeze_behind)
     network = Mock()
     network.leaders.return_value = Leaders({}, {}, {})

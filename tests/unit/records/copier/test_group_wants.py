@@ -1,4 +1,4 @@
-"""Wants of a group are made once, and anew for what was heard of."""
+"""The fetch request of a group is built once, and updated for partitions that changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def items(count: int = 3) -> Any:
     return [Item(index) for index in range(count)]
 
 
-def test_only_what_was_heard_of_is_asked_again():
+def test_only_changed_partitions_are_asked_again():
     wants, group = GroupWants(), items()
     first = wants.of(group, 1.0)
     group[1].offset = 6
@@ -40,7 +40,7 @@ def test_only_what_was_heard_of_is_asked_again():
     assert second[0] is first[0]
 
 
-def test_who_wants_nothing_is_asked_each_time():
+def test_partitions_without_wants_are_asked_each_time():
     wants, group = GroupWants(), items()
     group[0].offset = None
     assert [want.bytes_max for want in wants.of(group, 1.0)] == [0, 100, 100]
@@ -53,7 +53,7 @@ def test_a_group_that_wants_nothing_is_not_fetched():
     assert GroupWants().of(nothing, 1.0) == []
 
 
-def test_all_are_asked_anew_after_trouble_and_from_time_to_time():
+def test_all_are_asked_again_after_an_error_and_from_time_to_time():
     wants, group = GroupWants(), items(1)
     wants.of(group, 1.0)
     wants.forget()

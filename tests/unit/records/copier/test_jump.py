@@ -1,4 +1,4 @@
-"""Behind a recorded gap: the mirror goes on at another source offset, and its map says so."""
+"""After a recorded gap the mirror continues at another source offset, and its map has it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def begin(copy: PartitionCopy, end: int, known: OffsetMap | None = None) -> None
 
 
 @pytest.mark.parametrize("source", [150, 30], ids=["behind a gap", "back to where it diverged"])
-def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
+def test_at_the_recorded_offset_it_continues_elsewhere(source: int) -> None:
     copy = copy_with(jump=Break(100, source))
     begin(copy, 100)
     want = copy.want(0.0)
@@ -46,13 +46,13 @@ def test_at_the_recorded_place_it_goes_on_elsewhere(source: int) -> None:
 
 
 @pytest.mark.parametrize("end", [99, 101])
-def test_anywhere_else_it_does_not(end: int) -> None:
+def test_at_any_other_offset_it_does_not_jump(end: int) -> None:
     copy = copy_with(jump=Break(100, 150))
     begin(copy, end)
     assert copy.progress.position == end
 
 
-def test_a_jump_that_the_map_knows_already_is_not_said_again() -> None:
+def test_a_jump_in_the_map_is_not_written_again() -> None:
     copy = copy_with(jump=Break(100, 150))
     begin(copy, 100, OffsetMap.of([Break(100, 150)]))
     assert copy.progress.position == 150
@@ -69,18 +69,18 @@ def test_a_source_known_to_be_truncated_is_not_read() -> None:
     assert copy.want(0.0) is None
 
 
-def test_a_break_that_goes_back_takes_along_what_is_other_records_now() -> None:
+def test_a_break_that_goes_back_replaces_breaks_of_lost_records() -> None:
     found = OffsetMap.of([Break(10, 20), Break(50, 80), Break(100, 70)])
     assert found.source_of(100) == 70
     assert found.target_of(70) == 100
     assert found.target_of(75) == 105
-    assert found.target_of(69) == 59  # before it all stands where it stood
+    assert found.target_of(69) == 59  # before it nothing has changed
     row = Row(RowKey(P, "", 10, Stamp(1, 1)), (Break(10, 20), Break(50, 80), Break(100, 70)))
     again = OffsetMap()
     again.apply(Row.decode(row.key, row.encode()))
     assert list(again.breaks()) == list(found.breaks())
 
 
-def test_a_mirror_begun_anew_knows_no_older_records() -> None:
+def test_a_restarted_mirror_knows_no_older_records() -> None:
     found = OffsetMap.of([Break(100, 0)])
     assert (found.source_of(100), found.target_of(0), found.target_of(5)) == (0, 100, 105)

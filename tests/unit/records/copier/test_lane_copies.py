@@ -47,7 +47,7 @@ def test_a_refused_offset_is_a_gap_only_outside_of_the_log(
 
 @pytest.mark.parametrize("waits_for", [(), ("0/1/0",)])
 def test_each_round_doubts_what_is_not_noted_and_has_not_begun(waits_for: tuple[str, ...]) -> None:
-    """Given rounds that were given out before the first one's word / then they compare as well."""
+    """Given rounds submitted before the first one's report / then they compare as well."""
     partitions = [TopicPartition(P.topic, PartitionId(number)) for number in range(3)]
     specs = (
         PartitionSpec(each, each, None, None, Offset(0), 1 << 20, is_compacted=False)
@@ -63,8 +63,8 @@ def test_each_round_doubts_what_is_not_noted_and_has_not_begun(waits_for: tuple[
     )
 
 
-def test_what_the_target_has_lost_is_noted_wherever_it_was_copied_again() -> None:
-    """Given 100 acknowledged / when the target ends before, twice / then from the lowest place."""
+def test_a_loss_at_the_target_is_noted_wherever_it_was_copied_again() -> None:
+    """Given 100 acknowledged / when the target ends before, twice / then from the lowest offset."""
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
 
@@ -84,7 +84,7 @@ def test_what_the_target_has_lost_is_noted_wherever_it_was_copied_again() -> Non
 
 @pytest.mark.parametrize(("fills", "before_s"), [(range(3), 8.0), (range(0), 7.5)])
 def test_markers_whose_answer_was_lost_are_waited_for(fills: range, before_s: float) -> None:
-    """Given a lost connection / then the end is read when what was on its way has landed."""
+    """Given a lost connection / then the end is read once what was in flight has landed."""
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
     copy.begin_at(LogRange(Offset(0), Offset(0)), None, OffsetMap(), 0)
@@ -96,7 +96,7 @@ def test_markers_whose_answer_was_lost_are_waited_for(fills: range, before_s: fl
     assert 7.0 < copy.standing.not_before_s <= before_s
 
 
-def test_what_stands_stopped_is_not_copied_again() -> None:
+def test_a_stopped_partition_is_not_copied() -> None:
     spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
     copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
     copy.progress.copied_to, copy.progress.copied_end = 100, 100

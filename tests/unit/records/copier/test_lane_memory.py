@@ -1,4 +1,4 @@
-"""What a lane keeps of answers is counted, and let go of where it is more than it may."""
+"""Memory that a lane keeps of answers is counted, and released above its bound."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Lane:
 
 
 def test_a_small_batch_counts_as_the_answer_that_it_keeps() -> None:
-    """Given an answer of which one small batch waits / when counted / then as the whole answer."""
+    """Given an answer of which one small batch waits / when counted / then the whole answer is."""
     lane = Lane(2)
     lane.answer(10, ANSWER_BYTES)
     assert lane.room() < BOUND - ANSWER_BYTES
@@ -97,9 +97,10 @@ def test_a_small_batch_counts_as_the_answer_that_it_keeps() -> None:
     assert lane.room() < BOUND - ANSWER_BYTES
 
 
-def test_where_the_bound_is_reached_what_waits_is_copied_out() -> None:
-    """Given small batches that keep as many answers as fit / when looked at / then there is room,
-    each has its own bytes and they are what came."""
+def test_at_the_bound_waiting_batches_are_copied_out() -> None:
+    """Given small batches that keep as many answers as fit / when checked / then there is room,
+    each has its own bytes, unchanged.
+    """
     lane = Lane(2)
     for _ in range(4):
         lane.answer(10, ANSWER_BYTES)
@@ -122,9 +123,11 @@ def test_nothing_is_copied_while_there_is_room() -> None:
     assert lane.network.copied == 0
 
 
-def test_answers_of_which_most_waits_are_not_copied() -> None:
-    """Given a partition that fills the bound by itself / when looked at / then nothing is copied,
-    and there is no room before it has been acknowledged."""
+def test_answers_that_mostly_wait_are_not_copied() -> None:
+    """Given a partition that fills the bound by itself / when checked / then
+
+    nothing is copied, and there is no room before it has been acknowledged.
+    """
     lane = Lane(2)
     for _ in range(4):
         lane.answer(ANSWER_BYTES, 10)
@@ -136,9 +139,8 @@ def test_answers_of_which_most_waits_are_not_copied() -> None:
     assert lane.room() == BOUND
 
 
-def test_all_that_waits_is_looked_through_now_and_then_only() -> None:
-    """Given a bound that is reached for long / when asked on each turn / then looked at now and
-    then."""
+def test_waiting_batches_are_scanned_only_now_and_then() -> None:
+    """Given a bound that is reached for long / when asked on each turn / then few scans."""
     lane = Lane(1)
     for _ in range(4):
         lane.answer(ANSWER_BYTES)
@@ -147,8 +149,8 @@ def test_all_that_waits_is_looked_through_now_and_then_only() -> None:
     assert lane.network.copied == 2
 
 
-def test_what_is_dropped_counts_no_more() -> None:
-    """Given copied and other batches / when a partition begins anew or stops / then none counts."""
+def test_dropped_batches_are_not_counted() -> None:
+    """Given copied and other batches / when a partition restarts or stops / then none counts."""
     for is_stopped in (False, True):
         lane = Lane(2)
         for _ in range(4):
@@ -177,11 +179,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_encoded_anew_keeps_what_it_says(case: str) -> None:
-    """Given records that are split, or joined / when carried / then what they keep is counted, and
-    is not much more than their bytes.
+def test_reencoded_batches_keep_the_memory_that_is_counted(case: str) -> None:
+    """Given records that are split, or joined / when converted / then
 
-    Each part of a batch that was split kept room for the whole of it.
+    what they keep is counted, and is not much more than their bytes. Each part of a batch that was
+    split kept room for the whole of it.
     """
     sizes, batch_bytes_max, compression = CASES[case]
     values = random.Random(1)
@@ -207,9 +209,10 @@ def test_what_is_encoded_anew_keeps_what_it_says(case: str) -> None:
     assert traced <= kept + 1000 * len(outcome.batches) + (1 << 20)
 
 
-def test_a_process_that_is_ready_to_copy_is_within_what_is_said_of_it() -> None:
+def test_a_process_that_is_ready_to_copy_is_within_its_documented_memory() -> None:
     """Given what a lane's process imports and compiles / when it is ready / then it has room for
-    what it will know of its partitions."""
+    the state of its partitions.
+    """
     code = (
         "from heliostat.records.spark import pipeline, warm_up; warm_up.warm_up();"
         "print(next(l for l in open('/proc/self/status') if l.startswith('VmHWM')).split()[1])"

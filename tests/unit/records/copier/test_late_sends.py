@@ -1,4 +1,4 @@
-"""A process that is frozen while it sends says nothing more (I10)."""
+"""A process that is paused past its deadline while it sends never sends again (I10)."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def frozen(begin: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_one_that_is_stopped_past_its_time_never_goes_on() -> None:
+def test_a_process_paused_past_its_deadline_is_killed() -> None:
     assert frozen(ARMED) == (-signal.SIGKILL, "")
 
 
 @pytest.mark.parametrize("begin", [PARTED, CLOSED, LATE_ALREADY])
-def test_one_that_sends_nothing_goes_on(begin: str) -> None:
-    """Given all was sent, or the time was over before / when stopped likewise / then it lives."""
+def test_a_process_that_sends_nothing_continues(begin: str) -> None:
+    """Given all was sent, or the time was over before / when paused likewise / then it lives."""
     assert frozen(begin) == (0, "sent\n")
 
 
@@ -83,7 +83,7 @@ class Watch:
 
 
 def test_each_send_of_a_round_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a round / then all is sent with the time left set, which counts at no other time."""
+    """Given a round / then each send runs under the time left, which counts at no other time."""
     one, watch = Round(), Watch()
     sent: list[float | None] = []
     append, wait = one.network.append, one.network.wait
@@ -102,10 +102,8 @@ def test_each_send_of_a_round_is_watched(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_what_the_broker_has_not_taken_is_thrown_away_with_the_connection(
-    *, is_wanted: bool
-) -> None:
-    """Given more than a broker takes / when closed / then it hears no end, and gets no more."""
+def test_unsent_bytes_are_discarded_with_the_connection(*, is_wanted: bool) -> None:
+    """Given more than a broker reads / when closed / then it sees a reset, and gets no more."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         endpoint = Endpoint("127.0.0.1", server.getsockname()[1])

@@ -54,8 +54,8 @@ class Behind:
         return len(self.line.sent)
 
 
-def test_nothing_is_written_while_rounds_before_may_send() -> None:
-    """Given a round that takes over / when the others have ended / then it looks anew (I10)."""
+def test_nothing_is_written_while_earlier_rounds_may_send() -> None:
+    """Given a round that takes over / when the others have ended / then it reads again (I10)."""
     one = Behind(is_held=True)
     assert one.write() == 0
     one.writer.release(0)
@@ -64,16 +64,16 @@ def test_nothing_is_written_while_rounds_before_may_send() -> None:
     assert one.write() == 1
 
 
-def test_nothing_is_written_behind_the_deadline() -> None:
+def test_nothing_is_written_after_the_deadline() -> None:
     one = Behind()
     assert one.write(may=False) == 0
     assert one.write() == 1
 
 
 def test_an_answer_counts_for_its_own_attempt_only() -> None:
-    """Given a row under way / when all is looked at anew / then its answer makes nothing durable.
+    """Given a row in flight / when all is read again / then its answer makes nothing durable.
 
-    The source may have been compacted meanwhile: the row may not say what is needed now.
+    The source may have been compacted meanwhile: the row may not be what is needed now.
     """
     one = Behind()
     one.write()
@@ -86,10 +86,10 @@ def test_an_answer_counts_for_its_own_attempt_only() -> None:
     assert one.item.next_send(0.0, 0) is not None
 
 
-def test_where_a_mirror_ends_is_not_read_while_a_row_of_it_is_under_way() -> None:
-    """Given a row without an answer / when all is looked at anew / then first that is durable (I4).
+def test_a_mirrors_end_is_not_read_while_its_row_is_in_flight() -> None:
+    """Given a row without an answer / when reading again / then that becomes durable first (I4).
 
-    Else it might land behind what was read, and replace breaks of others that it does not know.
+    Otherwise it might land after that read, and replace breaks of others that it does not know.
     """
     one = Behind()
     one.write()
@@ -99,7 +99,7 @@ def test_where_a_mirror_ends_is_not_read_while_a_row_of_it_is_under_way() -> Non
     assert one.item.must_find_end
 
 
-def test_rows_are_under_way_until_they_are_answered_or_given_up() -> None:
+def test_rows_are_in_flight_until_answered_or_given_up() -> None:
     one = Behind()
     for event in (MapLost, MapWritten):
         assert not one.writer.is_under_way
@@ -109,7 +109,7 @@ def test_rows_are_under_way_until_they_are_answered_or_given_up() -> None:
     assert not one.writer.is_under_way
 
 
-def test_a_row_that_may_be_durable_or_not_is_written_again_as_it_was() -> None:
+def test_a_row_of_unknown_fate_is_written_again_unchanged() -> None:
     one = Behind()
     one.write()
     for times in (2, 3):
@@ -122,11 +122,11 @@ def test_a_row_that_may_be_durable_or_not_is_written_again_as_it_was() -> None:
     assert one.write() == 3
 
 
-def test_behind_a_lost_row_no_longer_one_of_its_stamp_is_written() -> None:
-    """Given a lost row and a further break / when written again / then the break has a later stamp.
+def test_after_a_lost_row_no_longer_row_has_its_stamp() -> None:
+    """Given a lost row and a further break / when written again / then with a later stamp.
 
-    What was lost may still land, and replace what bears its stamp. An append is under way, so that
-    the partition can't look anew at once.
+    The lost one may still land, and replace the row with its stamp. An append is in flight, so that
+    the partition can't read again at once.
     """
     one = Behind()
     one.item.appends.in_flight = 1
@@ -145,7 +145,7 @@ def test_behind_a_lost_row_no_longer_one_of_its_stamp_is_written() -> None:
     assert later.key.stamp > again.key.stamp
 
 
-def test_what_does_not_fit_beside_it_waits() -> None:
+def test_rows_that_do_not_fit_beside_a_lost_one_wait() -> None:
     """Given a lost row, and room for one / then that one goes first, and the other is not lost."""
     one = Behind()
     other = Behind().item

@@ -1,4 +1,4 @@
-"""Markers for holes: which, in which order, and what must be certain before records follow."""
+"""Markers for holes: which, in which order, and what must be durable before records follow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def records(number: int, count: int, source: int, *breaks: Break) -> ConvertedBa
     )
 
 
-def test_a_hole_is_filled_before_its_batch_which_gives_its_break_away() -> None:
+def test_a_hole_is_filled_before_its_batch_without_a_break() -> None:
     filling, _ = begun(OffsetMap(), 3)
     batch = records(3, 2, 10, Break(3, 10))
     (markers,) = filling.before(batch, NOW_MS)
@@ -65,7 +65,7 @@ def test_a_large_hole_takes_several_requests_and_a_huge_one_none() -> None:
     assert [bool(part.breaks) for part in parts] == [True, False, False]
 
 
-def test_the_first_of_an_attempt_goes_alone_and_its_end_is_looked_at() -> None:
+def test_the_first_marker_of_an_attempt_is_sent_alone_and_its_end_checked() -> None:
     filling, _ = begun(OffsetMap(), 3)
     (queued,) = filling.behind(6, NOW_MS)
     first, is_all = filling.next_of(queued)
@@ -75,14 +75,14 @@ def test_the_first_of_an_attempt_goes_alone_and_its_end_is_looked_at() -> None:
     filling.check_end = None
     rest, is_all = filling.next_of(queued)
     assert (rest.fills, is_all) == (range(4, 6), True)
-    assert not filling.acknowledged(rest)  # of several, an answer does not say how many landed
+    assert not filling.acknowledged(rest)  # with several, an answer does not show how many landed
     filling.check_end = None
     (queued,) = filling.behind(7, NOW_MS)
     assert filling.next_of(queued) == (queued, True)
     assert filling.acknowledged(queued)
 
 
-def test_epochs_rise_with_each_attempt_and_leap_when_refused() -> None:
+def test_epochs_increase_with_each_attempt_and_jump_when_refused() -> None:
     filling, _ = begun(OffsetMap(), 0)
     first = filling.coordinator_epoch
     filling.begin(0, NOW_MS)
@@ -97,9 +97,7 @@ def test_epochs_rise_with_each_attempt_and_leap_when_refused() -> None:
 
 
 @pytest.mark.parametrize(("set_back_s", "refusals"), [(30, 1), (900, 2), (3600, 3), (172_800, 4)])
-def test_a_clock_that_was_set_back_is_made_up_for_in_a_few_tries(
-    set_back_s: int, refusals: int
-) -> None:
+def test_a_clock_set_back_costs_a_few_attempts(set_back_s: int, refusals: int) -> None:
     """A round of 5 s has time for four, whose pauses double; the next round begins anew."""
     filling, _ = begun(OffsetMap(), 0)
     used, later = filling.coordinator_epoch, NOW_MS - set_back_s * 1000
@@ -113,7 +111,7 @@ def test_a_clock_that_was_set_back_is_made_up_for_in_a_few_tries(
     assert used < again.coordinator_epoch < 2**31
 
 
-def test_there_is_a_highest_epoch() -> None:
+def test_epochs_have_a_maximum() -> None:
     filling, _ = begun(OffsetMap(), 0)
     for _ in range(9):
         filling.refused()
@@ -122,8 +120,8 @@ def test_there_is_a_highest_epoch() -> None:
     assert filling.coordinator_epoch == 2**31 - 1
 
 
-def test_a_map_of_numbers_says_what_stands_before_the_end() -> None:
-    """Records 0 to 4 stand at 0 to 4, the next at 10; the target ends at 6, 7, 10 or 12."""
+def test_a_map_of_record_numbers_counts_records_before_the_end() -> None:
+    """Records 0 to 4 are at 0 to 4, the next at 10; the target ends at 6, 7, 10 or 12."""
     known = OffsetMap.of([Break(5, 10)])
     known.is_filled = True
     ours = filler_of(PID), 2**31 - 1
@@ -137,7 +135,7 @@ def test_a_map_of_numbers_says_what_stands_before_the_end() -> None:
     assert begun(known, 12)[1].next_target == 7
 
 
-def test_people_see_equal_offsets_and_lanes_the_numbers() -> None:
+def test_users_see_equal_offsets_and_lanes_record_numbers() -> None:
     reader = MapReader()
     key = RowKey(MIRROR, "id", 5, Stamp(1, 1))
     row = Row(key, (Break(5, 10),), is_filled=True)
@@ -154,7 +152,7 @@ def test_people_see_equal_offsets_and_lanes_the_numbers() -> None:
     assert lane.maps[MIRROR, "id"].source_of(5) == 10
 
 
-def test_a_tail_of_numbers_reaches_back_to_source_offsets() -> None:
+def test_a_part_of_a_map_of_record_numbers_reaches_back_to_source_offsets() -> None:
     known = OffsetMap.of([Break(5, 10), Break(8, 20)])
     known.is_filled, known.known_from = True, 5
     assert known.knows(10)
@@ -169,7 +167,7 @@ def test_markers_of_several_partitions_share_entries() -> None:
     assert encode_markers(7, []) == b"\x01\x00"
 
 
-def test_an_answer_gives_the_error_of_each_partition() -> None:
+def test_an_answer_has_the_error_of_each_partition() -> None:
     row = uvarint(2) + b"\x00\x00\x00\x01\x00\x34\x00"
     topic = uvarint(2) + compact_string("a") + row + b"\x00"
     body = b"\x00" + uvarint(2) + bytes(8) + topic + b"\x00" + b"\x00"

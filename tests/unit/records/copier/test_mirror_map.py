@@ -46,7 +46,7 @@ def test_a_batch_waits_for_the_last_of_its_breaks() -> None:
     assert made.row_to_write() is None
 
 
-def test_what_an_earlier_round_wrote_ahead_stays_while_both_agree() -> None:
+def test_rows_written_ahead_by_an_earlier_round_stay_while_both_agree() -> None:
     made = begun(OffsetMap.of([Break(5, 8)]), 3)
     made.queued(batch(3, 2, 0))
     agreed = batch(5, 1, 3, Break(5, 8))
@@ -55,8 +55,8 @@ def test_what_an_earlier_round_wrote_ahead_stays_while_both_agree() -> None:
     assert made.row_to_write() is None
 
 
-def test_a_break_of_theirs_where_we_have_none_is_taken_back() -> None:
-    """Given a break nobody reached / when the source has no hole there / then a row says so."""
+def test_an_earlier_rounds_break_without_a_hole_is_revoked() -> None:
+    """Given a break never reached / when the source has no hole there / then a row revokes it."""
     made = begun(OffsetMap.of([Break(5, 8)]), 3)
     dense = batch(3, 5, 0)
     made.queued(dense)
@@ -66,10 +66,10 @@ def test_a_break_of_theirs_where_we_have_none_is_taken_back() -> None:
     assert known.source_of(7) == 7
 
 
-def test_a_hole_that_was_noted_in_a_log_that_is_lost_is_read_again() -> None:
-    """Given a hole written ahead of a filled mirror's end / when the source lost it / then read.
+def test_a_hole_noted_from_a_truncated_log_is_read_again() -> None:
+    """Given a hole written ahead of a mirror's end / when the source lost that part / then read.
 
-    Where the mirror has come further since, what was written then says it.
+    If the mirror has copied further since, the row written then still holds.
     """
     known = OffsetMap.of([Break(33, 37)])
     made = begun(known, 0)
@@ -85,8 +85,8 @@ def test_a_hole_that_was_noted_in_a_log_that_is_lost_is_read_again() -> None:
     assert (made.source_offset, made.ahead) == (37, 4)
 
 
-def test_each_attempt_of_a_round_outranks_the_one_before() -> None:
-    """Given a row that was lost / when it is written again / then the first may arrive late."""
+def test_each_attempt_of_a_round_has_a_later_stamp() -> None:
+    """Given a row that was lost / when it is written again / then the first may land late."""
     made = begun(OffsetMap(), 0)
     stamps = []
     for _ in range(3):

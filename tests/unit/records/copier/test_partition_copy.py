@@ -1,4 +1,4 @@
-"""One partition's copy: what goes out when, and what each answer of the target means."""
+"""One partition's copy: what is sent when, and what each answer of the target means."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ class OneMirror:
         return self.copy.standing.state, self.copy.standing.code
 
 
-def test_what_a_lane_cannot_begin_without_is_asked_for_again_soon() -> None:
-    """Given a target's end that can't be read for long / then each pause is half a second at most.
+def test_what_a_lane_needs_to_begin_is_requested_again_soon() -> None:
+    """Given an end that can't be read for long / then each pause is half a second at most.
 
-    One broker that hangs may lead the offset maps of partitions on all the others.
+    One hung broker may lead the offset maps of partitions on all the others.
     """
     copy = OneMirror().copy
     for _ in range(8):
@@ -96,8 +96,8 @@ def test_what_a_lane_cannot_begin_without_is_asked_for_again_soon() -> None:
 
 
 @pytest.mark.parametrize("away", [-1, 1])
-def test_a_batch_that_landed_elsewhere_is_told(away: int) -> None:
-    """Given an answer with another base offset than was named / then DIVERGED, not copied (I1)."""
+def test_a_batch_that_landed_elsewhere_is_reported(away: int) -> None:
+    """Given an answer with another base offset than expected / then DIVERGED, not copied (I1)."""
     one = OneMirror()
     one.fetch(0.0)
     [batch] = one.send()
@@ -107,10 +107,8 @@ def test_a_batch_that_landed_elsewhere_is_told(away: int) -> None:
 
 
 @pytest.mark.parametrize("is_compacted", [True, False])
-def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
-    *, is_compacted: bool
-) -> None:
-    """Given an answer that calls our append a repeated one / then others may have been read."""
+def test_duplicates_are_ours_if_the_source_is_not_compacted(*, is_compacted: bool) -> None:
+    """Given a DUPLICATE_SEQUENCE answer / then what landed may be other records, if compacted."""
     one = OneMirror(is_compacted=is_compacted)
     one.fetch(0.0)
     [batch] = one.send()
@@ -132,10 +130,10 @@ def test_what_the_target_had_already_is_ours_where_the_source_takes_no_record(
         (LastBatch(-1, -1), False),
     ],
 )
-def test_the_record_before_the_end_must_be_ours_and_where_we_put_it(
+def test_the_record_before_the_end_must_be_ours_at_its_offset(
     tail: LastBatch, *, is_ours: bool
 ) -> None:
-    """Given who wrote the last record, at which place / when a round begins / then it is judged."""
+    """Given the writer and offset of the last record / when a round begins / then checked."""
     one = OneMirror()
     one.begin(20, tail)
     expected = (
@@ -144,8 +142,8 @@ def test_the_record_before_the_end_must_be_ours_and_where_we_put_it(
     assert one.standing == expected
 
 
-def test_nothing_goes_beside_the_first_append() -> None:
-    """Given a broker that may have forgotten us / when we begin / then one goes, then five."""
+def test_the_first_append_is_sent_alone() -> None:
+    """Given a broker that may have forgotten us / when we begin / then one in flight, then five."""
     one = OneMirror()
     one.fetch(*[0.0] * 8)
     [first] = one.send()
@@ -154,7 +152,7 @@ def test_nothing_goes_beside_the_first_append() -> None:
     assert len(one.send()) == SETTINGS.requests_in_flight_max
 
 
-def test_old_records_go_one_by_one() -> None:
+def test_old_records_are_sent_one_by_one() -> None:
     """Given records that let a broker forget us / then each waits for the one before (I4)."""
     one = OneMirror()
     one.fetch(0.0)
@@ -169,7 +167,7 @@ def test_old_records_go_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("age_s", "together"), [(EXPIRATION_S / 2 - 1, 3), (EXPIRATION_S / 2 + 1, 1)]
 )
-def test_records_are_old_at_half_of_what_brokers_remember(age_s: float, together: int) -> None:
+def test_records_are_old_at_half_of_the_producer_expiration(age_s: float, together: int) -> None:
     one = OneMirror()
     one.fetch(0.0)
     one.acknowledge(*one.send())
@@ -177,7 +175,7 @@ def test_records_are_old_at_half_of_what_brokers_remember(age_s: float, together
     assert len(one.send()) == together
 
 
-def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
+def test_old_records_wait_until_earlier_rounds_have_ended() -> None:
     """Given a round that takes over / when its records are old / then they are held (I10)."""
     one = OneMirror(holds_old=True)
     one.fetch(0.0, EXPIRATION_S)
@@ -185,8 +183,8 @@ def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
     assert one.send() == []
     one.copy.appends.holds_old = False
     assert one.send() == []
-    # What the round before had sent may have landed behind the end that was read at the beginning:
-    # no broker refuses what is appended again behind it.
+    # Appends of the previous round may have landed after the end that was read at the beginning:
+    # no broker refuses them when they are appended again.
     assert one.copy.must_find_end
     one.begin(12)
     assert one.copy.progress.position == 12
@@ -196,9 +194,9 @@ def test_old_records_wait_until_the_rounds_before_have_ended() -> None:
 
 @pytest.mark.parametrize("how", ["lost", "silent", "no answer"])
 def test_old_records_wait_for_what_may_still_land(how: str) -> None:
-    """Given old records that were sent / when a broker may not have got to them / then they wait.
+    """Given old records that were sent / when a broker may still have them queued / then wait.
 
-    It may forget the producer by then. The end is read again behind that.
+    It may forget the producer by then. After that the end is read again.
     """
     one = OneMirror()
     one.fetch(EXPIRATION_S)
@@ -229,7 +227,7 @@ def test_old_records_wait_for_what_may_still_land(how: str) -> None:
 
 
 def test_a_round_ends_without_waiting_for_fresh_records_that_were_lost() -> None:
-    """Given fresh records whose append was lost / then their sequence tells, whoever copies on."""
+    """Given a lost append of fresh records / then their sequence protects, whoever copies next."""
     one = OneMirror()
     one.fetch(0.0)
     (batch,) = one.send()
@@ -238,14 +236,14 @@ def test_a_round_ends_without_waiting_for_fresh_records_that_were_lost() -> None
     assert not one.copy.is_awaited(0.0)
 
 
-def test_a_source_that_is_silent_holds_no_append_back() -> None:
+def test_a_silent_source_holds_no_append_back() -> None:
     one = OneMirror()
     one.copy.unanswered(ConnectionLost("silent"), 0.0, NOW_MS, is_target=False)
     assert not one.copy.appends.looked_early
     assert one.copy.appends.may_land_until_s < 0.0
 
 
-def test_fresh_records_wait_for_nobody() -> None:
+def test_fresh_records_do_not_wait() -> None:
     """Given a round that takes over / when records are fresh / then brokers check them."""
     one = OneMirror(holds_old=True)
     one.fetch(0.0)
@@ -256,7 +254,7 @@ def test_fresh_records_wait_for_nobody() -> None:
     assert not one.copy.must_find_end
 
 
-def test_an_append_refused_for_its_epoch_is_told() -> None:
+def test_an_append_refused_for_its_epoch_is_reported() -> None:
     """Given our producer id with a newer epoch / when an append is refused / then DIVERGED."""
     one = OneMirror()
     one.fetch(0.0)
@@ -264,7 +262,7 @@ def test_an_append_refused_for_its_epoch_is_told() -> None:
     assert one.standing == (PartitionState.DIVERGED, "INVALID_PRODUCER_EPOCH")
 
 
-def test_a_batch_that_the_target_never_takes_is_told() -> None:
+def test_a_batch_that_the_target_never_accepts_is_reported() -> None:
     one = OneMirror()
     one.fetch(0.0)
     one.fail(*one.send(), TOO_LARGE)
@@ -291,8 +289,8 @@ def test_the_end_is_read_when_the_last_append_is_answered(*, is_lost: bool) -> N
     assert (one.copy.attempt, one.copy.standing.state) == (before + 1, PartitionState.RETRYING)
 
 
-def test_what_waited_behind_a_failure_is_fetched_anew() -> None:
-    """Given batches in the queue / when an append fails / then none of them goes out any more."""
+def test_batches_queued_behind_a_failed_append_are_fetched_again() -> None:
+    """Given batches in the queue / when an append fails / then none of them is sent any more."""
     one = OneMirror()
     one.fetch(*[0.0] * 3)
     [batch] = one.send()
@@ -303,8 +301,8 @@ def test_what_waited_behind_a_failure_is_fetched_anew() -> None:
     assert one.want().offset == 10
 
 
-def test_the_position_is_behind_what_was_acknowledged() -> None:
-    """Given more that waits / when one is acknowledged / then the position is behind that one."""
+def test_the_position_follows_acknowledgements() -> None:
+    """Given queued batches / when one is acknowledged / then the position is right after that."""
     one = OneMirror()
     one.fetch(*[0.0] * 3)
     one.acknowledge(*one.send())
@@ -325,10 +323,10 @@ def test_the_position_is_behind_what_was_acknowledged() -> None:
         (50, (PartitionState.COPYING, "")),
     ],
 )
-def test_a_target_that_ends_before_what_the_map_knows_was_truncated(
+def test_a_target_that_ends_before_the_loaded_map_was_truncated(
     end: int, standing: tuple[PartitionState, str]
 ) -> None:
-    """Given the end of a map / when the target ends before it / then nobody guesses (I2)."""
+    """Given the end of a map / when the target ends before it / then nothing is guessed (I2)."""
     one = OneMirror()
     known = OffsetMap.of([Break(50, 70)])
     known.known_from = 50
@@ -336,8 +334,8 @@ def test_a_target_that_ends_before_what_the_map_knows_was_truncated(
     assert one.standing == standing
 
 
-def test_refusals_are_counted_at_one_and_the_same_end() -> None:
-    """Given appends refused as out of order / when the end has moved between / then tried again."""
+def test_refusals_are_counted_at_the_same_end() -> None:
+    """Given out-of-order refusals / when the end has moved in between / then tried again."""
     one = OneMirror()
     for end in (10, 12, 12):
         one.begin(end)
@@ -349,7 +347,7 @@ def test_refusals_are_counted_at_one_and_the_same_end() -> None:
 
 
 def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() -> None:
-    """Given markers before our tenth record, at 14 / when it is refused twice / then DIVERGED."""
+    """Given markers before the tenth record, at 14 / when it is refused twice / then DIVERGED."""
     known = OffsetMap.of([Break(10, 14)])
     known.is_filled = True
     one = OneMirror(fills=True)
@@ -369,17 +367,17 @@ def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() 
     ("copied_to", "copied_end", "expected"),
     [(103, 100, 103), (103, 99, 100), (103, -1, 100), (90, 100, 100)],
 )
-def test_a_hole_behind_the_last_record_is_known_by_where_the_target_ended(
+def test_a_hole_after_the_last_record_is_known_from_the_noted_end(
     copied_to: int, copied_end: int, expected: int
 ) -> None:
-    """Given a note of the link / when the target ends as it did then / then on from there."""
+    """Given a note of the link / when the target ends as it did then / then it continues there."""
     one = OneMirror()
     one.copy.progress.copied_to, one.copy.progress.copied_end = copied_to, copied_end
     one.begin(100)
     assert one.copy.progress.position == one.want().offset == expected
 
 
-def test_what_is_acknowledged_is_noted_with_the_targets_end() -> None:
+def test_acknowledged_positions_are_noted_with_the_targets_end() -> None:
     one = OneMirror()
     one.fetch(0)
     (batch,) = one.send()

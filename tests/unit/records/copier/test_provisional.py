@@ -1,4 +1,4 @@
-"""Quiet partitions that a round watches before it begins: what makes it look again."""
+"""Quiet partitions that a round watches before it begins: what makes it read the end again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ QUIET: Any = SimpleNamespace(is_busy=lambda _: False)
 
 
 class Side:
-    """A target whose logs all end at 100; who is asked about is noted."""
+    """A target whose logs all end at 100; notes which partitions are asked about."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.tails: dict[int, LastBatch | None] = {}
-        """Of those whose last record is not ours."""
+        """Last batches of partitions whose last record is not ours."""
 
     def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
         return {index: self.tails.get(index, LastBatch(7, 99)) for index in ranges}
@@ -79,10 +79,10 @@ def record(age_ms: int) -> bytes:
         (answer(diverging_epoch=(3, 90)), True),
     ],
 )
-def test_what_the_round_before_may_have_copied_is_not_sent(
+def test_records_that_the_last_round_may_have_copied_are_not_sent(
     event: Fetched, *, expected: bool
 ) -> None:
-    """Given a place from before the round / when a record is older / then the end is read (I2)."""
+    """Given an end from before the round / when a record precedes it / then read again (I2)."""
     places, [item], _ = asked({})
     assert item.phase is Phase.COPY
     assert not places.must_look(answer())
@@ -93,7 +93,7 @@ def test_what_the_round_before_may_have_copied_is_not_sent(
 @pytest.mark.parametrize(
     "more", [{"jump": Break(100, 150)}, {"truncated": "it was"}, {"fills": True}]
 )
-def test_where_more_than_the_end_decides_nothing_is_taken_for_granted(more: dict[str, Any]) -> None:
+def test_nothing_is_provisional_if_more_than_the_end_decides(more: dict[str, Any]) -> None:
     _, [other, item], side = asked({}, more)
     assert (other.phase, item.phase) == (Phase.COPY, Phase.FIND_END)
     assert side.asked == [0]

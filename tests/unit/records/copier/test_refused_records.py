@@ -69,8 +69,8 @@ def test_it_stops_exactly_before_the_record(error: int, number: int) -> None:
     assert f"source offset {10 + number}" in one.copy.standing.reason
 
 
-def test_where_the_broker_names_no_record_the_batch_is_told() -> None:
-    """Given no record errors in the answer / then blocked by Kafka's code: nothing is guessed."""
+def test_without_record_errors_the_batch_is_reported() -> None:
+    """Given no record errors in the answer / then BLOCKED by Kafka's code: nothing is guessed."""
     one = OnePartition()
     one.fetch()
     one.refuse(INVALID_RECORD, -1)
@@ -80,7 +80,7 @@ def test_where_the_broker_names_no_record_the_batch_is_told() -> None:
     )
 
 
-def test_a_part_that_is_refused_again_is_not_cut_for_ever() -> None:
+def test_a_part_that_is_refused_again_is_not_split_for_ever() -> None:
     one = OnePartition()
     one.fetch()
     one.refuse(INVALID_RECORD, 3)
@@ -93,7 +93,7 @@ def test_a_part_that_is_refused_again_is_not_cut_for_ever() -> None:
     )
 
 
-def test_the_number_of_a_record_is_its_source_offset_also_behind_holes() -> None:
+def test_a_refused_record_has_its_source_offset_also_after_holes() -> None:
     batch = ConvertedBatch(100, 6, (), 0, 0, 30, places=((0, 110), (2, 122), (4, 134)))
     assert [batch.source_of(number) for number in range(6)] == [110, 111, 122, 123, 134, 135]
     assert batch.source_offset == 110

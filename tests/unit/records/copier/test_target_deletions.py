@@ -21,7 +21,7 @@ OURS, OTHERS = UUID(int=1), UUID(int=2)
 
 
 def asked(*ids: UUID | None) -> tuple[WireQuestions, Mock]:
-    """A lane whose target tells these ids one after the other; the first is looked up already."""
+    """Return a lane whose target returns these ids in turn; the first is looked up already."""
     spec = PartitionSpec(P, P, None, OURS, Offset(5), 1 << 20, is_compacted=False)
     answers = iter(ids)
 
@@ -37,8 +37,8 @@ def asked(*ids: UUID | None) -> tuple[WireQuestions, Mock]:
     return questions, target.delete_records
 
 
-def test_of_the_topic_that_is_meant_they_go() -> None:
-    for ids in ((OURS, OURS, OURS), (None, None, None)):  # None: brokers before 2.8 tell no id
+def test_records_of_the_lanes_topic_are_deleted() -> None:
+    for ids in ((OURS, OURS, OURS), (None, None, None)):  # None: brokers before 2.8 have no ids
         questions, delete = asked(*ids)
         assert questions.delete_target_records(0, Offset(5)) is None
         delete.assert_called_once_with(BrokerId(1), P, Offset(5))
@@ -47,10 +47,10 @@ def test_of_the_topic_that_is_meant_they_go() -> None:
 @pytest.mark.parametrize(
     ("ids", "is_asked"), [((OURS, OTHERS), False), ((OURS, OURS, OTHERS), True)]
 )
-def test_one_made_anew_is_left_alone_or_told_of(
+def test_a_recreated_topic_is_unchanged_or_reported(
     ids: Sequence[UUID | None], *, is_asked: bool
 ) -> None:
-    """Given another topic before, or behind, the deletion / then a problem: nothing is copied."""
+    """Given another topic before, or after, the deletion / then a problem: nothing is copied."""
     questions, delete = asked(*ids)
     problem = questions.delete_target_records(0, Offset(5))
     assert isinstance(problem, BrokerError)
@@ -58,7 +58,7 @@ def test_one_made_anew_is_left_alone_or_told_of(
     assert delete.called is is_asked
 
 
-def test_without_a_leader_nobody_is_asked() -> None:
+def test_without_a_leader_no_request_is_sent() -> None:
     questions, delete = asked(OTHERS)
     assert isinstance(questions.delete_target_records(0, Offset(5)), ConnectionLost)
     assert not delete.called

@@ -14,8 +14,8 @@ def executors(*cores: int) -> list[Executor]:
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=6), st.integers(1, 40))
-def test_no_executor_is_busier_than_it_must_be(cores: list[int], rounds: int) -> None:
-    """Given executors / when rounds are placed / then none could be lighter elsewhere."""
+def test_rounds_are_balanced_over_executors(cores: list[int], rounds: int) -> None:
+    """Given executors / when rounds are placed / then moving none of them would balance better."""
     placement, there = Placement(), executors(*cores)
     chosen = [placement.take(f"l/{number}", 0, there) for number in range(rounds)]
     taken = Counter(one.number for one in chosen if one is not None)
@@ -49,7 +49,7 @@ def test_a_new_executor_gets_its_share_as_rounds_end() -> None:
     assert Counter(where.values()) == {"0": 2, "1": 2}
 
 
-def test_lanes_of_a_dead_executor_go_to_the_living() -> None:
+def test_lanes_of_a_dead_executor_go_to_the_others() -> None:
     """Given two executors / when one is gone / then its lanes run on the other."""
     placement = Placement()
     gone, left = executors(1, 1)
@@ -59,7 +59,7 @@ def test_lanes_of_a_dead_executor_go_to_the_living() -> None:
     assert placement.take("l/1", 0, []) is None
 
 
-def test_a_lane_a_core() -> None:
+def test_one_lane_per_core() -> None:
     """Given executors / when lanes are counted / then one a core, at least one."""
     assert (lanes_for(executors(2, 3)), lanes_for([])) == (5, 1)
 

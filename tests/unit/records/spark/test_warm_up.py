@@ -1,4 +1,4 @@
-"""What a process does for the first time, before it matters."""
+"""Warming up a process: the first conversion is done before copying starts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ print(gc.get_freeze_count() > 10_000)
 """
 
 
-def test_it_carries_records_and_leaves_nothing_for_the_collector_of_a_fork() -> None:
-    """Given a new process / when warmed up / then forks don't look through what is loaded."""
+def test_it_converts_records_and_freezes_objects_for_forks() -> None:
+    """Given a new process / when warmed up / then forks' collectors skip what is loaded."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=True
     )

@@ -1,4 +1,4 @@
-"""One connection to a target broker: what may be under way, and whose answer is whose."""
+"""One connection to a target broker: what may be in flight, and matching answers to requests."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
     return Frame(number, memoryview(bytearray(number.to_bytes(4, "big") + b"\0" + bytes(body))))
 
 
-def test_as_many_are_under_way_as_a_broker_remembers(conn: AppendConnection) -> None:
-    """Given five appends under way / then no sixth: a repeat of the first would be taken."""
+def test_as_many_appends_are_in_flight_as_a_broker_remembers(conn: AppendConnection) -> None:
+    """Given five appends in flight / then no sixth: a repeat of the first would be accepted."""
     for _ in range(CopySettings().requests_in_flight_max):
         assert conn.is_free
         conn.send(sends(0))
@@ -89,7 +89,7 @@ def test_as_many_are_under_way_as_a_broker_remembers(conn: AppendConnection) -> 
 
 
 @pytest.mark.parametrize(("appended_ms", "is_repeated"), [(-1, False), (0, True), (5, True)])
-def test_an_append_that_the_broker_had_already_bears_its_time(
+def test_a_duplicate_append_is_recognized_by_its_append_time(
     conn: AppendConnection, appended_ms: int, *, is_repeated: bool
 ) -> None:
     conn.send(sends(0))
@@ -110,7 +110,7 @@ def test_answers_belong_to_their_partitions_whatever_their_order(conn: AppendCon
     [(1, {0: 5}), (1, {}), (1, {0: 5, 1: 5, 2: 5}), (2, {0: 5, 1: 5})],
     ids=["lacks one", "lacks all", "one too many", "another request's"],
 )
-def test_an_answer_that_does_not_fit_is_none(
+def test_an_incomplete_answer_closes_the_connection(
     conn: AppendConnection, number: int, bases: dict[int, int]
 ) -> None:
     """Given an answer that leaves a partition open / then the connection is given up (I4)."""
@@ -121,7 +121,7 @@ def test_an_answer_that_does_not_fit_is_none(
     assert len(conn.give_up("it makes no sense").sends) == 4
 
 
-def test_what_is_under_way_goes_with_its_connection(conn: AppendConnection) -> None:
+def test_appends_in_flight_are_lost_with_their_connection(conn: AppendConnection) -> None:
     """Given an append / when closed before its answer, and after / then only before."""
     wire: Any = conn.connection
     assert wire.discards  # from the beginning: the process may be killed
@@ -133,7 +133,7 @@ def test_what_is_under_way_goes_with_its_connection(conn: AppendConnection) -> N
     assert not wire.discards
 
 
-def test_markers_are_a_request_of_their_own(conn: AppendConnection) -> None:
+def test_markers_are_a_separate_request(conn: AppendConnection) -> None:
     """Given records of one partition and markers of another / then two frames, two answers.
 
     In one frame the broker reads the first request, and never answers the second.
@@ -147,8 +147,8 @@ def test_markers_are_a_request_of_their_own(conn: AppendConnection) -> None:
     assert [each.index for each in lost.sends] == [1]
 
 
-def test_what_was_sent_keeps_nothing_of_the_answer_it_came_in(conn: AppendConnection) -> None:
-    """Given a batch that is a view of an answer / when it is under way / then that is let go."""
+def test_a_sent_batch_keeps_no_memory_of_its_answer(conn: AppendConnection) -> None:
+    """Given a batch that is a view of an answer / when it is in flight / then that is released."""
     held = HeldBytes()
     answer = held.view(bytearray(1000))
     batch = ConvertedBatch(0, 1, (answer[5:10],), 5, 0)

@@ -1,4 +1,4 @@
-"""What a lane makes of announcements: which it hears, and when they end its round (I10)."""
+"""How a lane handles announcements: which it accepts, and when they end its round (I10)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answer(base: int, high_watermark: int, *announced: dict[str, Any]) -> memory
 def test_the_newest_announcement_alone_ends_a_round(
     hearing: tuple[Announcements, Heard],
 ) -> None:
-    """Given older ones on the way to it / when they are read first / then the round goes on."""
+    """Given older ones before it / when they are read first / then the round continues."""
     announcements, answered = hearing
     announcements._take(answer(0, 2, OTHER), VERSION)
     assert (answered.is_superseded, answered.running) == (False, None)
@@ -74,7 +74,7 @@ def test_the_newest_announcement_alone_ends_a_round(
     assert answered.is_superseded
 
 
-def test_what_a_fenced_owner_announces_late_is_not_heard(
+def test_late_announcements_of_a_fenced_owner_are_ignored(
     hearing: tuple[Announcements, Heard],
 ) -> None:
     announcements, answered = hearing
@@ -85,7 +85,7 @@ def test_what_a_fenced_owner_announces_late_is_not_heard(
 @pytest.mark.parametrize(
     ("claim", "expected"), [(2, False), (3, True), (4, True), (None, True), ("3", True)]
 )
-def test_lanes_listen_to_their_own_owner_and_later_ones(claim: Any, *, expected: bool) -> None:
+def test_lanes_accept_their_own_owner_and_later_ones(claim: Any, *, expected: bool) -> None:
     assert _is_for_us({} if claim is None else {"claim": claim}, LANE) is expected
 
 
@@ -100,7 +100,7 @@ def test_lanes_listen_to_their_own_owner_and_later_ones(claim: Any, *, expected:
         (None, True),
     ],
 )
-def test_a_lane_that_is_not_named_as_it_is_has_ended(lanes: Any, *, expected: bool) -> None:
+def test_a_lane_missing_from_the_announcement_ends(lanes: Any, *, expected: bool) -> None:
     answered = Heard()
     answered.take({"lanes": lanes}, LANE)
     assert answered.is_superseded is expected
@@ -110,7 +110,7 @@ def test_a_lane_that_is_not_named_as_it_is_has_ended(lanes: Any, *, expected: bo
     ("switch_at_ms", "now_ms", "expected"),
     [(None, 0, True), (1000, 999, False), (1000, 1000, True)],
 )
-def test_a_superseded_round_goes_on_up_to_the_switch(
+def test_a_superseded_round_continues_until_the_switch(
     switch_at_ms: int | None, now_ms: int, *, expected: bool
 ) -> None:
     """Given a plan that comes into force later / then the round copies until then."""

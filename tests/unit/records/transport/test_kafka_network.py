@@ -1,4 +1,4 @@
-"""The network of a lane over scripted connections: pauses that brokers ask for, answers held."""
+"""The network of a lane over scripted connections: throttling, buffered answers, lost brokers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class ScriptedConnection:
 
 
 class Lane:
-    """A network whose two connections and clock a test has in its hands."""
+    """A network whose two connections and clock the test controls."""
 
     def __init__(self, security: Security) -> None:
         self.now_s = 100.0
@@ -182,7 +182,7 @@ def appended(throttle_ms: int) -> bytes:
     return bytes(answer.encode(version=PRODUCE))
 
 
-def test_a_pause_that_the_source_asks_for_is_kept(lane: Lane) -> None:
+def test_throttling_by_the_source_is_respected(lane: Lane) -> None:
     """Given an answer with throttle time / when time passes / then no fetch before it is over."""
     lane.fetch()
     assert not lane.network.can_fetch(BROKER, LIVE)
@@ -196,7 +196,7 @@ def test_a_pause_that_the_source_asks_for_is_kept(lane: Lane) -> None:
     assert lane.network.can_fetch(BROKER, LIVE)
 
 
-def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
+def test_throttling_by_the_target_is_respected(lane: Lane) -> None:
     """Given an answer with throttle time / when time passes / then no append before it is over."""
     for pause_ms in (PAUSE_MS, 0):
         lane.append()
@@ -210,7 +210,7 @@ def test_a_pause_that_the_target_asks_for_is_kept(lane: Lane) -> None:
 
 
 @pytest.mark.parametrize("lane", [Security("SSL")], indirect=True)
-def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane: Lane) -> None:
+def test_decrypted_bytes_are_read_though_no_selector_reports_them(lane: Lane) -> None:
     """Given answers already decrypted / when waited for / then they come at once, on both sides."""
     lane.fetch()
     lane.append()
@@ -222,12 +222,12 @@ def test_what_a_secured_connection_holds_is_read_though_no_selector_sees_it(lane
 
 @pytest.mark.parametrize("channel", [LIVE, Channel(Traffic.SPARSE, 3)])
 @pytest.mark.parametrize("diverging_epoch", [None, (7, 3)])
-def test_where_a_source_parts_from_what_was_read_is_told(
+def test_a_diverging_epoch_is_reported(
     lane: Lane, channel: Channel, diverging_epoch: tuple[int, int] | None
 ) -> None:
-    """Given a leader of another epoch / when fetched or watched / then its word comes with it.
+    """Given a leader of another epoch / when fetched or watched / then DivergingEpoch is passed on.
 
-    Without it the answer looks as if nothing had come, and the same epoch is named for ever.
+    Without it the answer looks empty, and the same epoch is sent for ever.
     """
     lane.fetch(channel)
     lane.source.answer(fetched(0, diverging_epoch), is_seen=True)
@@ -253,7 +253,7 @@ class Dialed:
             self._at_once += 1
             self.at_once_max = max(self.at_once_max, self._at_once)
             self._lock.notify_all()
-            if asked > 1:  # all behind the first: they wait for each other
+            if asked > 1:  # all after the first: they wait for each other
                 self._lock.wait_for(lambda: self.at_once_max == len(GROUPS) - 1, SIDE_BY_SIDE_S)
             self._at_once -= 1
             if asked == self._refused:
@@ -284,7 +284,7 @@ def opening(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
             connection.close()
 
 
-def test_connections_are_opened_side_by_side(lane: Lane, opening: Callable[..., Dialed]) -> None:
+def test_connections_are_opened_in_parallel(lane: Lane, opening: Callable[..., Dialed]) -> None:
     """Given nine groups / when a round is prepared / then the first is tried, then all others."""
     dialed = opening()
     lane.network.open([])
@@ -294,10 +294,10 @@ def test_connections_are_opened_side_by_side(lane: Lane, opening: Callable[..., 
     assert len(dialed.opened) == len(GROUPS)
 
 
-def test_where_the_first_is_refused_no_other_is_tried(
+def test_if_the_first_connection_is_refused_no_other_is_tried(
     lane: Lane, opening: Callable[..., Dialed]
 ) -> None:
-    """Given a broker that is down / when its groups are opened and used / then lost, told once."""
+    """Given a broker that is down / when its groups are opened / then one lost connection."""
     dialed = opening(refused=1)
     lane.network.open([])
     assert not dialed.opened
@@ -305,9 +305,7 @@ def test_where_the_first_is_refused_no_other_is_tried(
     assert len(dialed.opened) == len(GROUPS)
 
 
-def test_one_that_is_refused_takes_no_other_with_it(
-    lane: Lane, opening: Callable[..., Dialed]
-) -> None:
+def test_a_refused_connection_fails_no_other(lane: Lane, opening: Callable[..., Dialed]) -> None:
     dialed = opening(refused=3)
     lane.network.fetch(*GROUPS[0], [Want(0, 1, 0, 1000)])
     assert len(dialed.opened) == len(GROUPS) - 1
@@ -316,9 +314,11 @@ def test_one_that_is_refused_takes_no_other_with_it(
     assert len(dialed.opened) == len(GROUPS)
 
 
-def test_a_broker_that_owes_an_answer_is_probed_and_told_of(lane: Lane) -> None:
-    """Given a fetch and an append / when both stay unanswered / then each broker is doubted once,
-    and told of once it has not answered the probe either."""
+def test_a_broker_that_does_not_answer_is_probed_and_reported(lane: Lane) -> None:
+    """Given a fetch and an append / when both stay unanswered / then
+
+    each broker is doubted once, and reported once it has not answered the probe either.
+    """
     lane.network._leaders = Leaders({0: BROKER}, {0: BROKER}, {})
     lane.fetch()
     lane.append()
@@ -341,9 +341,11 @@ def test_a_broker_that_owes_an_answer_is_probed_and_told_of(lane: Lane) -> None:
     assert len(lane.doubted) == 2
 
 
-def test_a_partition_that_nobody_leads_is_told_of_what_it_waits_for(lane: Lane) -> None:
-    """Given an append, and a cluster that has missed its broker / then the silence is told all the
-    same: the end of a round waits for answers of all others, 10 s."""
+def test_a_partition_without_a_leader_still_waits_for_the_silent_broker(lane: Lane) -> None:
+    """Given an append, and a cluster that has missed its broker / then
+
+    the silence is reported all the same: the end of a round waits for answers of all others, 10 s.
+    """
     lane.network._leaders = Leaders({0: BROKER}, {}, {})
     lane.append()
     lane.now_s += SILENT_S + 0.1
@@ -351,8 +353,8 @@ def test_a_partition_that_nobody_leads_is_told_of_what_it_waits_for(lane: Lane) 
     assert list(lane.network.wait(0.0, ROOM)) == [Unanswered([0], lane.silence, True)]
 
 
-def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:
-    """Given an append of which it takes a part / then no other is begun before it takes more."""
+def test_nothing_waits_for_a_broker_that_reads_nothing(lane: Lane) -> None:
+    """Given a partly sent append / then no other is begun before the broker reads more."""
     lane.target.takes_nothing = True
     lane.append()
     assert not lane.network.can_append(BROKER, LIVE)
@@ -368,8 +370,8 @@ def test_nothing_waits_for_a_broker_that_takes_nothing(lane: Lane) -> None:
     assert list(lane.network.wait(0.0, ROOM)) == []
 
 
-def test_what_was_not_taken_by_a_rounds_end_is_given_up(lane: Lane) -> None:
-    """Given an append that was not taken whole / when the round ends / then it is lost (I10)."""
+def test_an_unsent_append_is_given_up_at_the_rounds_end(lane: Lane) -> None:
+    """Given an append that was not sent whole / when the round ends / then it is lost (I10)."""
     lane.target.takes_nothing = True
     lane.append()
     lane.network.send_no_more()
@@ -382,7 +384,7 @@ def test_what_was_not_taken_by_a_rounds_end_is_given_up(lane: Lane) -> None:
 def test_a_silent_broker_that_leads_no_more_is_not_waited_for(
     lane: Lane, monkeypatch: pytest.MonkeyPatch, *, is_silent: bool
 ) -> None:
-    """Given an append under way / when another leads and the first is silent / then it is lost."""
+    """Given an append in flight / when another leads and the first is silent / then it is lost."""
     lane.network._leaders = Leaders({0: BROKER}, {0: BROKER}, {})
     lane.append()
     lane.silent_s = 0.0 if is_silent else -1.0
@@ -395,8 +397,10 @@ def test_a_silent_broker_that_leads_no_more_is_not_waited_for(
 
 @pytest.mark.parametrize("lane", [PLAINTEXT, Security("SSL")], indirect=True)
 def test_an_answer_without_room_stays_with_its_broker(lane: Lane) -> None:
-    """Given a lane without room / when a large answer is there / then it is not taken in, nobody
-    looks at it again and again, and it is not overdue; with room it comes."""
+    """Given a lane without room / when a large answer arrives / then
+
+    it is not read, not polled again and again, and not overdue; with room it is read.
+    """
     lane.fetch()
     lane.source.answer(fetched(0, records=bytes(2 * SMALL_BYTES)), is_seen=True)
     assert list(lane.network.wait(0.0, 0)) == []
@@ -417,15 +421,15 @@ def test_an_answer_without_room_stays_with_its_broker(lane: Lane) -> None:
     assert lane.network.can_fetch(BROKER, LIVE)
 
 
-def test_a_small_answer_is_taken_without_room(lane: Lane) -> None:
-    """Given a lane without room / when an answer says next to nothing / then it is heard."""
+def test_a_small_answer_is_read_without_room(lane: Lane) -> None:
+    """Given a lane without room / when an answer is nearly empty / then it is read."""
     lane.fetch()
     lane.source.answer(fetched(0), is_seen=True)
     assert [type(each) for each in lane.network.wait(0.0, 0)] == [Fetched]
 
 
 def test_answers_that_come_together_share_the_room(lane: Lane) -> None:
-    """Given two large answers / when there is room for less than one / then one is taken in."""
+    """Given two large answers / when there is room for less than one / then one is read."""
     channels = [LIVE, Channel(Traffic.BACKLOG, 0)]
     other = ScriptedConnection(PLAINTEXT)
     made = iter([lane.source, other])

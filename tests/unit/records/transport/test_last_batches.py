@@ -1,4 +1,4 @@
-"""Whose a log's last record is, by the broker's memory or by the last batch."""
+"""Who wrote a log's last record, by the broker's producer state or by the last batch."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def tails(target: Any, *, start: int = 0, end: int = 100) -> dict[int, LastBatch
     return read_last_batches(target, BrokerId(1), specs, ranges, PRODUCER)
 
 
-def test_a_tail_is_the_last_record_of_its_batch() -> None:
+def test_the_last_record_of_the_last_batch_is_returned() -> None:
     assert tails(Target(Log(stored()))) == {0: LastBatch(PRODUCER, 99)}
     assert tails(Target(Log(stored(count=1, base=99)))) == {0: LastBatch(PRODUCER, 99)}
     assert tails(Target(Log(FOREIGN)))[0] == LastBatch(-1, 3)
 
 
-def test_a_sequence_that_wrapped_within_the_batch_is_told() -> None:
+def test_a_sequence_that_wrapped_within_the_batch_is_returned() -> None:
     assert tails(Target(Log(stored(base_sequence=2**31 - 2)))) == {0: LastBatch(PRODUCER, 2)}
 
 
@@ -142,13 +142,13 @@ def test_a_sequence_that_wrapped_within_the_batch_is_told() -> None:
     ],
     ids=["goes on behind", "cut", "not committed", "refused"],
 )
-def test_what_can_not_be_told_now_is_left_out(log: Log) -> None:
-    """Given a log that has moved on, or can't be read yet / then no word of it, and asked again."""
+def test_unreadable_logs_are_left_out(log: Log) -> None:
+    """Given a log that has moved on, or can't be read yet / then it is missing, asked again."""
     assert tails(Target(log)) == {}
 
 
-def test_each_of_many_is_told_though_one_answer_holds_the_first_one_only() -> None:
-    """Given batches above what is asked for at first / when read / then all, in two requests."""
+def test_all_logs_are_read_though_one_answer_holds_only_the_first() -> None:
+    """Given batches larger than first requested / when read / then all, in two requests."""
     large = [Log(stored(value=LARGE)) for _ in range(8)]
     target = Target(*large[:3], Log(FOREIGN), *large[3:])
     assert tails(target) == {
@@ -157,8 +157,8 @@ def test_each_of_many_is_told_though_one_answer_holds_the_first_one_only() -> No
     assert len(target.asked) == 2
 
 
-def test_of_one_that_is_gone_nothing_tells() -> None:
-    """Given logs whose last batch was cleaned away / then None, and the others are told."""
+def test_a_cleaned_last_batch_gives_none() -> None:
+    """Given logs whose last batch was cleaned away / then None, and the others are returned."""
     target = Target(Log(b""), Log(stored(value=LARGE)), Log(b""))
     assert tails(target) == {0: None, 1: LastBatch(PRODUCER, 99), 2: None}
 
@@ -169,7 +169,7 @@ def test_an_empty_log_is_not_read() -> None:
     assert target.asked == []
 
 
-def test_what_the_broker_remembers_is_enough() -> None:
+def test_the_brokers_producer_state_is_enough() -> None:
     """Given a broker that remembers our last record there / then nothing is read."""
     target = Target(Log(FOREIGN, sequences={PRODUCER: 99, 5: 3}))
     assert tails(target) == {0: LastBatch(PRODUCER, 99)}
@@ -186,17 +186,17 @@ def test_what_the_broker_remembers_is_enough() -> None:
     ],
     ids=["foreign behind ours", "moved on meanwhile", "gone, and not ours", "another's place"],
 )
-def test_what_the_broker_remembers_otherwise_is_looked_at(log: Log, expected: LastBatch) -> None:
+def test_other_producer_state_makes_the_log_be_read(log: Log, expected: LastBatch) -> None:
     assert tails(Target(log)) == {0: expected}
 
 
-def test_a_format_without_producers_is_nobodys() -> None:
+def test_an_old_format_without_producers_is_foreign() -> None:
     old = bytearray(stored())
     old[16] = 1
     assert tails(Target(Log(bytes(old)))) == {0: LastBatch(-1, -1)}
 
 
-def test_a_broker_that_is_away_says_nothing() -> None:
+def test_an_unreachable_broker_gives_nothing() -> None:
     def lost(*_: Any) -> Any:
         raise ConnectionLost("away")
 

@@ -1,4 +1,4 @@
-"""What a mirror ends with, looked for at the source."""
+"""The last records of a mirror, compared with the source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def says(
     return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
-def test_the_same_record_is_there_and_in_which_epoch() -> None:
+def test_an_equal_record_is_found_with_its_epoch() -> None:
     target = log_of(samples(b"a", b"b"), samples(b"c"))
     assert says(log_of(samples(b"a"), samples(b"b", b"c", b"d"), epoch=5), target) == (True, 5)
 
@@ -54,13 +54,13 @@ def test_the_same_record_is_there_and_in_which_epoch() -> None:
         Sample(b"k", b"b", 1_000, [("h", b"1")]),
     ],
 )
-def test_another_record_is_told_by_each_of_its_parts(other: Sample) -> None:
+def test_a_different_record_is_detected_by_each_of_its_parts(other: Sample) -> None:
     target = log_of(samples(b"a", b"b"))
     source = log_of(samples(b"a"), [other], epoch=5)
     assert says(source, target) == (False, 5)
 
 
-def test_where_it_is_at_the_source_says_the_map() -> None:
+def test_the_map_gives_its_source_offset() -> None:
     """Given a hole of 10 offsets before the mirror's second record / then 11 is compared."""
     target = log_of(samples(b"a", b"b"))
     source = log_of(samples(b"a"), samples(*[b"x"] * 10), samples(b"b"))
@@ -74,16 +74,16 @@ def add_markers(log: PartitionLog, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, STEPS_MAX, STRIDE_FACTOR, 17, 18, 270, 300])
-def test_behind_markers_the_record_before_them_is_compared(count: int) -> None:
-    """Given an aborted transaction of so many records / then what stands before is the last one."""
+def test_the_record_before_trailing_markers_is_compared(count: int) -> None:
+    """Given an aborted transaction of that length / then the record before it is the last one."""
     target = log_of(samples(b"a"))
     add_markers(target, count)
     assert says(log_of(samples(b"a")), target) == (True, -1)
     assert says(log_of(samples(b"z")), target) == (False, 0)
 
 
-def test_what_stands_behind_the_last_record_may_be_of_a_later_epoch() -> None:
-    """Given a hole of the next leader's behind a mirror's last record / then no epoch is told."""
+def test_a_hole_after_the_last_record_may_be_of_a_later_epoch() -> None:
+    """Given the next leader's hole after a mirror's last record / then no epoch is returned."""
     target, source = log_of(samples(b"a")), log_of(samples(b"a"))
     source.lead(1)
     in_transaction(source, 9, 2)
@@ -93,8 +93,8 @@ def test_what_stands_behind_the_last_record_may_be_of_a_later_epoch() -> None:
 
 
 @pytest.mark.parametrize("place", [*range(20), 150, 290, 298, 299])
-def test_no_record_between_markers_is_passed_over(place: int) -> None:
-    """Given one record among 300 markers, and another at the source / then it is told."""
+def test_no_record_between_markers_is_skipped(place: int) -> None:
+    """Given one record among 300 markers, and another at the source / then detected."""
     target, source = log_of(samples(b"a")), log_of(samples(b"a"))
     for log, value in ((target, b"b"), (source, b"x")):
         add_markers(log, place)
@@ -104,7 +104,7 @@ def test_no_record_between_markers_is_passed_over(place: int) -> None:
     assert says(target, target) == (True, -1)
 
 
-def test_markers_up_to_where_the_log_begins_tell_nothing() -> None:
+def test_markers_down_to_the_log_start_prove_nothing() -> None:
     target = log_of(samples(b"a"))
     add_markers(target, 100)
     target.delete_before(30)
@@ -112,7 +112,7 @@ def test_markers_up_to_where_the_log_begins_tell_nothing() -> None:
 
 
 @pytest.mark.parametrize("fails_from", range(1, 5))
-def test_markers_that_can_not_be_read_now_are_left_out(fails_from: int) -> None:
+def test_unreadable_markers_are_left_out(fails_from: int) -> None:
     target = log_of(samples(b"a"))
     add_markers(target, 1_000)
     looks: list[int] = []
@@ -126,7 +126,7 @@ def test_markers_that_can_not_be_read_now_are_left_out(fails_from: int) -> None:
 
 
 @pytest.mark.parametrize("which", ["source begins behind", "source has less"])
-def test_where_nothing_is_left_nothing_is_told(which: str) -> None:
+def test_without_remaining_records_nothing_is_returned(which: str) -> None:
     target, source = (
         log_of(samples(b"a", b"b")),
         log_of(samples(b"a"), samples(b"b"), samples(b"c")),
@@ -144,7 +144,7 @@ def test_an_empty_mirror_has_nothing_to_compare() -> None:
     assert says(log_of(samples(b"a")), target) == NOTHING
 
 
-def test_what_can_not_be_read_now_is_left_out() -> None:
+def test_unreadable_records_are_left_out() -> None:
     def nothing(_: Mapping[int, Offset], __: int = 0) -> Batches:
         return {}
 
@@ -155,7 +155,7 @@ def test_what_can_not_be_read_now_is_left_out() -> None:
     assert compare_ends({7: end}, logs, nothing) == {}
 
 
-def test_a_damaged_batch_tells_nothing() -> None:
+def test_a_damaged_batch_proves_nothing() -> None:
     def damaged(offsets: Mapping[int, Offset], _: int = 0) -> Batches:
         read = batches_of({7: log_of(samples(b"a"))})(offsets)[7]
         assert read is not None
@@ -173,8 +173,8 @@ def kept_of(log: PartitionLog, *offsets: int) -> PartitionLog:
 
 
 @pytest.mark.parametrize("kept", range(5))
-def test_where_a_cleaner_took_the_last_an_earlier_one_is_compared(kept: int) -> None:
-    """Given six batches of which the source has one, and a later one / then that one tells."""
+def test_after_a_cleaner_removed_the_last_an_earlier_one_is_compared(kept: int) -> None:
+    """Given six batches, at the source one of them, and a later one / then that one is compared."""
     values = [b"%d" % number for number in range(6)]
     target = log_of(*(samples(value) for value in values))
     source = log_of(*(samples(value) for value in [*values, b"since"]), epoch=5)
@@ -184,7 +184,7 @@ def test_where_a_cleaner_took_the_last_an_earlier_one_is_compared(kept: int) -> 
 
 
 @pytest.mark.parametrize(("doubted_from", "told"), [(3, (True, -1)), (4, NOTHING)])
-def test_what_stands_before_the_doubt_tells_nothing(
+def test_records_before_the_doubt_prove_nothing(
     doubted_from: int, told: tuple[bool | None, int]
 ) -> None:
     values = [b"%d" % number for number in range(6)]
@@ -203,14 +203,14 @@ def test_within_a_batch_earlier_records_are_compared_too() -> None:
 def map_says(
     source: PartitionLog, target: PartitionLog, known: OffsetMap, doubted_from: int = 0
 ) -> SourceSays | None:
-    """Of a map that is asked for."""
+    """Compare the mirror with its map."""
     within = LogRange(Offset(target.start), Offset(target.end))
     end = MirrorEnd(within, known, Offset(doubted_from), asks_map=True)
     return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
-def test_where_the_source_does_not_reach_so_far_earlier_records_tell_of_the_map() -> None:
-    """Given a map that is ahead / then its end says that the source was cut, but is not asked."""
+def test_if_the_source_ends_before_earlier_records_check_the_map() -> None:
+    """Given a map that is ahead / then its end shows that the source was cut, but is not read."""
     target = log_of(samples(b"a"), samples(b"b"))
     source = log_of(samples(b"a"), samples(b"x"), samples(b"b"))
     ahead = OffsetMap.of([Break(0, 1), Break(1, 5)])
@@ -220,7 +220,7 @@ def test_where_the_source_does_not_reach_so_far_earlier_records_tell_of_the_map(
 
 
 @pytest.mark.parametrize("left", range(12))
-def test_whatever_record_is_left_tells_of_the_map(left: int) -> None:
+def test_any_remaining_record_checks_the_map(left: int) -> None:
     """Given a batch and one record of it at the source / then that one, though none is so far."""
     values = [b"%d" % number for number in range(12)]
     target = log_of(samples(*values))
@@ -232,7 +232,7 @@ def test_whatever_record_is_left_tells_of_the_map(left: int) -> None:
         assert found.has_them is is_right
 
 
-def test_where_none_is_left_or_only_what_the_map_calls_a_hole_none_is_missing() -> None:
+def test_without_remaining_records_outside_holes_none_is_missing() -> None:
     target = log_of(samples(b"a"), samples(b"b"))
     source = log_of(*(samples(b"%d" % number) for number in range(9)))
     known = OffsetMap.of([Break(1, 7)])
@@ -240,7 +240,7 @@ def test_where_none_is_left_or_only_what_the_map_calls_a_hole_none_is_missing() 
     assert map_says(kept_of(source, 8), target, known) == NOTHING
 
 
-def test_of_what_is_left_the_last_one_tells() -> None:
+def test_the_last_remaining_record_decides() -> None:
     """Given records that only the first half of the mirror has / then the map is wrong."""
     values = [b"%d" % number for number in range(12)]
     target = log_of(samples(*values[:6], *[b"x"] * 6))
@@ -248,7 +248,7 @@ def test_of_what_is_left_the_last_one_tells() -> None:
     assert map_says(kept_of(source, 1, 6, 12), target, OffsetMap()) == (False, -1)
 
 
-def test_what_is_left_but_can_not_be_read_now_is_asked_for_again() -> None:
+def test_unreadable_remaining_records_are_read_again() -> None:
     target, source = log_of(samples(b"a", b"b", b"c")), log_of(samples(b"a"), samples(b"b"))
     looks: list[int] = []
 
@@ -290,7 +290,7 @@ def in_transaction(log: PartitionLog, pid: int, records: int) -> None:
 
 
 def test_where_neither_side_has_a_record_nothing_was_lost() -> None:
-    """Given a marker of the next leader, a hole at the mirror / then the source has what it had."""
+    """Given a marker of the next leader, a hole at the mirror / then the source lost nothing."""
     source = log_of(samples(b"a"))
     source.lead(5)
     source.end_transaction(1, 0, 1_000, commit=True)
@@ -299,22 +299,22 @@ def test_where_neither_side_has_a_record_nothing_was_lost() -> None:
     assert of_a_hole(source, 1, 2) == (True, 5)
 
 
-def test_a_record_where_the_mirror_has_a_hole_was_put_there_since() -> None:
+def test_a_source_record_in_a_hole_of_the_mirror_is_new() -> None:
     source = log_of(samples(b"a"))
     source.lead(5)
     source.append(encode(samples(b"b")))
     assert of_a_hole(source, 1, 2) == (False, 5)
 
 
-def test_a_hole_that_a_cleaner_left_is_none_of_another_leader() -> None:
+def test_a_hole_left_by_a_cleaner_is_not_another_leaders() -> None:
     for kept, told in ((5, (True, -1)), (4, (False, 5))):
         source = log_of(*(samples(b"%d" % number) for number in range(6)), epoch=5)
         assert of_a_hole(kept_of(source, 0, kept), 1, 5) == told
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_records_in_a_hole_are_none_if_they_were_aborted(commit: bool) -> None:
-    """Given a transaction's records behind the doubt, its marker anywhere / then that says."""
+def test_aborted_records_in_a_hole_do_not_count(commit: bool) -> None:
+    """Given a transaction's records after the doubt, its marker anywhere / then that decides."""
     source = log_of(samples(b"a"))
     source.lead(5)
     in_transaction(source, 9, 2)
@@ -335,7 +335,7 @@ def test_a_hole_of_many_batches_is_read_to_its_end(commit: bool) -> None:
     assert of_a_hole(source, 1, 102) == ((not commit), 5)
 
 
-def test_of_a_hole_that_the_source_does_not_tell_of_nothing_is_told() -> None:
+def test_a_hole_without_answer_of_the_source_proves_nothing() -> None:
     open_still = log_of(samples(b"a"))
     in_transaction(open_still, 9, 2)
     open_still.append(encode(samples(b"b")))
@@ -345,7 +345,7 @@ def test_of_a_hole_that_the_source_does_not_tell_of_nothing_is_told() -> None:
         assert of_a_hole(source, 1, 3) == NOTHING
 
 
-def test_a_hole_that_can_not_be_read_now_is_left_out() -> None:
+def test_an_unreadable_hole_is_left_out() -> None:
     target = log_of(samples(b"a"))
     target.end_transaction(1, 0, 1_000, commit=True)
     end = MirrorEnd(LogRange(Offset(0), Offset(2)), OffsetMap(), Offset(1))

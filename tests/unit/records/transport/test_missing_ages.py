@@ -1,4 +1,4 @@
-"""How old the oldest missing record of a partition is that copies nothing: looked up once."""
+"""The age of the oldest missing record of a partition that copies nothing: read once."""
 
 from __future__ import annotations
 
@@ -59,26 +59,26 @@ class Stopped:
         return missing_ms if missing_ms < 0 else NOW_MS - missing_ms
 
 
-def test_it_is_that_of_the_record_at_the_position_and_asked_once() -> None:
+def test_the_age_is_that_of_the_record_at_the_position_read_once() -> None:
     stopped = Stopped(3, [90, 80], [70, 60, 50])
     assert stopped.look() == 60  # in the midst of a batch
     assert stopped.look() == 60
     assert stopped.asked == [{0: 3}]
 
 
-def test_where_the_source_has_less_it_is_that_of_the_first_that_is_left() -> None:
+def test_after_expiry_the_age_is_that_of_the_first_remaining_record() -> None:
     stopped = Stopped(1, [90, 80, 70], [60, 50])
     stopped.log.delete_before(3)
     assert stopped.look() == 60
 
 
-def test_a_partition_that_misses_nothing_is_not_asked_about() -> None:
+def test_a_partition_in_sync_is_not_read() -> None:
     stopped = Stopped(2, [90, 80])
     assert (stopped.look(), stopped.asked) == (-1, [])
     assert (Stopped(-1, [90]).look(), stopped.asked) == (-1, [])
 
 
-def test_one_that_can_not_be_read_is_asked_again() -> None:
+def test_an_unreadable_partition_is_read_again() -> None:
     stopped = Stopped(0, [90])
     whole, stopped.log = stopped.log, PartitionLog()
     stopped.log.end = 1  # a batch that no fetch brings
@@ -87,7 +87,7 @@ def test_one_that_can_not_be_read_is_asked_again() -> None:
     assert stopped.look() == 90
 
 
-def test_one_that_is_copied_again_tells_no_such_age() -> None:
+def test_a_partition_that_copies_again_has_no_such_age() -> None:
     stopped = Stopped(0, [90])
     stopped.look()
     stopped.copy.begin_at(LogRange(Offset(0), Offset(0)), None, OffsetMap(), NOW_MS)

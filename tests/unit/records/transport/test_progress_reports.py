@@ -1,4 +1,4 @@
-"""Reports thinned: what is written, how much, and that a late reader knows everything in time."""
+"""Thinned reports: what is written, how much, and that a late reader has everything in time."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_the_first_report_is_whole_and_an_idle_lane_writes_a_thirtieth_a_second(
     assert len(seen) == LANE_PARTITIONS
 
 
-def test_what_changed_is_written_at_once_and_once() -> None:
-    """Given one partition that moved / when chosen twice / then it is there the first time."""
+def test_a_change_is_written_at_once_and_once() -> None:
+    """Given one partition that moved / when chosen twice / then written the first time only."""
     thinning = Thinning(refresh_s=1e9)
     thinning.choose(rows(100), 0.0, whole=True, pause=nothing)
     thinning.choose([], 1.0, whole=False, pause=nothing)
@@ -84,7 +84,7 @@ def test_what_changed_is_written_at_once_and_once() -> None:
     assert moved not in thinning.choose([moved], 3.0, whole=False, pause=nothing)
 
 
-def test_where_many_move_each_is_written_every_five_seconds_but_trouble_at_once() -> None:
+def test_of_many_that_move_each_is_written_every_five_seconds_but_problems_at_once() -> None:
     """Given 1,000 that move each second / then some 200 are written, none later than after 5 s."""
     thinning = Thinning(refresh_s=1e9)
     still = rows(1_000)
@@ -139,7 +139,7 @@ def test_records_read_back_and_a_topic_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("target_end", [-1, 4, 5, 6])
-def test_where_the_target_ends_reads_back(target_end: int) -> None:
+def test_the_targets_end_reads_back(target_end: int) -> None:
     """Given holes, or an end that is not known / when encoded / then it reads back, and alone."""
     told = replace(row(1, position=5), target_end=target_end)
     [record] = encoded([told])
@@ -156,7 +156,7 @@ def test_a_record_of_reasons_stays_below_the_brokers_limit() -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_a_report_without_rows_still_says_how_the_round_fares(is_whole: bool) -> None:
+def test_a_report_without_rows_still_has_the_rounds_figures(is_whole: bool) -> None:
     """Given no rows / when encoded / then there is one record with the round's figures."""
     [record] = encoded([], is_whole=is_whole)
     progress = decode_progress(json.loads(record))
@@ -183,7 +183,7 @@ def test_steps_are_small() -> None:
     assert len(pauses) >= LANE_PARTITIONS / ROWS_PER_STEP
 
 
-def test_partitions_that_have_another_number_at_the_target_are_told_with_both() -> None:
+def test_partitions_with_another_number_at_the_target_are_written_with_both() -> None:
     """Given a fan-in / when a report is written / then it is read back with the target's number."""
     shared = [
         replace(row(n), target=TopicPartition(TopicName("t"), PartitionId(2 * n + 1)))

@@ -1,4 +1,4 @@
-"""A lane that cannot reach its state topics: it goes on for a while, then it says so."""
+"""A lane that cannot reach its state topics: it continues for a while, then fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILS_WITHIN_S = 20.0
 
 
 class Hands:
-    """A clock whose hands can be moved on."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -33,7 +33,7 @@ class Hands:
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address at which nobody listens."""
+    """Return an address at which nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{bound.getsockname()[1]}"
@@ -77,7 +77,7 @@ def report(ended_by: str) -> RoundReport:
 
 
 @pytest.mark.parametrize("told", ["heard", "written"])
-def test_silence_is_borne_for_a_while_and_then_raised(nowhere: str, told: str) -> None:
+def test_silence_is_tolerated_for_a_while_and_then_raised(nowhere: str, told: str) -> None:
     """Given no broker / then nothing at first, and after `SILENT_S_MAX` the reason."""
     hands = Hands()
     channel = channel_to(nowhere, hands)

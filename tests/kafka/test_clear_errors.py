@@ -1,4 +1,4 @@
-"""What an operator is told where something is missing: one clear sentence, soon, no traceback."""
+"""Missing clusters, Java or JVM: the operator sees one clear sentence, soon, no traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 TOLD_WITHIN_S = 15.0
 STARTED_WITHIN_S = 30.0
-"""Of a process of its own, whose imports alone are 5 s of a processor that others use as well."""
+"""Limit for a separate process, whose imports alone take 5 s of a shared processor."""
 HALTED = 3
 RECORDS = 20
 SAMPLES = encode([Sample(b"k", b"v", 1_790_000_000_000) for _ in range(RECORDS)])
@@ -42,7 +42,7 @@ def secured() -> Iterator[Cluster]:
 
 @dataclass(frozen=True)
 class Misfit:
-    """A cluster that the configuration does not lead into, and what is to be said of it."""
+    """A cluster that the configuration fails to reach, and the expected message."""
 
     alias: str
     section: dict[str, Any]
@@ -87,10 +87,10 @@ def config_of(folder: Path, found: tuple[Misfit, ...], good: Cluster) -> Path:
     return path
 
 
-def test_a_cluster_that_can_not_be_entered_is_told_by_its_alias(
+def test_a_cluster_that_cannot_be_entered_is_reported_by_alias(
     secured: Cluster, cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a closed port, TLS where none is and none where it is / then a sentence, by verb."""
+    """Given a closed port, TLS where none is and none where it is / then one sentence, by verb."""
     found = misfits(secured)
     config = config_of(tmp_path, found, cluster_pair.source)
     links = yaml.safe_load(config.read_text())["links"]
@@ -113,10 +113,10 @@ def test_a_cluster_that_can_not_be_entered_is_told_by_its_alias(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_link_that_runs_tells_of_such_clusters_too(
+def test_a_running_link_reports_such_clusters_too(
     secured: Cluster, cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given links from and to such clusters / when run / then each is told of, soon, in a line."""
+    """Given links from and to such clusters / when run / then each is reported soon, in a line."""
     found = misfits(secured)
     config = config_of(tmp_path, found, cluster_pair.source)
     names = [link["name"] for link in yaml.safe_load(config.read_text())["links"]]
@@ -165,10 +165,10 @@ def filled(cluster_pair: ClusterPair, tmp_path: Path) -> tuple[Path, str]:
 
 
 @pytest.mark.parametrize("home", ["", "/nowhere"])
-def test_without_java_what_needs_none_works_and_the_rest_says_so(
+def test_without_java_only_verbs_that_need_it_fail(
     filled: tuple[Path, str], tmp_path: Path, home: str
 ) -> None:
-    """Given no Java / when called / then `run` and `verify` say so, others do their work."""
+    """Given no Java / when called / then `run` and `verify` report it, other verbs work."""
     config, _ = filled
     env = env_without_java(tmp_path) | ({"JAVA_HOME": home} if home else {})
     for verb in ("run", "verify"):
@@ -201,10 +201,10 @@ def is_working(pid: int) -> bool:
 
 
 @pytest.mark.provokes("SPARK_UNAVAILABLE", how="kill -9 of the driver's JVM")
-def test_a_link_whose_jvm_dies_says_so_and_ends(
+def test_a_link_whose_jvm_dies_reports_it_and_ends(
     filled: tuple[Path, str], cluster_pair: ClusterPair, provoked: Provoked
 ) -> None:
-    """Given a link that copies / when Spark's JVM is killed / then told soon, and exit code 3."""
+    """Given a link that copies / when Spark's JVM is killed / then reported soon, exit code 3."""
     config, topic = filled
     with LinkProcess(config) as link:
         wait_for(
@@ -224,7 +224,7 @@ def test_a_link_whose_jvm_dies_says_so_and_ends(
 
 
 @pytest.mark.parametrize("moment", [jvm_below, is_working], ids=["at its start", "at work"])
-def test_verify_whose_jvm_dies_says_so(
+def test_verify_whose_jvm_dies_reports_it(
     filled: tuple[Path, str], cluster_pair: ClusterPair, moment: Callable[[int], object]
 ) -> None:
     """Given `verify` / when Spark's JVM is killed / then one sentence, and exit code 3."""

@@ -1,4 +1,4 @@
-"""Faults at a target that has forgotten the link's producer: only the order of our doing holds.
+"""Faults at a target that has forgotten the link's producer: only our own order of steps protects.
 
 A broker drops a producer by the age of its records (`producer.id.expiration.ms`, one day unless
 set) at each sweep. Then its sequence check accepts anything (I4), so nothing may be resent before

@@ -1,7 +1,7 @@
-"""A stop that a person must decide on is there in every later round, and after a restart.
+"""A stop that requires a decision persists in every later round, and after a restart.
 
 The target forgets producers at once, as a broker does with records of days ago or a mirror that was
-idle for a day: only the link's own looks keep a stranger's records from becoming part of a mirror.
+idle for a day: only the link's own checks keep foreign records from becoming part of a mirror.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Mirror:
         )
 
     def write(self, cluster: Cluster, count: int, *partitions: int) -> None:
-        """Records of two days ago, one batch a partition, of nobody's producer."""
+        """Write records of two days ago, one batch a partition, without a producer id."""
         at_ms = int(time.time() * 1000) - TWO_DAYS_MS
         for partition in partitions:
             batch = encode([Sample(b"k", b"%d" % number, at_ms) for number in range(count)])
@@ -92,7 +92,7 @@ class Mirror:
         return found
 
     def problems(self) -> dict[int, dict[str, Any]]:
-        """By partition, as `heliostat status` tells them."""
+        """Return the problems of `heliostat status`, by partition."""
         return {item["partition"]: item for item in self.status()["problems"]}
 
     def codes(self) -> dict[int, dict[str, str]]:
@@ -108,7 +108,7 @@ class Mirror:
     def stays(
         self, expected: dict[int, dict[str, str]], ends_at: list[int], rounds: int = ROUNDS
     ) -> None:
-        """While so many more rounds begin nothing is copied, and status says the same."""
+        """Assert that during `rounds` more rounds nothing is copied, and status is unchanged."""
         seen: list[tuple[int, int]] = []
         at_first: set[tuple[int, int]] = set()
 
@@ -132,13 +132,13 @@ def codes_of(status: dict[str, Any]) -> dict[int, dict[str, str]]:
     return {row["partition"]: {key: row[key] for key in DIVERGED} for row in status["problems"]}
 
 
-def test_strangers_records_stop_a_mirror_until_it_is_decided(
+def test_foreign_records_stop_a_mirror_until_a_decision(
     cluster_pair: ClusterPair, forgetful: Cluster, tmp_path: Path
 ) -> None:
-    """Given a link at rest, its producer forgotten / when strangers write into seven of eight
+    """Given an idle link, its producer forgotten / when
 
-    partitions, and the source goes on / then these stand stopped, over rounds and restarts, until
-    it is decided; the eighth goes on.
+    foreign records are written into seven of eight partitions, and the source continues / then
+    these stay stopped, over rounds and restarts, until a decision; the eighth continues.
     """
     mirror = Mirror(cluster_pair.source, forgetful, tmp_path)
     everywhere, theirs = range(PARTITIONS), range(1, PARTITIONS)
@@ -174,16 +174,16 @@ def remove_all(cluster: Cluster, topic: TopicName, ends_at: list[int]) -> None:
 
 
 @pytest.mark.provokes("TAIL_UNKNOWN", "gap:target_unknown")
-def test_strangers_records_that_are_gone_again_are_noticed(
+def test_foreign_records_that_were_deleted_again_are_noticed(
     cluster_pair: ClusterPair,
     start_cluster: Callable[..., Cluster],
     tmp_path: Path,
     provoked: Provoked,
 ) -> None:
-    """Given a link at rest / when strangers' records in its mirror are removed with all others
+    """Given an idle link / when foreign records in its mirror are deleted with all others and the
 
-    and the broker is restarted / then where they were it stands stopped, and where only ours went
-    it goes on; decided on, it goes on there, and the ledger says what may be missing.
+    broker is restarted / then the partition that had some stays stopped, and one that lost only our
+    records continues; after a decision it continues there, and the ledger says what may be missing.
     """
     mirror = Mirror(cluster_pair.source, start_cluster("target", settings=FORGETFUL), tmp_path)
     mirror.write(mirror.source, 50, 0, 1)
@@ -211,19 +211,19 @@ def test_strangers_records_that_are_gone_again_are_noticed(
 
 
 def empty_progress(mirror: Mirror, link: str) -> None:
-    """As an hour does: nothing is left of what lanes and drivers told."""
+    """Delete all reports of lanes and drivers, as retention does after an hour."""
     topic = TopicName(f"heliostat.{link}.progress")
     bootstrap = mirror.target.bootstrap
     remove_all(mirror.target, topic, [int(end) for end in ends(bootstrap, {topic: 1})[topic]])
 
 
-def test_stops_are_named_before_a_lane_has_looked(
+def test_stops_are_reported_before_a_lane_has_checked(
     cluster_pair: ClusterPair, forgetful: Cluster, tmp_path: Path
 ) -> None:
-    """Given partitions that stand stopped, their link stopped for longer than reports are kept /
+    """Given stopped partitions, their link stopped for longer than reports are kept / then
 
-    then each status names them with code and reason, and is never well: while no driver runs, from
-    the first word of a new one on, and not any more when it is decided.
+    each status names them with code and reason, and is never in sync: while no driver runs, from
+    the first report of a new one on, and no longer after the decision.
     """
     mirror = Mirror(cluster_pair.source, forgetful, tmp_path)
     mirror.write(mirror.source, 50, 0, 1, 2)
@@ -248,7 +248,7 @@ def test_stops_are_named_before_a_lane_has_looked(
     assert first["problems"][0]["reason"].startswith("the record before the target's end 55")
     with RunningLink(mirror.config):
         seen = 0
-        while not first["lanes"]:  # until a lane has told something
+        while not first["lanes"]:  # until a lane has reported
             (first,) = said(mirror.config, "status")
             assert first["in_sync"] is False
             codes = [item["code"] for item in first["problems"]]
@@ -263,12 +263,13 @@ def test_stops_are_named_before_a_lane_has_looked(
     assert mirror.codes() == {}
 
 
-def test_a_source_that_ends_in_a_marker_is_whole(
+def test_a_source_that_ends_in_a_marker_has_no_gap(
     cluster_pair: ClusterPair, forgetful: Cluster, tmp_path: Path
 ) -> None:
-    """Given a transaction's marker behind the last record / when the link begins anew, also after
+    """Given a transaction's marker after the last record / when
 
-    the source's retention took all / then no record is called lost, and no gap is where none is.
+    the link starts again, also after the source's retention deleted all / then no record is called
+    lost, and no gap is reported without one.
     """
     mirror = Mirror(cluster_pair.source, forgetful, tmp_path)
     write_transaction(cluster_pair.source.bootstrap, mirror.topic, 50, commit=True)
@@ -313,10 +314,10 @@ def led_alike(pair: ClusterPair) -> tuple[OnePartition, int]:
 
 
 @pytest.mark.provokes("TAIL_UNREAD")
-def test_behind_a_record_that_is_not_on_all_replicas_nothing_is_appended(
+def test_nothing_is_appended_after_a_record_that_replicas_lack(
     cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster], provoked: Provoked
 ) -> None:
-    """Given a stranger's record that lost replicas lack / then waited for; read, DIVERGED."""
+    """Given a foreign record that lost replicas lack / then waited for; once read, DIVERGED."""
     target = start_cluster("target", brokers=3)
     one, leader = led_alike(ClusterPair(cluster_pair.source, target))
     one.write_source(10)

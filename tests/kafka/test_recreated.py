@@ -1,4 +1,4 @@
-"""A mirror that is deleted and made anew while a round of the old one still begins."""
+"""A mirror that is deleted and recreated while a round of the old one still begins."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def id_of(bootstrap: str, topic: TopicName) -> TopicId | None:
         return admin.describe_topics([topic])[topic].topic_id
 
 
-def test_an_empty_mirror_made_anew_is_not_taken_for_the_old_one(cluster_pair: ClusterPair) -> None:
-    """Given a round that knows who leads a mirror / when that is made anew / then it is another.
+def test_an_empty_recreated_mirror_is_not_taken_for_the_old_one(cluster_pair: ClusterPair) -> None:
+    """Given a round that knows a mirror's leader / when the mirror is recreated / then refused.
 
-    As markers know no ids, a round of the old one would begin the new one with them.
+    Markers carry no topic ids, so a round of the old mirror would append its first ones to the new
+    one.
     """
     bootstrap = cluster_pair.target.bootstrap
     topic = create_topic(cluster_pair.target)
@@ -52,7 +53,7 @@ def test_an_empty_mirror_made_anew_is_not_taken_for_the_old_one(cluster_pair: Cl
         problem = asked.target_ranges([0])[0]
         assert isinstance(problem, BrokerError)
         assert problem.kafka_code == UNKNOWN_TOPIC_ID
-        # With a record in it the ends are told, and who wrote that is asked by the id.
+        # With a record in it the ends show it, and its writer is looked up by topic id.
         write_batches(address, topic, [encode([Sample(b"k", b"v", 1_790_000_000_000)])])
         told = asked.target_ranges([0])
         assert told == {0: LogRange(Offset(0), Offset(1))}

@@ -1,4 +1,4 @@
-"""Links of one file that live by themselves: what befalls one stops no other, and is told."""
+"""Links of one file are isolated: a failure of one stops no other, and is reported."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Apart:
     pair: ClusterPair
     north: Cluster
     door: FaultProxy
-    """Where the link's configuration leads: at first nobody listens there."""
+    """Address in the link's configuration: at first nothing listens there."""
     inside: FaultProxy
-    """What the broker says of itself."""
+    """Address that the broker advertises."""
     folder: Path
     near: str = field(default_factory=lambda: fresh_name("near"))
     far: str = field(default_factory=lambda: fresh_name("far"))
@@ -103,7 +103,7 @@ class Apart:
         return heliostat(self.folder / "heliostat.yaml", "status", "--link", name)
 
     def wait_status(self, name: str, code: int, *words: str, within_s: float) -> None:
-        """Its status has this exit code and says these words."""
+        """Wait until its status has this exit code and these words."""
         last: list[str] = []
 
         def holds() -> bool:
@@ -129,14 +129,14 @@ def apart(cluster_pair: ClusterPair, tmp_path: Path) -> Iterator[Apart]:
 
 @pytest.mark.provokes("refused:maybe_two_links")
 @pytest.mark.usefixtures("spark")  # its start is not what is timed
-def test_a_source_that_is_away_stops_its_own_link_only(apart: Apart, provoked: Provoked) -> None:
-    """Given two links, one source away / when it comes and goes / then the other's link goes on."""
+def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: Provoked) -> None:
+    """Given two links, one source away / when it comes and goes / then the other link continues."""
     near, far, address = apart.near_link, apart.far_link, apart.door.address
     first = apart.filled(apart.pair.source, apart.near)
     its_own = apart.filled(apart.north, apart.far)
     with ExitStack() as stack:
         apart.link = stack.enter_context(RunningLink(apart.configured()))
-        apart.wait_copied(first)  # nobody listens at the other's port
+        apart.wait_copied(first)  # nothing listens at the other's port
         wait_for("word of it", lambda: address in apart.text(), TOLD_WITHIN_S)
         told = [line for line in apart.text().splitlines() if address in line]
         assert all("north" in line and far in line for line in told), told
@@ -175,7 +175,7 @@ def test_a_source_that_is_away_stops_its_own_link_only(apart: Apart, provoked: P
 
 @pytest.mark.usefixtures("spark")
 def test_a_link_that_must_halt_halts_alone(cluster_pair: ClusterPair, tmp_path: Path) -> None:
-    """Given two links, one whose state topic can't serve / when run / then the other copies."""
+    """Given two links, one with an unusable state topic / when run / then the other copies."""
     apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
     create_topic(cluster_pair.target, f"heliostat.{apart.far_link}.state", partitions=2)
     first = apart.filled(cluster_pair.source, apart.near)
@@ -194,10 +194,10 @@ def test_a_link_that_must_halt_halts_alone(cluster_pair: ClusterPair, tmp_path: 
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
+def test_a_bad_record_in_another_links_state_is_reported_and_hides_nothing(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a rival's state with records of a stranger / when new topics come / then safe, told."""
+    """Given foreign records in another link's state / when topics are added / then reported."""
     apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
     other_link = f"heliostat.{fresh_name('other_link')}.state"
     hidden = f"{apart.near}-hidden"
@@ -223,6 +223,6 @@ def test_a_bad_record_in_anothers_state_is_told_and_hides_nothing(
             assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
             assert any("at offset 0" in note for note in told["notes"])
             apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
-            state.write(f"mirror/{hidden}", None)  # somebody has taken the bad record away
+            state.write(f"mirror/{hidden}", None)  # the bad record has been removed
             apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
             assert link.stop() == 0, apart.text()
