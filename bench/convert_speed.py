@@ -18,7 +18,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertOutcome, ConvertSettings, Place
+from heliostat.records.batches.converted import BatchPlace, ConvertOutcome, ConvertSettings
 
 PASSES = 20
 NOW_MS = 1_790_000_000_000
@@ -56,7 +56,7 @@ def best_s(stored: bytes, limits: ConvertSettings) -> tuple[float, ConvertOutcom
     for _ in range(PASSES):
         buffer = bytearray(stored)
         before_s = time.process_time()
-        outcome = convert(buffer, 0, len(buffer), Place.same(0), limits)
+        outcome = convert(buffer, 0, len(buffer), BatchPlace.same(0), limits)
         best = min(best, time.process_time() - before_s)
     return best, outcome
 

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import KEPT_VALUE, RowKey, Stamp
-from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, MapReader, Row
+from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, MapReader, MapRow
 from heliostat.offsets.store import LANE_BREAKS, TAIL_BREAKS
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.mirror_map import MirrorMap
@@ -170,7 +170,7 @@ def rows_of(breaks: int) -> Iterator[tuple[int, bytes]]:
         row.append(Break(target, target + number + 1))
         if len(row) == ROW_BREAKS_MAX or number == breaks - 1:
             first = row[0].target
-            yield first, Row(RowKey(mirror, "", first, STAMP), tuple(row)).encode()
+            yield first, MapRow(RowKey(mirror, "", first, STAMP), tuple(row)).encode()
             row = []
 
 

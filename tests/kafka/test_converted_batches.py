@@ -15,7 +15,7 @@ from heliostat.clusters.wire.primitives import request_header
 from heliostat.names import PartitionId
 from heliostat.records.batches.batch import Codec, read_header
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertedBatch, ConvertSettings, Place
+from heliostat.records.batches.converted import BatchPlace, ConvertedBatch, ConvertSettings
 from heliostat.records.batches.padding import PADDING_RECORDS_MAX, padding_batches
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
@@ -97,7 +97,7 @@ def test_a_broker_accepts_converted_batches(log, compression, position):
     stored = source_batches()
     answer = ref.encode_all(stored)
     settings = ConvertSettings(PRODUCER, LIMIT, join_below_bytes=2**15, compression=compression)
-    outcome = convert(answer, 0, len(answer), Place.same(position), settings)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(position), settings)
     assert outcome.stop is None
     for batch in outcome.batches:
         assert log.append(batch) == (0, batch.base_offset - position)

@@ -21,7 +21,7 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import BrokerError, HeliostatError, OffsetMapLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, Row
+from heliostat.offsets.offset_map import Break, MapRow
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec
 from heliostat.records.copier.network import MapWrite, MapWritten
 from heliostat.records.transport.offset_map_topic import MapChannel
@@ -44,7 +44,7 @@ def channel(lane: LaneSpec) -> MapChannel:
 
 def write(maps: MapChannel, breaks: list[Break]) -> None:
     """A row with these breaks, acknowledged."""
-    row = Row(RowKey(P, "", breaks[0].target, Stamp(1, 0)), tuple(breaks))
+    row = MapRow(RowKey(P, "", breaks[0].target, Stamp(1, 0)), tuple(breaks))
     connection = maps.connection
     maps.send([MapWrite(0, 0, row)])
     until_s = time.monotonic() + 20
@@ -125,7 +125,7 @@ def test_a_topic_that_has_lost_rows_is_neither_read_nor_written(
             with closing(channel(known)) as maps, pytest.raises(OffsetMapLost) as caught:
                 maps.read()
             provoked("OFFSET_MAP_LOST", caught.value)
-        row = Row(RowKey(P, "", 10, Stamp(1, 0)), (Break(10, 11),))
+        row = MapRow(RowKey(P, "", 10, Stamp(1, 0)), (Break(10, 11),))
         with (
             closing(channel(replace(lane, maps_topic_id=topic_id))) as maps,
             pytest.raises(OffsetMapLost),

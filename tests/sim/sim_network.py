@@ -20,6 +20,7 @@ from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import (
     Appended,
     AppendLost,
+    BrokerProblem,
     Channel,
     Event,
     Fetched,
@@ -31,7 +32,6 @@ from heliostat.records.copier.network import (
     MapWrite,
     MapWritten,
     MirrorEnd,
-    Problem,
     Send,
     SourceSays,
     Traffic,
@@ -200,7 +200,7 @@ class SimNetwork:
         indexes = range(len(self.world.source))
         return Leaders(dict.fromkeys(indexes, BROKER), dict.fromkeys(indexes, BROKER), {})
 
-    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
         self.world.clock.sleep(self.world.random.random() * 0.01)
         self.world.settle_late()
         if self.world.happens(0.2):
@@ -240,7 +240,7 @@ class SimNetwork:
             else times_at(places, batches_of(dict(enumerate(self.world.source))))
         )
 
-    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
+    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
         if self.world.happens(0.2):
             return ConnectionLost("lost")
         return {index: self.world.offset_map(index) for index in indexes}
@@ -275,11 +275,11 @@ class SimNetwork:
             late_s = self.world.clock.now_s + self.world.random.choice([0.0, 0.02, 0.5])
             heapq.heappush(self.world.late_rows, (late_s, next(iter(self.world.ties)), writes))
 
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
         logs = self.world.source
         return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
 
-    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
+    def delete_target_records(self, index: int, before: Offset) -> BrokerProblem | None:
         if self.world.happens(0.2):
             return ConnectionLost("lost")
         code = self.world.target[index].delete_before(before)

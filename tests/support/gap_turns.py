@@ -14,9 +14,9 @@ from support.simulated_cluster import Call, SimulatedCluster
 
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
 from heliostat.config import GapsConfig, LinkConfig, TopicsConfig
-from heliostat.gaps.choices import Choice
+from heliostat.gaps.choices import GapChoice
 from heliostat.gaps.keeper import GapKeeper
-from heliostat.gaps.ledger import Decision, GapRow
+from heliostat.gaps.ledger import GapDecision, GapRow
 from heliostat.gaps.rows import Memory
 from heliostat.names import (
     Alias,
@@ -31,7 +31,7 @@ from heliostat.names import (
 from heliostat.offsets.offset_map import MapReader
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 from heliostat.state.link_state import Starts
-from heliostat.topics.topic_plan import Refusal, TopicPlan
+from heliostat.topics.topic_plan import RefusedTopic, TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopic
 
 T = TopicName("t")
@@ -104,7 +104,7 @@ class Turns:
         delete = ConfigEntry("delete", ConfigSource.DEFAULT, True, False, False)
         self.topic = SourceTopic(T, OLD_ID, 1, 1, {"cleanup.policy": delete})
         self.starts = {T: Starts(TARGET_ID, {PartitionId(0): Offset(0)})}
-        self.refuse: dict[TopicName, Refusal] = {}
+        self.refuse: dict[TopicName, RefusedTopic] = {}
 
     def _note(self, call: Call) -> None:
         if call.method == "delete_records":
@@ -125,9 +125,11 @@ class Turns:
         spec = PartitionSpec(P, P, OLD_ID, TARGET_ID, Offset(0), 1 << 20, is_compacted=False)
         return self.keeper.with_gaps({P: spec})[P]
 
-    def decide(self, choice: Choice, code: str = "SOURCE_OVERTOOK", *, whole: bool = False) -> None:
+    def decide(
+        self, choice: GapChoice, code: str = "SOURCE_OVERTOOK", *, whole: bool = False
+    ) -> None:
         which = None if whole else PartitionId(0)
-        self.ledger.decide(Decision(T, which, code, choice, "ops", 7))
+        self.ledger.decide(GapDecision(T, which, code, choice, "ops", 7))
         self.done.clear()
 
 

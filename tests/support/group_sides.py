@@ -22,7 +22,7 @@ from heliostat.groups.apply import Committers
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
-from heliostat.groups.values import Decision
+from heliostat.groups.values import CommitDecision
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.ops.events import Events
@@ -197,7 +197,7 @@ class Sides:
         assert not isinstance(answer, BrokerError), answer
         return answer
 
-    def row(self, group: str) -> Decision:
+    def row(self, group: str) -> CommitDecision:
         """Return the last decision on the group's one partition of the topic."""
         rows = self.decided[GroupId(group)].partitions
         return next(row for row in rows if row.source.topic == self.topic)

@@ -130,7 +130,7 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
       heliostat resolve ESS-0 3 --link summit-to-usdf --choose continue
       heliostat resolve ESS-0 --choose restart --by ops --yes
     """
-    from heliostat.gaps.choices import Choice
+    from heliostat.gaps.choices import GapChoice
     from heliostat.operate.links import link_of
     from heliostat.operate.resolve import decide, explain
 
@@ -148,7 +148,7 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
         return
     if not yes:
         click.confirm(f"{choose}?", abort=True, err=True)
-    decisions = decide(config, link, explained, Choice(choose), user or getpass.getuser())
+    decisions = decide(config, link, explained, GapChoice(choose), user or getpass.getuser())
     if as_json:
         click.echo(json.dumps([item.to_json() for item in decisions], indent=2))
         return

@@ -11,7 +11,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
-from heliostat.groups.values import Decision, Reason
+from heliostat.groups.values import CommitDecision, Reason
 from heliostat.operate.groups import GroupView, LinkGroups, group_views
 
 _IN_SYNC = frozenset({Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED})
@@ -112,7 +112,7 @@ def _explained(view: GroupView) -> Iterator[str]:
         yield f"  {_row(row)}"
 
 
-def _row(row: Decision) -> str:
+def _row(row: CommitDecision) -> str:
     if row.target is None:
         return f"{row.source}  source {_number(row.source_offset)}  {row.reason.name}: {row.why}"
     name = str(row.source) if row.source == row.target else f"{row.source} → {row.target}"

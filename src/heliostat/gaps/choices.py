@@ -63,7 +63,7 @@ _WORDS = {
 }
 
 
-class Choice(Enum):
+class GapChoice(Enum):
     """What an operator or the link's policy decides."""
 
     CONTINUE = "continue"
@@ -165,7 +165,7 @@ class Effect:
         What consumers of the mirror see.
     """
 
-    choice: Choice
+    choice: GapChoice
     first: Offset
     last: Offset | None
     count: int | None
@@ -189,28 +189,28 @@ def still_holds(facts: Facts) -> bool:
             return True
 
 
-def why_not(facts: Facts, choice: Choice) -> str:
+def why_not(facts: Facts, choice: GapChoice) -> str:
     """Return why a choice is not possible; empty if it is."""
     return "" if effect_of(facts, choice) is not None else _obstacle(facts, choice)
 
 
-def _obstacle(facts: Facts, choice: Choice) -> str:
-    if choice is Choice.RESTART and facts.is_shared and _recreates(facts):
+def _obstacle(facts: Facts, choice: GapChoice) -> str:
+    if choice is GapChoice.RESTART and facts.is_shared and _recreates(facts):
         return "the target topic would be deleted, and other links write into it as well (fan-in)"
     if facts.is_gone:
         return "the source has fewer partitions than before, and Kafka can't remove any"
     if facts.cause in OF_ONE_RECORD:
         return "the mirror would meet the same record again"
-    if choice is Choice.CONTINUE and _goes_on(facts) is not None:
+    if choice is GapChoice.CONTINUE and _goes_on(facts) is not None:
         return "offsets are to stay equal, and would go back"
     if facts.cause is Cause.SOURCE_TRUNCATED:
         return "it is not known from which offset on the source has other records"
     return "the target would not accept our batches after records of others"
 
 
-def effect_of(facts: Facts, choice: Choice) -> Effect | None:
+def effect_of(facts: Facts, choice: GapChoice) -> Effect | None:
     """Return what a choice does; None if it is not possible."""
-    if choice is Choice.WAIT:
+    if choice is GapChoice.WAIT:
         return Effect(
             choice,
             facts.position,
@@ -222,7 +222,7 @@ def effect_of(facts: Facts, choice: Choice) -> Effect | None:
             records="nothing is given up; this partition is not copied any further",
             consumers="the records up to here, and no new ones",
         )
-    if choice is Choice.RESTART:
+    if choice is GapChoice.RESTART:
         return _restart(facts)
     return _continue(facts)
 
@@ -237,7 +237,7 @@ def _continue(facts: Facts) -> Effect | None:
     target_end = facts.target_end
     is_moved = goes_on != facts.position
     return Effect(
-        Choice.CONTINUE,
+        GapChoice.CONTINUE,
         first,
         last,
         count,
@@ -278,7 +278,7 @@ def _restart(facts: Facts) -> Effect | None:
         if facts.is_shared:
             return None
         return Effect(
-            Choice.RESTART,
+            GapChoice.RESTART,
             first,
             last,
             count,
@@ -293,7 +293,7 @@ def _restart(facts: Facts) -> Effect | None:
             ),
         )
     return Effect(
-        Choice.RESTART,
+        GapChoice.RESTART,
         first,
         last,
         count,

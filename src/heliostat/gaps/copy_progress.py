@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.gaps.ledger import Copied, CopiedTopic, GapLedger
+from heliostat.gaps.ledger import CopiedTopic, CopyNote, GapLedger
 from heliostat.gaps.rows import Memory, lost_row
 from heliostat.gaps.source_truncation import WRITE_EVERY_S, Divergence, EpochBook, truncations
 from heliostat.names import Offset, TopicName, TopicPartition, is_still
@@ -18,7 +18,7 @@ from heliostat.ops.events import Events
 from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
 from heliostat.topics.values import MirrorRecord
 
-NOTHING_NOTED = Copied(Offset(-1), -1)
+NOTHING_NOTED = CopyNote(Offset(-1), -1)
 
 
 class CopyProgress:
@@ -92,7 +92,7 @@ class CopyProgress:
                 found.append((index, *(row or NOTHING_NOTED)))
         return tuple(found)
 
-    def copied_to(self, source: TopicPartition) -> Copied | None:
+    def copied_to(self, source: TopicPartition) -> CopyNote | None:
         """Return how far a source partition was copied, as far as that is noted."""
         topic = self.of_topic(source.topic)
         return None if topic is None else topic.partitions.get(source.partition)
@@ -106,7 +106,7 @@ class CopyProgress:
         for index, *lost in report.lost:
             self._book.note_lost(spec.partitions[index], *lost)
         for index, *row in report.copied:
-            self._book.note(spec.partitions[index], Copied(*row))
+            self._book.note(spec.partitions[index], CopyNote(*row))
 
     def forget(self, source: TopicPartition) -> None:
         """Forget how far it was copied: that says nothing of the next mirror."""

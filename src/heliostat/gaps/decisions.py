@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from heliostat.config import GapsConfig
-from heliostat.gaps.choices import Choice
+from heliostat.gaps.choices import GapChoice
 from heliostat.gaps.ledger import GapLedger
 from heliostat.names import PartitionId, TopicName
 
@@ -13,7 +13,7 @@ from heliostat.names import PartitionId, TopicName
 class Chosen(NamedTuple):
     """What to do, and who decided it: `user NAME` or `policy`."""
 
-    choice: Choice
+    choice: GapChoice
     decided_by: str
 
 
@@ -45,8 +45,8 @@ class Decisions:
         decision = self._ledger.decision_for(topic, partition, code)
         if decision is None:
             policy = self._config.policy_of(topic)
-            return None if policy == "stop" else Chosen(Choice(policy), "policy")
-        if decision.choice is Choice.WAIT:
+            return None if policy == "stop" else Chosen(GapChoice(policy), "policy")
+        if decision.choice is GapChoice.WAIT:
             return None
         return Chosen(decision.choice, f"user {decision.decided_by}")
 

@@ -23,7 +23,7 @@ from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Decisions
-from heliostat.gaps.ledger import Copied, GapLedger, GapRow
+from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
 from heliostat.gaps.rows import Memory, gone_rows
 from heliostat.gaps.settlement import FactFinder, Settlement
 from heliostat.gaps.target_cleanup import TargetCleanup
@@ -116,7 +116,7 @@ class GapKeeper:
         """Return the `LaneSpec.copied` of a lane that begins a round; from any thread."""
         return self._progress.copied(specs)
 
-    def copied_to(self, source: TopicPartition) -> Copied | None:
+    def copied_to(self, source: TopicPartition) -> CopyNote | None:
         """Return how far a source partition was copied, as far as that is noted."""
         return self._progress.copied_to(source)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, read_as_row
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
-from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Choice
+from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, GapChoice
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 
@@ -55,7 +55,7 @@ class GapRow:
     count: int | None
     cause: Cause
     at_ms: int
-    choice: Choice
+    choice: GapChoice
     decided_by: str
     mirror: TopicName
     source_id: str = ""
@@ -101,7 +101,7 @@ class GapRow:
             count=value["count"],
             cause=Cause(value["cause"]),
             at_ms=value["at_ms"],
-            choice=Choice(value["choice"]),
+            choice=GapChoice(value["choice"]),
             decided_by=value["decided_by"],
             mirror=TopicName(value["mirror"]),
             source_id=value["source_id"],
@@ -113,7 +113,7 @@ class GapRow:
         )
 
 
-class Copied(NamedTuple):
+class CopyNote(NamedTuple):
     """All source offsets below `offset` are at the target; the last of them is of `epoch`."""
 
     offset: int
@@ -129,7 +129,7 @@ class CopiedTopic:
     """What was copied of one source topic; holds only for the topic with this `source_id`."""
 
     source_id: str
-    partitions: dict[PartitionId, Copied]
+    partitions: dict[PartitionId, CopyNote]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -140,16 +140,16 @@ class CopiedTopic:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Back from JSON."""
         rows = value["partitions"].items()
-        return cls(value["source_id"], {PartitionId(int(n)): Copied(*row) for n, row in rows})
+        return cls(value["source_id"], {PartitionId(int(n)): CopyNote(*row) for n, row in rows})
 
 
-def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, Copied]:
+def copied_of(copied: CopiedTopic | None, source_id: str) -> Mapping[PartitionId, CopyNote]:
     """Return what was copied of the source topic of this id; nothing if it was recreated."""
     return {} if copied is None or copied.source_id != source_id else copied.partitions
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GapDecision:
     """What an operator decided for a partition, or for a whole refused topic.
 
     Parameters
@@ -163,7 +163,7 @@ class Decision:
     topic: TopicName
     partition: PartitionId | None
     code: str
-    choice: Choice
+    choice: GapChoice
     decided_by: str
     at_ms: int
 
@@ -192,7 +192,7 @@ class Decision:
             topic=TopicName(value["topic"]),
             partition=None if partition is None else PartitionId(partition),
             code=value["code"],
-            choice=Choice(value["choice"]),
+            choice=GapChoice(value["choice"]),
             decided_by=value["decided_by"],
             at_ms=value["at_ms"],
         )
@@ -213,7 +213,7 @@ class GapLedger:
     def __init__(self, link: LinkName, target: ClusterConfig) -> None:
         self._topic = KeyedTopic(target.access(), gaps_topic(link))
         self.rows: dict[str, GapRow] = {}
-        self.decisions: dict[str, Decision] = {}
+        self.decisions: dict[str, GapDecision] = {}
         self.copied: dict[TopicName, CopiedTopic] = {}
 
     @property
@@ -252,7 +252,7 @@ class GapLedger:
             if key.startswith(ROW_PREFIX):
                 self.rows[key] = GapRow.from_json(value)
             elif key.startswith(DECISION_PREFIX):
-                self.decisions[key] = Decision.from_json(value)
+                self.decisions[key] = GapDecision.from_json(value)
             elif key.startswith(COPIED_PREFIX):
                 topic = TopicName(key.removeprefix(COPIED_PREFIX))
                 self.copied[topic] = CopiedTopic.from_json(value)
@@ -264,12 +264,12 @@ class GapLedger:
             self._topic.write_many({key: row.to_json() for key, row in found.items()})
             self.rows.update(found)
 
-    def decide(self, decision: Decision) -> None:
+    def decide(self, decision: GapDecision) -> None:
         """Write what an operator decided."""
         self._topic.write(decision.key, decision.to_json())
         self.decisions[decision.key] = decision
 
-    def forget(self, decision: Decision) -> None:
+    def forget(self, decision: GapDecision) -> None:
         """Delete a decision that was carried out, or no longer holds."""
         self._topic.write(decision.key, None)
         self.decisions.pop(decision.key, None)
@@ -296,7 +296,7 @@ class GapLedger:
 
     def decision_for(
         self, topic: TopicName, partition: PartitionId | None, code: str
-    ) -> Decision | None:
+    ) -> GapDecision | None:
         """Return what was decided for a partition, or else for its topic, about that trouble."""
         for which in (str(partition), "*") if partition is not None else ("*",):
             found = self.decisions.get(f"{DECISION_PREFIX}{topic}/{which}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from heliostat.gaps.choices import CAUSE_OF_CODE, OF_WHOLE_TOPICS, Cause, Choice, Effect, Facts
+from heliostat.gaps.choices import CAUSE_OF_CODE, OF_WHOLE_TOPICS, Cause, Effect, Facts, GapChoice
 from heliostat.gaps.facts import Ask, asks_of
 from heliostat.gaps.ledger import GapRow
-from heliostat.gaps.source_truncation import Lost
+from heliostat.gaps.source_truncation import LostRange
 from heliostat.names import Offset, PartitionId, TopicName, id_text
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.state.link_state import Starts
@@ -82,7 +82,7 @@ def decided_row(
     )
 
 
-def lost_row(item: Lost, record: MirrorRecord, at_ms: int) -> GapRow:
+def lost_row(item: LostRange, record: MirrorRecord, at_ms: int) -> GapRow:
     """Return the row of acknowledged records that the target lost: they are copied again (I2)."""
     return GapRow(
         topic=item.partition.topic,
@@ -92,7 +92,7 @@ def lost_row(item: Lost, record: MirrorRecord, at_ms: int) -> GapRow:
         count=0,
         cause=Cause.TARGET_TRUNCATED,
         at_ms=at_ms,
-        choice=Choice.CONTINUE,
+        choice=GapChoice.CONTINUE,
         decided_by="the link",
         mirror=item.target.topic,
         mirror_partition=item.target.partition,
@@ -116,7 +116,7 @@ def gone_rows(
             count=None,
             cause=Cause.TARGET_DELETED,
             at_ms=at_ms,
-            choice=Choice.RESTART,
+            choice=GapChoice.RESTART,
             decided_by="whoever deleted the target topic",
             mirror=record.target,
             mirror_partition=record.mirror_of(number).partition,

@@ -16,9 +16,9 @@ from heliostat.gaps.choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
     OF_WHOLE_TOPICS,
-    Choice,
     Effect,
     Facts,
+    GapChoice,
     effect_of,
     still_holds,
     why_not,
@@ -197,11 +197,13 @@ class Settlement:
         self._ledger.record(rows)  # I6: before anything is passed
         for row in rows:
             self._progress.pass_gap(row.source)
-        if choice is Choice.RESTART and not self._cleanup.delete_topic(record, rows):
+        if choice is GapChoice.RESTART and not self._cleanup.delete_topic(record, rows):
             return
         topic = memory.topics.get(name)
         source_id = record.source_id if topic is None else topic.topic_id
-        settled[name] = replace(record, source_id=source_id) if choice is Choice.CONTINUE else None
+        settled[name] = (
+            replace(record, source_id=source_id) if choice is GapChoice.CONTINUE else None
+        )
         self._settled_ms[name] = self._clock.wall_ms()
         self._decisions.forget_topic(name, code)
         cause = CAUSE_OF_CODE[code]

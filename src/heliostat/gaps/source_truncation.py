@@ -6,7 +6,7 @@ KIP-320): each batch carries the epoch of the leader that took it, and a broker 
 epoch ends in its log (OffsetsForLeaderEpoch). If that is below what was copied from it, the source
 was truncated.
 
-A note (`Copied`) stays true of the log it was read from, however old it is: so it may lag behind
+A note (`CopyNote`) stays true of the log it was read from, however old it is: so it may lag behind
 the copy. It survives restarts in the link's ledger.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, EpochEnd
-from heliostat.gaps.ledger import Copied, CopiedTopic
+from heliostat.gaps.ledger import CopiedTopic, CopyNote
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 
@@ -34,7 +34,7 @@ class Divergence(NamedTuple):
     at: Offset | None
 
 
-class Lost(NamedTuple):
+class LostRange(NamedTuple):
     """Offsets `[position, was)` were acknowledged by the target and are not there any more."""
 
     partition: TopicPartition
@@ -44,7 +44,7 @@ class Lost(NamedTuple):
 
 
 def truncations(
-    source: ClusterAdmin, known: Mapping[TopicPartition, Copied]
+    source: ClusterAdmin, known: Mapping[TopicPartition, CopyNote]
 ) -> dict[TopicPartition, Divergence | None]:
     """Ask the source's leaders what they lost; None: they still hold all that was copied.
 
@@ -69,7 +69,7 @@ def truncations(
     return found
 
 
-def is_truncated(was: Copied, answer: EpochEnd) -> bool:
+def is_truncated(was: CopyNote, answer: EpochEnd) -> bool:
     """Return whether the source's log no longer holds what was copied of it.
 
     An end of -1 means that the leader knows no epoch so old or so new: then nothing is known.
@@ -94,13 +94,13 @@ class EpochBook:
             for name, topic in stored.items()
         }
         self._lock = threading.Lock()
-        self._next: dict[TopicPartition, Copied] = {}
+        self._next: dict[TopicPartition, CopyNote] = {}
         """Notes of another epoch than the known one; the source is asked before they replace it."""
-        self._noted: dict[TopicPartition, tuple[str, Copied]] = {}
+        self._noted: dict[TopicPartition, tuple[str, CopyNote]] = {}
         """Progress at the end of rounds, with the source topic's id; reports may lag behind it."""
         self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
         """Losses by reports of rounds that have not ended: source offsets `[first, end)`."""
-        self._noted_lost: list[tuple[str, Lost]] = []
+        self._noted_lost: list[tuple[str, LostRange]] = []
         """Losses by rounds that have ended, with the source topic's id."""
         self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
         """Log ends of mirrors by the reports so far, with the source topic's id."""
@@ -115,13 +115,13 @@ class EpochBook:
 
     def take(
         self, reports: Iterable[PartitionReport], source_ids: Mapping[TopicName, TopicId | None]
-    ) -> list[Lost]:
+    ) -> list[LostRange]:
         """Take the lanes' reports; return acknowledged records that the target has lost meanwhile.
 
         A stopped partition reports what it has copied, but no position. Reports of unknown topics
         are ignored.
         """
-        lost: list[Lost] = []
+        lost: list[LostRange] = []
         for report in reports:
             name, partition = report.source.topic, report.source.partition
             if report.position < 0 or name not in source_ids:
@@ -145,7 +145,7 @@ class EpochBook:
                 continue
             if was is not None and report.copied_to <= was.offset:
                 continue
-            fresh = Copied(report.copied_to, report.copied_epoch, _end_of(report))
+            fresh = CopyNote(report.copied_to, report.copied_epoch, _end_of(report))
             if was is not None and was.epoch != fresh.epoch:
                 self._next[report.source] = fresh
                 continue
@@ -154,7 +154,7 @@ class EpochBook:
                 self._has_new_epoch.add(name)
         return lost + self._take_noted_lost(source_ids)
 
-    def _lose(self, report: PartitionReport, was: Copied) -> Lost:
+    def _lose(self, report: PartitionReport, was: CopyNote) -> LostRange:
         """Note, by a report, that the target has lost acknowledged records."""
         with self._lock:
             seen = self._seen_lost.get(report.source, (report.position, was.offset))
@@ -162,9 +162,9 @@ class EpochBook:
             self._seen_lost[report.source] = first, end
         del self._topics[report.source.topic].partitions[report.source.partition]
         self._has_new_epoch.add(report.source.topic)
-        return Lost(report.source, report.target, report.position, was.offset)
+        return LostRange(report.source, report.target, report.position, was.offset)
 
-    def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[Lost]:
+    def _take_noted_lost(self, source_ids: Mapping[TopicName, TopicId | None]) -> list[LostRange]:
         """Take losses by rounds that have ended, of known topics."""
         with self._lock:
             noted, self._noted_lost = self._noted_lost, []
@@ -202,10 +202,10 @@ class EpochBook:
             seen = self._seen_lost.pop(spec.source, (was, was))
             for first, end in ((position, min(was, seen[0])), (max(position, seen[1]), was)):
                 if first < end:
-                    item = Lost(spec.source, spec.target, first, end)
+                    item = LostRange(spec.source, spec.target, first, end)
                     self._noted_lost.append((id_text(spec.source_topic_id), item))
 
-    def note(self, spec: PartitionSpec, row: Copied) -> None:
+    def note(self, spec: PartitionSpec, row: CopyNote) -> None:
         """Note where a round has ended; from any thread."""
         with self._lock:
             self._seen_lost.pop(spec.source, None)
@@ -234,7 +234,7 @@ class EpochBook:
                     if self._noted.get(partition) == (source_id, row):
                         del self._noted[partition]
 
-    def row_of(self, spec: PartitionSpec) -> Copied | None:
+    def row_of(self, spec: PartitionSpec) -> CopyNote | None:
         """Return the newest note of this partition, of the same topic id; from any thread."""
         with self._lock:
             source_id, noted = self._noted.get(spec.source, ("", None))
@@ -251,7 +251,7 @@ class EpochBook:
         with self._lock:
             return self._begun.get(spec.source) == id_text(spec.source_topic_id)
 
-    def _put(self, partition: TopicPartition, row: Copied) -> None:
+    def _put(self, partition: TopicPartition, row: CopyNote) -> None:
         with self._lock:
             self._topics[partition.topic].partitions[partition.partition] = row
         self._moved.add(partition.topic)
@@ -277,12 +277,12 @@ class EpochBook:
 
     def to_ask(
         self, leader_epochs: Mapping[TopicPartition, int] | None, names: Iterable[TopicName]
-    ) -> dict[TopicPartition, Copied]:
+    ) -> dict[TopicPartition, CopyNote]:
         """Return partitions of these topics whose leader epoch differs from the last copied one.
 
         If `leader_epochs` is None, all of them: what happened meanwhile is not known.
         """
-        found: dict[TopicPartition, Copied] = {}
+        found: dict[TopicPartition, CopyNote] = {}
         for name in names:
             topic = self._topics.get(name)
             for number, row in (topic.partitions if topic else {}).items():

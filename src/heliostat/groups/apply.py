@@ -18,7 +18,7 @@ from heliostat.clusters.kafka_codes import UNKNOWN_MEMBER_ID
 from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision, GroupPlan, sent_after
 from heliostat.groups.published import PublishedOffsets
-from heliostat.groups.values import Decision, FetchedOffsets, Published, Reason
+from heliostat.groups.values import CommitDecision, FetchedOffsets, Published, Reason
 from heliostat.names import GroupId, TopicPartition
 
 GROUPS_AT_ONCE = 200
@@ -148,7 +148,7 @@ def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> G
             decided, lambda row: replace(row, publish=None, reason=Reason.NOT_TOLD, why=why)
         )
 
-    def checked(row: Decision) -> Decision:
+    def checked(row: CommitDecision) -> CommitDecision:
         assert row.target is not None
         now = fresh.get(row.target)
         if isinstance(now, BrokerError):
@@ -165,7 +165,7 @@ def _unchanged(decided: GroupDecision, fresh: FetchedOffsets | BrokerError) -> G
 def _answered(decided: GroupDecision, answers: Answers) -> GroupDecision:
     """The decision, updated by the target's answers."""
 
-    def after(row: Decision) -> Decision:
+    def after(row: CommitDecision) -> CommitDecision:
         assert row.target is not None
         assert row.publish is not None
         error = answers if isinstance(answers, BrokerError) else answers.get(row.target)
@@ -179,7 +179,7 @@ def _answered(decided: GroupDecision, answers: Answers) -> GroupDecision:
     return _each(decided, after)
 
 
-def _landed(row: Decision, commit: CommittedOffset) -> Decision:
+def _landed(row: CommitDecision, commit: CommittedOffset) -> CommitDecision:
     is_whole = row.reason in {Reason.PUBLISH, Reason.RESET}
     return replace(
         row,
@@ -190,7 +190,9 @@ def _landed(row: Decision, commit: CommittedOffset) -> Decision:
     )
 
 
-def _each(decided: GroupDecision, change: Callable[[Decision], Decision]) -> GroupDecision:
+def _each(
+    decided: GroupDecision, change: Callable[[CommitDecision], CommitDecision]
+) -> GroupDecision:
     """Apply `change` to the partitions that would be published."""
     rows = tuple(row if row.publish is None else change(row) for row in decided.partitions)
     return replace(decided, partitions=rows)

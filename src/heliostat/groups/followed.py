@@ -16,8 +16,8 @@ from heliostat.config import GroupsConfig
 from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
-from heliostat.groups.select import Choice, compile_selection
-from heliostat.groups.values import Decision, FetchedOffsets, Reason
+from heliostat.groups.select import GroupChoice, compile_selection
+from heliostat.groups.values import CommitDecision, FetchedOffsets, Reason
 from heliostat.names import GroupId
 
 CHOICES_MAX = 100_000
@@ -80,7 +80,7 @@ class FollowedGroups:
         self._memory = memory
         self._clock = clock
         self._selection = compile_selection(config)
-        self._choices: dict[tuple[str, str, str], Choice] = {}
+        self._choices: dict[tuple[str, str, str], GroupChoice] = {}
 
     def follow(self, there: GroupListing, here: GroupListing) -> None:
         """Add new groups and drop those that are gone at the source.
@@ -103,7 +103,7 @@ class FollowedGroups:
         if not here.failed:
             self._memory.forget(self._memory.rows.keys() - there.groups.keys() - here.groups.keys())
 
-    def _choice(self, listed: ListedGroup) -> Choice:
+    def _choice(self, listed: ListedGroup) -> GroupChoice:
         key = (listed.group, listed.kind, listed.protocol)
         choice = self._choices.get(key)
         if choice is None:
@@ -166,6 +166,6 @@ class FollowedGroups:
             )
 
 
-def _problem(rows: Iterable[Decision]) -> str:
+def _problem(rows: Iterable[CommitDecision]) -> str:
     """Say why a group's first partition that was left alone was; empty if there is none."""
     return next((f"{row.source}: {row.why}" for row in rows if row.reason in _LEFT), "")

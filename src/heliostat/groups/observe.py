@@ -15,7 +15,7 @@ from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 MAP_LOST = "rows of the mirror's offset map are gone"
-Maps = Callable[[], MapReader]
+OpenMaps = Callable[[], MapReader]
 Mirrors = Mapping[TopicName, MirrorRecord]
 Positions = Callable[[], Mapping[TopicPartition, int]]
 Partitions = Mapping[TopicPartition, MirrorPartition | str | BrokerError]
@@ -28,7 +28,7 @@ def observe_target(
     listing: GroupListing,
     *,
     mirrors: Mirrors,
-    maps: Maps,
+    maps: OpenMaps,
     positions: Positions,
 ) -> TargetGroups:
     """Read the same groups at the target, and the mirrors' partitions of their offsets."""
@@ -56,7 +56,7 @@ def observe_partitions(
     asked: Iterable[TopicPartition],
     *,
     mirrors: Mirrors,
-    maps: Maps,
+    maps: OpenMaps,
     copied_to: Mapping[TopicPartition, int],
 ) -> Partitions:
     """Read mirrors' partitions, by source partition; or why there is none.

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from heliostat.clusters.admin import CommittedOffset, ListedGroup
 from heliostat.errors import BrokerError
 from heliostat.groups.values import (
-    Decision,
+    CommitDecision,
     MirrorPartition,
     Published,
     Reason,
@@ -40,7 +40,7 @@ class GroupDecision:
     group: GroupId
     source: ListedGroup | None
     target: ListedGroup | None
-    partitions: tuple[Decision, ...]
+    partitions: tuple[CommitDecision, ...]
     problem: str = ""
     """Why none of its offsets is known."""
 
@@ -110,7 +110,7 @@ def _decide_group(
         return GroupDecision(group, listed, there, (), problem)
     sent = {} if published is None else published.sent
     has_members = there is not None and there.has_members
-    rows: list[Decision] = []
+    rows: list[CommitDecision] = []
     for partition, commit in sorted(offsets.items(), key=lambda item: item[0]):
         mirror = target.partitions.get(partition, "the topic has no mirror of this link")
         if isinstance(commit, BrokerError):
@@ -138,8 +138,8 @@ def _decide_group(
 
 def _without(
     partition: TopicPartition, offset: Offset | None, reason: Reason, why: str
-) -> Decision:
-    return Decision(partition, None, offset, None, None, None, reason, why)
+) -> CommitDecision:
+    return CommitDecision(partition, None, offset, None, None, None, reason, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _Case:
     wanted: Offset
     """What may be published: limited to records that have landed, and are not gone."""
 
-    def decide(self) -> Decision:
+    def decide(self) -> CommitDecision:
         """Return the decision."""
         reason, why = self._verdict()
         publishes = reason in _PUBLISHING and self._differs
@@ -169,7 +169,7 @@ class _Case:
             publishes = False
             reason, why = Reason.ACTIVE_AT_TARGET, "the group has members at the target: held back"
         at = self.wanted if publishes else None if self.there is None else self.there.offset
-        return Decision(
+        return CommitDecision(
             source=self.source,
             target=self.mirror.target,
             source_offset=self.commit.offset,
@@ -251,7 +251,9 @@ class _Case:
         return self._forward()
 
 
-def sent_after(published: Published | None, decisions: Iterable[Decision], at_ms: int) -> Published:
+def sent_after(
+    published: Published | None, decisions: Iterable[CommitDecision], at_ms: int
+) -> Published:
     """Return the row to write before publishing: the new offsets, and the previous ones."""
     old = {} if published is None else published.sent
     new = dict(old)

@@ -16,7 +16,7 @@ PROTOCOLS_WITH_OFFSETS = frozenset({"", "consumer"})
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GroupChoice:
     """Whether a group is synced, and the entry or property that decided."""
 
     skip: Skip | None
@@ -30,22 +30,22 @@ class Selection:
     exclude: tuple[tuple[str, re.Pattern[str]], ...]
     include: tuple[tuple[str, re.Pattern[str]], ...]
 
-    def by_name(self, name: str) -> Choice:
+    def by_name(self, name: str) -> GroupChoice:
         """Decide on a name; the first matching entry is the reason."""
         for entry, pattern in self.exclude:
             if pattern.fullmatch(name):
-                return Choice(Skip.EXCLUDED, f"excluded by {entry}")
+                return GroupChoice(Skip.EXCLUDED, f"excluded by {entry}")
         for entry, pattern in self.include:
             if pattern.fullmatch(name):
-                return Choice(None, f"included by {entry}")
-        return Choice(Skip.EXCLUDED, "no include matches")
+                return GroupChoice(None, f"included by {entry}")
+        return GroupChoice(Skip.EXCLUDED, "no include matches")
 
-    def choose(self, listed: ListedGroup) -> Choice:
+    def choose(self, listed: ListedGroup) -> GroupChoice:
         """Decide on a group as the source lists it."""
         if listed.kind not in KINDS_WITH_OFFSETS:
-            return Choice(Skip.NO_OFFSETS, f"{listed.kind} groups commit no offsets")
+            return GroupChoice(Skip.NO_OFFSETS, f"{listed.kind} groups commit no offsets")
         if listed.protocol not in PROTOCOLS_WITH_OFFSETS:
-            return Choice(Skip.NO_OFFSETS, f"a group of {listed.protocol} commits no offsets")
+            return GroupChoice(Skip.NO_OFFSETS, f"a group of {listed.protocol} commits no offsets")
         return self.by_name(listed.group)
 
 

@@ -18,7 +18,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import GroupsConfig
 from heliostat.groups.apply import Applied, Committers, Guard, publish
 from heliostat.groups.followed import FollowedGroups
-from heliostat.groups.observe import Maps, Mirrors, Positions, observe_target
+from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.values import Reason, SourceGroups
@@ -117,7 +117,7 @@ class GroupSync:
         memory: PublishedOffsets,
         *,
         mirrors: Callable[[], Mirrors],
-        maps: Maps,
+        maps: OpenMaps,
         positions: Positions,
         replication_factor: int | None,
         clock: Clock,

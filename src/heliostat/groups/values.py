@@ -164,7 +164,7 @@ class TargetGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class CommitDecision:
     """What happens to one group's offset of one partition, and why.
 
     Parameters

@@ -14,7 +14,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
 from heliostat.groups.apply import Committers, Guard
-from heliostat.groups.observe import Maps, Mirrors, Positions
+from heliostat.groups.observe import Mirrors, OpenMaps, Positions
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
@@ -57,7 +57,7 @@ class GroupPart:
         source_access: ClusterAccess,
         target_access: ClusterAccess,
         mirrors: Callable[[], Mirrors],
-        maps: Maps,
+        maps: OpenMaps,
         positions: Positions,
         interchange: Interchange,
         clock: Clock,

@@ -61,7 +61,7 @@ class LaneHealth:
 
 
 @dataclass(slots=True)
-class Round:
+class LaneRound:
     """A round that was given out and has not ended."""
 
     spec: LaneSpec
@@ -85,7 +85,7 @@ class RoundTimes:
     lasts_s: float
     lands_s: float
     """How long after its beginning appends of a failed round may still land."""
-    before: tuple[Round, ...]
+    before: tuple[LaneRound, ...]
     """Rounds whose partitions it may take over."""
 
 
@@ -98,7 +98,7 @@ class Lane:
     generation: int = 0
     announced: int = 0
     """The generation last announced to tasks: a round of another one would end at once."""
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[LaneRound] = field(default_factory=list)
     """Given out and not ended, in order."""
     numbers: int = 0
     took_s: float = 0.0
@@ -197,11 +197,11 @@ class LaneSchedule:
 
     # -- when rounds are due -------------------------------------------------------------------
 
-    def rounds(self) -> Iterator[Round]:
+    def rounds(self) -> Iterator[LaneRound]:
         """Return all rounds that were given out and have not ended."""
         return (item for lane in self.lanes.values() for item in lane.rounds)
 
-    def overdue(self) -> list[Round]:
+    def overdue(self) -> list[LaneRound]:
         """Return rounds that should have ended."""
         now_s = self._clock.monotonic_s()
         return [item for item in self.rounds() if now_s > item.ends_at_s + END_WITHIN_S]
@@ -261,14 +261,14 @@ class LaneSchedule:
 
     # -- rounds as they come and go ------------------------------------------------------------
 
-    def give_out(self, lane: Lane, spec: LaneSpec, times: RoundTimes) -> Round:
+    def give_out(self, lane: Lane, spec: LaneSpec, times: RoundTimes) -> LaneRound:
         """Note a lane's next round as given out."""
         lane.numbers += 1
-        item = Round(spec, times.begins_s + times.lasts_s, times.begins_s - times.now_s)
+        item = LaneRound(spec, times.begins_s + times.lasts_s, times.begins_s - times.now_s)
         lane.rounds.append(item)
         return item
 
-    def learn(self, lane: Lane, item: Round, spare_s: float | None) -> None:
+    def learn(self, lane: Lane, item: LaneRound, spare_s: float | None) -> None:
         """Learn how early to prepare the lane's rounds; the time shrinks step by step.
 
         Parameters
@@ -279,7 +279,7 @@ class LaneSchedule:
         if spare_s is not None and item.spec.round_number >= ROUNDS_AT_ONCE:
             lane.took_s = max(item.ahead_s - spare_s, lane.took_s / PREPARE_SLACK)
 
-    def end(self, lane: Lane, item: Round, error: Exception | None) -> bool:
+    def end(self, lane: Lane, item: LaneRound, error: Exception | None) -> bool:
         """Note that a round has ended; return whether that must be announced now."""
         now_s = self._clock.monotonic_s()
         health = lane.health

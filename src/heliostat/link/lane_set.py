@@ -26,10 +26,10 @@ from heliostat.link.lane_schedule import (
     ROUNDS_AT_ONCE,
     Lane,
     LaneHealth,
+    LaneRound,
     LaneSchedule,
-    Round,
 )
-from heliostat.link.round_specs import Copied, Maps, Rates, RoundSpecs
+from heliostat.link.round_specs import CopiedRowsOf, MapsOf, Rates, RoundSpecs
 from heliostat.names import LaneId
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
@@ -89,8 +89,8 @@ class LaneSet:
         clock: Clock,
         events: Events,
         first_generation: int,
-        maps: Maps = lambda _specs, _copied: ((), 0, ""),
-        copied: Copied = lambda _: (),
+        maps: MapsOf = lambda _specs, _copied: ((), 0, ""),
+        copied: CopiedRowsOf = lambda _: (),
         rates: Rates = lambda _: (),
         ended: Ended = lambda _spec, _report: None,
     ) -> None:
@@ -186,7 +186,7 @@ class LaneSet:
                 error = caught
             self._ended(lane, item, error)
 
-    def _next_round(self, lane: Lane) -> Round | None:
+    def _next_round(self, lane: Lane) -> LaneRound | None:
         """Wait until it is time to prepare the lane's next round; None when the link stops."""
         with self._changed:
             while True:  # ends when the link stops, or when it is time
@@ -199,7 +199,7 @@ class LaneSet:
                     return self._schedule.give_out(lane, spec, times)
                 self._changed.wait(wait_s)
 
-    def _ended(self, lane: Lane, item: Round, error: Exception | None) -> None:
+    def _ended(self, lane: Lane, item: LaneRound, error: Exception | None) -> None:
         with self._changed:
             must_announce = self._schedule.end(lane, item, error)
             is_stopping = self._schedule.is_stopping
@@ -259,7 +259,7 @@ class LaneSet:
                 lambda: not any(True for _ in self._schedule.rounds()), timeout_s
             )
 
-    def _cancel(self, overdue: list[Round]) -> None:
+    def _cancel(self, overdue: list[LaneRound]) -> None:
         for item in overdue:
             if item.is_cancelled:
                 continue

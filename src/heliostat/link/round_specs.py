@@ -11,10 +11,10 @@ from heliostat.records.copier.lane import LaneSpec, PartitionSpec
 
 CopiedRows = tuple[tuple[int, int, int, int], ...]
 """See `LaneSpec.copied`."""
-Maps = Callable[
+MapsOf = Callable[
     [Sequence[PartitionSpec], CopiedRows], tuple[tuple[tuple[int, MapTail], ...], int, str]
 ]
-Copied = Callable[[Sequence[PartitionSpec]], CopiedRows]
+CopiedRowsOf = Callable[[Sequence[PartitionSpec]], CopiedRows]
 Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
 
 
@@ -29,7 +29,9 @@ class RoundSpecs:
         See `LaneSet`.
     """
 
-    def __init__(self, template: LaneSpec, maps: Maps, copied: Copied, rates: Rates) -> None:
+    def __init__(
+        self, template: LaneSpec, maps: MapsOf, copied: CopiedRowsOf, rates: Rates
+    ) -> None:
         self._template = template
         self._maps = maps
         self._copied = copied

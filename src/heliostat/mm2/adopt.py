@@ -40,7 +40,7 @@ from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text, is_another
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import OffsetMap, Row
+from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.other_links.claims import Claims
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.state_topics import state_topic
@@ -305,7 +305,7 @@ def _write(state: LinkState, topics: Iterable[TopicAdoption], stamp: Stamp) -> N
 
 def _rows(
     topic: TopicAdoption, stamp: Stamp, known: Callable[[TopicPartition, str], OffsetMap]
-) -> Iterator[Row]:
+) -> Iterator[MapRow]:
     """Yield the rows of all partitions' offset maps; none where offsets are and were equal.
 
     A map from an earlier takeover, and from copying since, holds up to the compared records.
@@ -319,7 +319,7 @@ def _rows(
                 breaks = [first, *(each for each in breaks if each.target > first.target)]
             for at in range(0, len(breaks), ROW_BREAKS):
                 some = tuple(breaks[at : at + ROW_BREAKS])
-                yield Row(RowKey(mirror, topic_id, some[0].target, stamp), some)
+                yield MapRow(RowKey(mirror, topic_id, some[0].target, stamp), some)
 
 
 def _starts(topic: TopicAdoption) -> Starts:

@@ -21,7 +21,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.plain_records import PlainReader, PlainRecord
 from heliostat.clusters.record_digest import digest_of
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
-from heliostat.gaps.ledger import Copied
+from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.marks import MapMarks, Mapped, Marks, MirrorId
 from heliostat.offsets.pruning import MapPruning
@@ -54,7 +54,7 @@ class RememberedPartition(NamedTuple):
         return self.mirror, self.target_id
 
 
-CopiedLookup = Callable[[TopicPartition], Copied | None]
+CopiedLookup = Callable[[TopicPartition], CopyNote | None]
 """Returns how far a source partition was copied, by the ledger; None if not known."""
 
 
@@ -289,7 +289,7 @@ def _partitions(
                 yield RememberedPartition(source, mirror, id_text(record.target_id), start)
 
 
-def _is_noted_exact(copied: Copied | None, end: int) -> bool:
+def _is_noted_exact(copied: CopyNote | None, end: int) -> bool:
     """Whether all was copied up to source offset `end` when the target ended there."""
     return copied is not None and copied.end == copied.offset == end
 

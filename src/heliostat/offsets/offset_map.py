@@ -13,7 +13,7 @@ I2  The position is `source_of(the target's log end)`; nothing else decides it.
 I3  A break is durable before the first batch after it is sent. So it may name an offset that the
     target has not reached; a round that continues from an earlier end replaces it.
 
-Breaks are stored in the state topic `heliostat.<link>.offsets` as rows (`Row`): a row replaces
+Breaks are stored in the state topic `heliostat.<link>.offsets` as rows (`MapRow`): a row replaces
 everything from its first break on. Rows of an older round than the newest seen are ignored (I10):
 one may arrive late, after its successor's.
 """
@@ -163,7 +163,7 @@ class OffsetMap:
             at = following
         yield Extent(at.source, at.target, None)
 
-    def apply(self, row: Row) -> None:
+    def apply(self, row: MapRow) -> None:
         """Apply a row: it replaces everything from its first break on."""
         places = np.fromiter(chain.from_iterable(row.breaks), np.int64).reshape(-1, 2)
         self.replace(places[:, 0], places[:, 1], is_filled=row.is_filled)
@@ -218,12 +218,12 @@ class MapTail(NamedTuple):
     known_from: int
     """Target offset from which on it is known."""
     breaks: bytes
-    """The newest breaks, as in `Row.encode`."""
+    """The newest breaks, as in `MapRow.encode`."""
     blocks: tuple[bytes, ...] = ()
     """The breaks before, packed as the driver has them."""
 
 
-class Row(NamedTuple):
+class MapRow(NamedTuple):
     """One record of the state topic: the map from the first of its breaks on."""
 
     key: RowKey
@@ -236,7 +236,7 @@ class Row(NamedTuple):
         return encode_breaks(self.breaks, is_filled=self.is_filled)
 
     @classmethod
-    def decode(cls, key: RowKey, value: bytes) -> Row:
+    def decode(cls, key: RowKey, value: bytes) -> MapRow:
         """Decode a value.
 
         Raises
@@ -335,7 +335,7 @@ class MapReader:
             found.replace(targets, sources, is_filled=is_filled_format(value))
         return None
 
-    def take(self, row: Row) -> bool:
+    def take(self, row: MapRow) -> bool:
         """Apply a row; False if it is from an older round than the newest seen (I10)."""
         found = self._listened_to(row.key)
         if found is not None:

@@ -28,7 +28,7 @@ from heliostat.names import (
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.map_rows import KEPT_VALUE, Prunable
 from heliostat.offsets.marks import MapMarks, MapTopic, MirrorId
-from heliostat.offsets.offset_map import Break, MapReader, MapTail, Odd, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow, MapTail, Odd
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.state_topics import offsets_topic
 from heliostat.topics.topic_plan import Mirror
@@ -262,7 +262,7 @@ class OffsetMaps:
             found = self._reader.maps.get(name)
             return () if found is None else tuple(found.breaks())
 
-    def put(self, rows: Iterable[Row]) -> None:
+    def put(self, rows: Iterable[MapRow]) -> None:
         """Write rows; they are durable when it returns."""
         self._topic.write([ByteRecord(row.key.encode(), row.encode()) for row in rows])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from heliostat.config import Config, LinkConfig
 from heliostat.gaps.choices import CAUSE_OF_CODE
-from heliostat.gaps.ledger import Decision, GapLedger, GapRow
+from heliostat.gaps.ledger import GapDecision, GapLedger, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import plan_link
@@ -43,7 +43,7 @@ class PendingDecision:
     code: str
     reason: str
     since_ms: int | None
-    decision: Decision | None
+    decision: GapDecision | None
     position: Offset | None = None
     """Source offset that the lane would copy next; None for refused topics."""
 

@@ -15,7 +15,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
-from heliostat.groups.select import Choice, compile_selection, is_left_out
+from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.names import GroupId, LinkName, TopicPartition
@@ -149,14 +149,16 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         steps.done("list")
         selection = compile_selection(link.groups)
         now_ms = SystemClock().wall_ms()
-        choices: dict[GroupId, Choice] = {}
+        choices: dict[GroupId, GroupChoice] = {}
         for each in there.groups.values():
             if group not in {None, each.group}:
                 continue
             choice = selection.choose(each)
             row = memory.rows.get(each.group)
             if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
-                choice = Choice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
+                choice = GroupChoice(
+                    Skip.INACTIVE, "left out until somebody is in it (states: active)"
+                )
             choices[each.group] = choice
         chosen = [each for each, choice in choices.items() if choice.skip is None]
         seen = SourceGroups(there, source.committed_offsets(chosen))

@@ -15,14 +15,14 @@ from heliostat.gaps.choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
     OF_WHOLE_TOPICS,
-    Choice,
     Effect,
     Facts,
+    GapChoice,
     effect_of,
     why_not,
 )
 from heliostat.gaps.facts import Ask, asks_of, gather
-from heliostat.gaps.ledger import Decision
+from heliostat.gaps.ledger import GapDecision
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
@@ -34,7 +34,7 @@ from heliostat.topics.values import MirrorRecord
 class Option:
     """Effect of one choice on one partition; `why_not` is empty if the choice is possible."""
 
-    choice: Choice
+    choice: GapChoice
     effect: Effect | None
     why_not: str
 
@@ -152,7 +152,7 @@ def _is_dense(source: ClusterAdmin, topic: TopicName) -> bool:
 
 def _options(facts: Facts) -> tuple[Option, ...]:
     return tuple(
-        Option(choice, effect_of(facts, choice), why_not(facts, choice)) for choice in Choice
+        Option(choice, effect_of(facts, choice), why_not(facts, choice)) for choice in GapChoice
     )
 
 
@@ -160,9 +160,9 @@ def decide(
     config: Config,
     link: LinkConfig,
     explained: Iterable[DecisionOptions],
-    choice: Choice,
+    choice: GapChoice,
     user: str,
-) -> list[Decision]:
+) -> list[GapDecision]:
     """Write a decision; the running link carries it out within a refresh.
 
     Parameters
@@ -183,7 +183,7 @@ def decide(
     Refused
         The choice is not possible for one of them; nothing is written.
     """
-    decisions: dict[str, Decision] = {}
+    decisions: dict[str, GapDecision] = {}
     for item in explained:
         why = why_not(item.facts, choice)
         if why:
@@ -191,7 +191,7 @@ def decide(
         effect = effect_of(item.facts, choice)
         recreates = effect is not None and effect.recreates
         is_whole = CAUSE_OF_CODE[item.stopped.code] in OF_WHOLE_TOPICS or recreates
-        decision = Decision(
+        decision = GapDecision(
             item.stopped.topic,
             None if is_whole else item.facts.source.partition,
             item.stopped.code,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from heliostat.clock import SystemClock
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError
-from heliostat.gaps.ledger import Copied, GapLedger, copied_of
+from heliostat.gaps.ledger import CopyNote, GapLedger, copied_of
 from heliostat.link.topic_look import Seen, planned, see
 from heliostat.mm2.adopt_clusters import LinkClusters
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
@@ -19,7 +19,7 @@ from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
-from heliostat.rebuild.proof import NotProved, Proof, Standing, prove
+from heliostat.rebuild.proof import MirrorStanding, NotProved, Proof, prove
 from heliostat.topics.naming import naming_of
 from heliostat.topics.topic_plan import RefusalCode
 from heliostat.topics.values import MirrorRecord
@@ -183,10 +183,10 @@ class _Partitions:
         number: PartitionId,
         rule: CleaningRule,
         bounds: tuple[Bounds, Bounds],
-    ) -> Standing:
+    ) -> MirrorStanding:
         name = record.mirror_of(number), id_text(record.target_id)
         is_lost = self.maps.is_lost(*name)
-        return Standing(
+        return MirrorStanding(
             source=bounds[0],
             target=bounds[1],
             rule=rule,
@@ -207,13 +207,13 @@ class _Partitions:
             if (row.source_id, row.target_id) == ids and row.last is not None
         )
 
-    def _noted(self, record: MirrorRecord, number: PartitionId) -> Copied | None:
+    def _noted(self, record: MirrorRecord, number: PartitionId) -> CopyNote | None:
         """Return how far it was copied, by the ledger, for a source topic of this id."""
         topic = self.ledger.copied.get(record.source)
         return copied_of(topic, id_text(record.source_id)).get(number)
 
 
-def _proved(rows: _BothRows, standing: Standing) -> Proof | NotProved:
+def _proved(rows: _BothRows, standing: MirrorStanding) -> Proof | NotProved:
     try:
         return prove(rows, standing)
     except NotProved as error:

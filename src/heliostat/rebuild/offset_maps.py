@@ -22,7 +22,7 @@ from heliostat.gaps.ledger import GapLedger, copied_of
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import MirrorId
-from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.offsets.store import OffsetMaps
 from heliostat.rebuild.alignment import Contents, NotAligned, align
 from heliostat.state.link_state import LinkState
@@ -217,11 +217,11 @@ def put_map(maps: OffsetMaps, name: MirrorId, breaks: Iterable[Break], stamp: St
 
 def map_rows(
     mirror: TopicPartition, topic_id: str, breaks: Iterable[Break], stamp: Stamp
-) -> Iterator[Row]:
+) -> Iterator[MapRow]:
     """Yield rows that replace whatever exists of a map."""
     all_of_it = list(breaks)
     if not all_of_it or all_of_it[0].target:
         all_of_it.insert(0, Break(0, 0))
     for at in range(0, len(all_of_it), ROW_BREAKS):
         some = tuple(all_of_it[at : at + ROW_BREAKS])
-        yield Row(RowKey(mirror, topic_id, some[0].target, stamp), some)
+        yield MapRow(RowKey(mirror, topic_id, some[0].target, stamp), some)

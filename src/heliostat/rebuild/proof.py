@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from heliostat.gaps.ledger import Copied
+from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break
 from heliostat.rebuild.alignment import Contents, NotAligned, align
@@ -44,7 +44,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MirrorStanding:
     """What is known of one partition before its records are read.
 
     Parameters
@@ -69,7 +69,7 @@ class Standing:
     places: Places | None = None
     is_filled: bool = False
     recorded: tuple[tuple[int, int], ...] = ()
-    noted: Copied | None = None
+    noted: CopyNote | None = None
 
 
 class Kind(StrEnum):
@@ -102,7 +102,7 @@ class NotProved(Exception):
         self.at = at
 
 
-def prove(rows: Rows, standing: Standing) -> Proof:
+def prove(rows: Rows, standing: MirrorStanding) -> Proof:
     """Show that all a mirror's partition holds is its source's, record by record, in order.
 
     Raises
@@ -123,7 +123,7 @@ def prove(rows: Rows, standing: Standing) -> Proof:
         return _aligned(rows, standing, error)
 
 
-def _aligned(rows: Rows, standing: Standing, before: NotProved) -> Proof:
+def _aligned(rows: Rows, standing: MirrorStanding, before: NotProved) -> Proof:
     """Prove it by the only map that both logs allow."""
     source, target = standing.source, standing.target
     try:
@@ -138,7 +138,7 @@ def _aligned(rows: Rows, standing: Standing, before: NotProved) -> Proof:
     return _held(rows, standing, Places.of(breaks), kind)._replace(breaks=tuple(breaks))
 
 
-def _held(rows: Rows, standing: Standing, places: Places, kind: Kind) -> Proof:
+def _held(rows: Rows, standing: MirrorStanding, places: Places, kind: Kind) -> Proof:
     """Compare every record with the other side's at the offset that `places` gives."""
     source, target = standing.source, standing.target
     position = places.source_at(target.end)
@@ -164,7 +164,7 @@ class _Logs:
     """Source offsets `[low, high)` and their target offsets; see `verify.compaction.Logs`."""
 
     def __init__(
-        self, rows: Rows, standing: Standing, places: Places, stretch: tuple[int, int]
+        self, rows: Rows, standing: MirrorStanding, places: Places, stretch: tuple[int, int]
     ) -> None:
         self._rows, self._standing, self._places = rows, standing, places
         self._low, self._high = stretch
@@ -210,7 +210,7 @@ class _Logs:
         return any(each[1:] == row[1:] for each in islice(behind, ALIKE_BEHIND))
 
 
-def _refuse_unlike_ends(standing: Standing, position: int) -> None:
+def _refuse_unlike_ends(standing: MirrorStanding, position: int) -> None:
     """Refuse, as no record is on both sides, unless both are empty or the ledger proves the end."""
     source, target, noted = standing.source, standing.target, standing.noted
     if position > source.end:
@@ -227,7 +227,7 @@ def _refuse_unlike_ends(standing: Standing, position: int) -> None:
 
 
 def _refuse_unclear_end(
-    logs: _Logs, standing: Standing, places: Places, matched: int, kind: Kind
+    logs: _Logs, standing: MirrorStanding, places: Places, matched: int, kind: Kind
 ) -> None:
     """Refuse if it is not clear which source record is the mirror's last: copying continues there.
 
@@ -251,7 +251,7 @@ def _refuse_unclear_end(
         )
 
 
-def _goes_beyond(standing: Standing, at: int) -> NotProved:
+def _goes_beyond(standing: MirrorStanding, at: int) -> NotProved:
     return NotProved(
         f"target offset {at} and what follows is not at the source, which ends at "
         f"{standing.source.end}",

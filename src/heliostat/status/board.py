@@ -18,7 +18,7 @@ from heliostat.status.reports import Reports
 from heliostat.status.rows import missing_records
 from heliostat.status.snapshot import Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
-from heliostat.status.values import LinkStatus, Problem
+from heliostat.status.values import LinkStatus, PartitionProblem
 
 LANE_PREFIX = "lane/"
 RATE_MIN = 0.1
@@ -120,7 +120,7 @@ class StatusBoard:
                     found.append((place, round(rate, 2)))
             return tuple(found)
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[PartitionProblem]:
         """Return partitions that are not copied as they should be."""
         with self._lock:
             return problems_of(standing(self._reports, self._stops))

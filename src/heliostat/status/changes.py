@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.status.values import Problem
+from heliostat.status.values import PartitionProblem
 
 LISTED_MAX = 20
 """Most partitions logged one by one per look; a broker that fails affects thousands."""
@@ -38,7 +38,7 @@ class Changes:
         """State and code as last logged, and their start (wall ms), by partition."""
         self._alarms: dict[str, str] = {}
 
-    def look(self, problems: Sequence[Problem], now_ms: int) -> None:
+    def look(self, problems: Sequence[PartitionProblem], now_ms: int) -> None:
         """Log what has changed about partitions; cheap if nothing has."""
         now = {
             (item.source, item.partition): item
@@ -87,5 +87,5 @@ class Changes:
         self._events.info(f"link {self._link}: {text}")
 
 
-def _what(item: Problem) -> _What:
+def _what(item: PartitionProblem) -> _What:
     return item.state, item.code

@@ -14,8 +14,8 @@ from typing import Any
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, RoundReport
-from heliostat.records.transport.progress_reports import Progress
-from heliostat.status.rows import NO_ROUND, Round, Row, is_old
+from heliostat.records.transport.progress_reports import LaneProgress
+from heliostat.status.rows import NO_ROUND, PartitionRow, RoundId, is_old
 
 WINDOW_S = 5.0
 """Rates are averages over about this time."""
@@ -28,11 +28,11 @@ they are no longer copied."""
 class LaneReports:
     """The last reports of a lane."""
 
-    newest: Progress
-    whole: Round = NO_ROUND
+    newest: LaneProgress
+    whole: RoundId = NO_ROUND
     """The newest round that has reported all its partitions."""
     first_ms: int = 0
-    latency: dict[Round, list[int]] = field(default_factory=dict)
+    latency: dict[RoundId, list[int]] = field(default_factory=dict)
     """Counts reported so far of the newest two rounds."""
     recent: deque[tuple[int, dict[TopicPartition, tuple[int, int]], list[int]]] = field(
         default_factory=deque
@@ -40,7 +40,7 @@ class LaneReports:
     """Reports within `WINDOW_S`: time (ms), records and bytes by partition, latency counts."""
 
     @property
-    def round(self) -> Round:
+    def round(self) -> RoundId:
         """The newest round that has reported."""
         return _round_of(self.newest.report)
 
@@ -54,7 +54,7 @@ class LaneReports:
         while self.recent and self.newest.at_ms - self.recent[0][0] >= WINDOW_S * 1000:
             self.recent.popleft()
 
-    def new_counts(self, its_round: Round, report: RoundReport) -> list[int]:
+    def new_counts(self, its_round: RoundId, report: RoundReport) -> list[int]:
         """Return the latency counts that were not reported before."""
         was = self.latency.get(its_round)
         if was is None and self.latency and its_round < min(self.latency):
@@ -84,7 +84,7 @@ class Reports:
         self.driver: dict[str, Any] = {}
         """The driver's last report."""
         self.lanes: dict[LaneId, LaneReports] = {}
-        self.rows: dict[TopicPartition, Row] = {}
+        self.rows: dict[TopicPartition, PartitionRow] = {}
         self.wanted_since: dict[LaneId, int] = {}
         """Lanes that the driver runs, and since when (wall ms)."""
         self._gone: dict[LaneId, int] = {}
@@ -105,7 +105,7 @@ class Reports:
             known[number] >= lane.newest.lane_partitions for number, lane in self.lanes.items()
         )
 
-    def is_own(self, row: Row) -> bool:
+    def is_own(self, row: PartitionRow) -> bool:
         """Whether the row is from a lane of the reporting driver, not of an earlier one."""
         return row.reported_in[0] >= first_generation(self.claim)
 
@@ -140,7 +140,7 @@ class Reports:
             self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
             self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
 
-    def take_lane(self, progress: Progress) -> None:
+    def take_lane(self, progress: LaneProgress) -> None:
         """Process a lane's report."""
         report = progress.report
         its_round = _round_of(report)
@@ -163,13 +163,13 @@ class Reports:
                 self._drop_rows_before(report.lane, its_round)
 
     def _take_partition(
-        self, lane: LaneReports, its_round: Round, item: PartitionReport, at_ms: int
+        self, lane: LaneReports, its_round: RoundId, item: PartitionReport, at_ms: int
     ) -> tuple[int, int]:
         """Process one row; return the newly copied records and bytes."""
         row = self.rows.get(item.source)
         if row is None:
             if its_round >= lane.whole:  # otherwise it is no longer of this lane
-                row = Row(lane.newest.report.lane, its_round, at_ms, item, its_round)
+                row = PartitionRow(lane.newest.report.lane, its_round, at_ms, item, its_round)
                 row.counted[its_round] = (item.records, item.bytes)
                 self.rows[item.source] = row
             return 0, 0
@@ -184,7 +184,7 @@ class Reports:
         row.count(max(0, item.records - records), at_ms)
         return max(0, item.records - records), max(0, item.bytes - size)
 
-    def _drop_rows_before(self, lane: LaneId, its_round: Round) -> None:
+    def _drop_rows_before(self, lane: LaneId, its_round: RoundId) -> None:
         """Forget partitions that a lane had before its plan changed."""
         self.rows = {
             key: row
@@ -193,5 +193,5 @@ class Reports:
         }
 
 
-def _round_of(report: RoundReport) -> Round:
+def _round_of(report: RoundReport) -> RoundId:
     return report.generation, report.round_number

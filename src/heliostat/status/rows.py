@@ -12,26 +12,26 @@ OVERRULES_FOR_S = 60.0
 """Longer than rounds overlap, and than a partition goes unreported."""
 RATE_S = 30.0
 """The rate of a partition that lanes receive is an average over about this time."""
-Round = tuple[int, int]
+RoundId = tuple[int, int]
 """Generation and number of a round: later ones are larger, over all lanes of a link."""
-NO_ROUND: Round = (-1, -1)
+NO_ROUND: RoundId = (-1, -1)
 STARTING_STATES = (PartitionState.STARTING, PartitionState.COPYING)
 """States of a round that may not know its position or the source's end yet."""
 
 
 @dataclass(slots=True)
-class Row:
+class PartitionRow:
     """The last report of a partition."""
 
     lane: LaneId
-    round: Round
+    round: RoundId
     at_ms: int
     report: PartitionReport
-    reported_in: Round
+    reported_in: RoundId
     """The round of `report`; the newer `round` may have no figures yet."""
     starting_ms: int = 0
     """When a newer round began to determine its position (wall ms); 0: it is known."""
-    counted: dict[Round, tuple[int, int]] = field(default_factory=dict)
+    counted: dict[RoundId, tuple[int, int]] = field(default_factory=dict)
     """Records and bytes reported so far of the newest two rounds."""
     rate: float = 0.0
     """Records a second, as of `rated_ms`."""
@@ -42,7 +42,7 @@ class Row:
     def __post_init__(self) -> None:
         self.has_all_to_ms = _has_all_to_ms(self.report, self.at_ms)
 
-    def replace(self, lane: LaneId, its_round: Round, item: PartitionReport, at_ms: int) -> None:
+    def replace(self, lane: LaneId, its_round: RoundId, item: PartitionReport, at_ms: int) -> None:
         """Take a newer report, but keep the figures while a new round has no position yet."""
         # Copying begins before the source's end is known, which comes with the first answer.
         is_starting = not item.is_known and item.state in STARTING_STATES
@@ -78,7 +78,7 @@ def missing_records(item: PartitionReport) -> int:
     return max(0, item.high_watermark - item.open_records - item.position)
 
 
-def age_of_missing_s(row: Row, lag: int, now_ms: int) -> float | None:
+def age_of_missing_s(row: PartitionRow, lag: int, now_ms: int) -> float | None:
     """Return the age of the oldest missing record, or slightly more; None: not known.
 
     If nothing is being copied, its timestamp was looked up. Else it is newer than the last copied

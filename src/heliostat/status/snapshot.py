@@ -11,7 +11,7 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.state.stops import has_passed_stops
 from heliostat.status.reports import LaneReports, Reports
-from heliostat.status.rows import NO_ROUND, Row
+from heliostat.status.rows import NO_ROUND, PartitionRow
 from heliostat.status.sums import Sums
 from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus
 
@@ -126,7 +126,7 @@ class Snapshot:
         return "silent" if _is_silent(newest, self._now_ms) else "running"
 
 
-def standing(reports: Reports, stops: Stops) -> list[Row]:
+def standing(reports: Reports, stops: Stops) -> list[PartitionRow]:
     """Return a row for each partition: its report, or else its stop in the link's state."""
     rows = {
         source: row
@@ -136,11 +136,11 @@ def standing(reports: Reports, stops: Stops) -> list[Row]:
     missing = (stop for source, stop in stops.items() if source not in rows)
     return [
         *rows.values(),
-        *(Row(NO_LANE, NO_ROUND, stop.since_ms, stop, NO_ROUND) for stop in missing),
+        *(PartitionRow(NO_LANE, NO_ROUND, stop.since_ms, stop, NO_ROUND) for stop in missing),
     ]
 
 
-def _has_reached_stop(reports: Reports, row: Row) -> bool:
+def _has_reached_stop(reports: Reports, row: PartitionRow) -> bool:
     """Whether a lane of this driver has stopped the partition too, or got past the stop."""
     item = row.report
     return reports.is_own(row) and (item.state.is_stopped or has_passed_stops(item))

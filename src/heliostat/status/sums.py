@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from heliostat.names import TopicName
 from heliostat.records.copier.lane import PartitionState
-from heliostat.status.rows import Row, age_of_missing_s, missing_records
-from heliostat.status.values import Problem, TopicStatus
+from heliostat.status.rows import PartitionRow, age_of_missing_s, missing_records
+from heliostat.status.values import PartitionProblem, TopicStatus
 
 STARTING_UNSEEN_S = 5.0
 """A new round finds its positions within a second; until then the last figures are shown."""
@@ -28,10 +28,10 @@ class Sums:
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
         self.topics: dict[TopicName, TopicStatus] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
 
-    def add(self, row: Row, *, is_reporting: bool, is_own: bool) -> None:
+    def add(self, row: PartitionRow, *, is_reporting: bool, is_own: bool) -> None:
         """Add a partition.
 
         Parameters
@@ -64,15 +64,15 @@ class Sums:
             topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
         self.problems += problems_of([row])
 
-    def _is_starting(self, row: Row) -> bool:
+    def _is_starting(self, row: PartitionRow) -> bool:
         since_ms = row.starting_ms
         return bool(since_ms) and self._now_ms - since_ms > STARTING_UNSEEN_S * 1000
 
 
-def problems_of(rows: Iterable[Row]) -> list[Problem]:
+def problems_of(rows: Iterable[PartitionRow]) -> list[PartitionProblem]:
     """Return the problems of partitions that are not copied as they should be."""
     return [
-        Problem(
+        PartitionProblem(
             item.source.topic,
             item.source.partition,
             item.state.value,

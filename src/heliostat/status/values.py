@@ -36,7 +36,7 @@ class TopicStatus:
 
 
 @dataclass(slots=True)
-class Problem:
+class PartitionProblem:
     """A partition that is not copied as it should be."""
 
     source: str
@@ -96,7 +96,7 @@ class LinkStatus:
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     states: dict[str, int]
-    problems: list[Problem]
+    problems: list[PartitionProblem]
     refused: dict[str, str]
     notes: list[str]
     """Remarks of the last reconciliation, such as mirrors whose source topic is gone."""

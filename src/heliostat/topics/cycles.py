@@ -19,7 +19,7 @@ from typing import Protocol
 
 from heliostat.config import LinkConfig
 from heliostat.names import TopicId, TopicName, is_another
-from heliostat.topics.topic_plan import Refusal, RefusalCode
+from heliostat.topics.topic_plan import RefusalCode, RefusedTopic
 from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord
 
 
@@ -139,7 +139,7 @@ def left_out_words(loop: MirrorLoop, link: LinkConfig) -> str:
     return f"its records come from {link.target}: link {loop.feed.link} made it{way}"
 
 
-def cycle_refusal(loop: MirrorLoop, link: LinkConfig, mirror: TopicName) -> Refusal:
+def cycle_refusal(loop: MirrorLoop, link: LinkConfig, mirror: TopicName) -> RefusedTopic:
     """Say why a topic is refused, and what to do about it."""
     other = loop.feed.link
     what = (
@@ -149,13 +149,13 @@ def cycle_refusal(loop: MirrorLoop, link: LinkConfig, mirror: TopicName) -> Refu
         f"{other}"
     )
     if not loop.gives_way:
-        return Refusal(
+        return RefusedTopic(
             RefusalCode.CYCLE,
             f"{what}; this link waits until that one has given it up",
             f"run {other} again, or leave the topic out there and delete "
             f"heliostat.{other}.state at {link.source} when that link is stopped",
         )
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.CYCLE,
         f"{what}; its records would return to where they come from",
         f"leave it out (topics.exclude). To change the direction stop link {other} and delete "

@@ -18,8 +18,8 @@ from heliostat.topics.topic_plan import (
     CreateTopic,
     GrowTopic,
     Mirror,
-    Refusal,
     RefusalCode,
+    RefusedTopic,
     SetConfigs,
     TopicPlan,
 )
@@ -135,7 +135,7 @@ class _Draft:
         self.create: list[CreateTopic] = []
         self.grow: list[GrowTopic] = []
         self.configure: list[SetConfigs] = []
-        self.refuse: dict[TopicName, Refusal] = {}
+        self.refuse: dict[TopicName, RefusedTopic] = {}
         self.mirrors: list[Mirror] = []
         self.remember: list[MirrorRecord] = []
         self.notes: list[str] = []
@@ -197,7 +197,7 @@ class _Draft:
         """Refuse topics that the source does not let us read."""
         for name, error in self.source.unreadable.items():
             text = f"the source: {error.text}"
-            self.refuse[name] = Refusal(RefusalCode.UNREADABLE, text, error.hint)
+            self.refuse[name] = RefusedTopic(RefusalCode.UNREADABLE, text, error.hint)
 
     def add_new(
         self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot

@@ -14,7 +14,7 @@ from heliostat.topics.configs import (
     source_message_bytes,
 )
 from heliostat.topics.naming import name_problem
-from heliostat.topics.topic_plan import Refusal, RefusalCode
+from heliostat.topics.topic_plan import RefusalCode, RefusedTopic
 from heliostat.topics.values import (
     MirrorRecord,
     SourceTopic,
@@ -92,7 +92,7 @@ def record_in_force(
     return None if replaced and not there.was_written(slot) else record
 
 
-def refusal_of(case: Case) -> Refusal | None:
+def refusal_of(case: Case) -> RefusedTopic | None:
     """Return the first reason not to mirror a topic; None if there is none."""
     checks = (
         _internal,
@@ -116,39 +116,39 @@ def refusal_of(case: Case) -> Refusal | None:
     return next((found for check in checks if (found := check(case)) is not None), None)
 
 
-def _internal(case: Case) -> Refusal | None:
+def _internal(case: Case) -> RefusedTopic | None:
     if not case.topic.is_internal:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.INTERNAL,
         "it is an internal topic of the source's brokers",
         "exclude it: each cluster writes its own",
     )
 
 
-def _bad_name(case: Case) -> Refusal | None:
+def _bad_name(case: Case) -> RefusedTopic | None:
     problem = name_problem(case.name)
     if problem is None:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.NAME, f"{case.name} cannot be its name: {problem}", "choose another naming"
     )
 
 
-def _clash(case: Case) -> Refusal | None:
+def _clash(case: Case) -> RefusedTopic | None:
     if case.clash is None:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.NAME_COLLISION,
         f"its mirror {case.name} and that of {case.clash} have names that Kafka cannot tell apart",
         "choose another naming, or exclude one of them",
     )
 
 
-def _two_links(case: Case) -> Refusal | None:
+def _two_links(case: Case) -> RefusedTopic | None:
     if case.claimed_by is None:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.TWO_LINKS,
         f"link {case.claimed_by} writes into {case.name} as well",
         "exclude it in one of the links, give one of them a naming, or each a slot of its own "
@@ -157,10 +157,10 @@ def _two_links(case: Case) -> Refusal | None:
     )
 
 
-def _maybe_two_links(case: Case) -> Refusal | None:
+def _maybe_two_links(case: Case) -> RefusedTopic | None:
     if case.unsure is None:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.MAYBE_TWO_LINKS,
         case.unsure,
         "it continues by itself once that is known; exclude it in one of the links, or give one "
@@ -168,11 +168,11 @@ def _maybe_two_links(case: Case) -> Refusal | None:
     )
 
 
-def _source_changed(case: Case) -> Refusal | None:
+def _source_changed(case: Case) -> RefusedTopic | None:
     record, now = case.record, case.source.cluster_id
     if record is None or record.source_cluster == now:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.SOURCE_CHANGED,
         f"{record.target} was copied from another cluster (cluster id "
         f"{record.source_cluster}, now {now})",
@@ -180,21 +180,21 @@ def _source_changed(case: Case) -> Refusal | None:
     )
 
 
-def _renamed(case: Case) -> Refusal | None:
+def _renamed(case: Case) -> RefusedTopic | None:
     if case.record is None or case.record.target == case.name:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.RENAMED,
         f"its mirror is {case.record.target}, the naming now gives {case.name}",
         "put the naming back, or use a new link for the new names",
     )
 
 
-def _other_slot(case: Case) -> Refusal | None:
+def _other_slot(case: Case) -> RefusedTopic | None:
     if case.record is None or case.record.slot == case.slot:
         return None
     was, now = case.record.slot, case.slot
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.FAN_IN_CHANGED,
         f"{case.name} was created with slot {was.number} of {was.of}, topics.fan_in now says "
         f"{now.number} of {now.of}: other partitions would be used",
@@ -202,32 +202,32 @@ def _other_slot(case: Case) -> Refusal | None:
     )
 
 
-def _source_recreated(case: Case) -> Refusal | None:
+def _source_recreated(case: Case) -> RefusedTopic | None:
     was = None if case.record is None else case.record.source_id
     if not is_another(was, case.topic.topic_id):
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.SOURCE_RECREATED,
         "it was deleted and created again at the source, its offsets start again",
         _ANEW,
     )
 
 
-def _target_unreadable(case: Case) -> Refusal | None:
+def _target_unreadable(case: Case) -> RefusedTopic | None:
     error = case.target.unreadable.get(case.name)
     return (
         None
         if error is None
-        else Refusal(RefusalCode.UNREADABLE, f"the target: {error.text}", error.hint)
+        else RefusedTopic(RefusalCode.UNREADABLE, f"the target: {error.text}", error.hint)
     )
 
 
-def _target_recreated(case: Case) -> Refusal | None:
+def _target_recreated(case: Case) -> RefusedTopic | None:
     was = None if case.record is None else case.record.target_id
     now = None if case.there is None else case.there.topic_id
     if not is_another(was, now):
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.TARGET_RECREATED,
         f"{case.name} was deleted and created again at the target and has been written to; this "
         "link's state only has a row for the earlier topic",
@@ -235,17 +235,17 @@ def _target_recreated(case: Case) -> Refusal | None:
     )
 
 
-def _target_not_ours(case: Case) -> Refusal | None:
+def _target_not_ours(case: Case) -> RefusedTopic | None:
     slot = case.slot
     if case.record is not None or case.there is None or not case.there.was_written(slot):
         return None
     if not case.there.is_known(slot):
-        return Refusal(
+        return RefusedTopic(
             RefusalCode.UNREADABLE,
             f"{case.name} exists at the target, but whether it has records is not known",
             "check whether all its partitions have a leader; it then continues by itself",
         )
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.TARGET_NOT_OURS,
         f"{case.name} exists at the target and has been written to, and this link's state has no "
         "row of it as a mirror",
@@ -255,14 +255,14 @@ def _target_not_ours(case: Case) -> Refusal | None:
     )
 
 
-def _target_partitions(case: Case) -> Refusal | None:
+def _target_partitions(case: Case) -> RefusedTopic | None:
     if case.slot.is_shared:  # another source may have more; `two_links` checks the slots
         return None
     if case.record is not None:  # its own partitions continue: nothing was copied into the others
         return None
     if case.there is None or case.there.partitions <= case.topic.partitions:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.TARGET_HAS_MORE_PARTITIONS,
         f"{case.name} has {case.there.partitions} partitions, the source has "
         f"{case.topic.partitions}",
@@ -270,24 +270,24 @@ def _target_partitions(case: Case) -> Refusal | None:
     )
 
 
-def _message_bytes(case: Case) -> Refusal | None:
+def _message_bytes(case: Case) -> RefusedTopic | None:
     pinned, needed = case.wanted.pinned.get(MESSAGE_BYTES), source_message_bytes(case.topic)
     if pinned is None or int(pinned) >= needed:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.CONFIGS,
         f"config_set pins {MESSAGE_BYTES} to {pinned}, the source's batches may have {needed}",
         f"raise it to {needed} or more",
     )
 
 
-def _replicas(case: Case) -> Refusal | None:
+def _replicas(case: Case) -> RefusedTopic | None:
     there, brokers = case.there, case.target.broker_count
     asked = case.link.topics.replication_factor
     planned = asked or min(case.topic.replication_factor, brokers)
     replicas = planned if there is None else there.replication_factor
     if there is None and replicas > brokers:
-        return Refusal(
+        return RefusedTopic(
             RefusalCode.REPLICATION_FACTOR,
             f"replication factor {replicas} is more than the target's {brokers} brokers",
             "lower topics.replication_factor, or set it to null",
@@ -295,7 +295,7 @@ def _replicas(case: Case) -> Refusal | None:
     minimum = int(case.value("min.insync.replicas") or 1)
     if minimum <= replicas:
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.CONFIGS,
         f"{case.name} would have {replicas} replicas and min.insync.replicas={minimum}: each "
         "append would fail",
@@ -303,12 +303,12 @@ def _replicas(case: Case) -> Refusal | None:
     )
 
 
-def _compaction(case: Case) -> Refusal | None:
+def _compaction(case: Case) -> RefusedTopic | None:
     own = case.topic.configs.get("cleanup.policy")
     source_compacts = own is None or "compact" in (own.value or "")
     if source_compacts or "compact" not in case.value("cleanup.policy"):
         return None
-    return Refusal(
+    return RefusedTopic(
         RefusalCode.CONFIGS,
         f"{case.name} is compacted, the source is not: records without a key would be refused, "
         "others would vanish",
@@ -316,12 +316,12 @@ def _compaction(case: Case) -> Refusal | None:
     )
 
 
-def _fixed_configs(case: Case) -> Refusal | None:
+def _fixed_configs(case: Case) -> RefusedTopic | None:
     there = case.there
     for key, value in sorted(case.wanted.forced.items()):
         entry = None if there is None else there.configs.get(key)
         if entry is not None and entry.is_read_only and entry.value != value:
-            return Refusal(
+            return RefusedTopic(
                 RefusalCode.CONFIGS,
                 f"{key} is {entry.value} and may not be changed, appends need {value}",
                 "ask the target's administrators to change it",

@@ -82,7 +82,7 @@ class RefusalCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedTopic:
     """Why a topic is not mirrored, and what to do; `code` is for machines."""
 
     code: str
@@ -153,7 +153,7 @@ class TopicPlan:
     create: tuple[CreateTopic, ...] = ()
     grow: tuple[GrowTopic, ...] = ()
     configure: tuple[SetConfigs, ...] = ()
-    refuse: Mapping[TopicName, Refusal] = field(default_factory=dict)
+    refuse: Mapping[TopicName, RefusedTopic] = field(default_factory=dict)
     mirrors: tuple[Mirror, ...] = ()
     remember: tuple[MirrorRecord, ...] = ()
     notes: tuple[str, ...] = ()

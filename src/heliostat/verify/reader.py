@@ -64,7 +64,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPart:
     """Result of one fetch from `position`; `aborted` has (producer id, first offset)."""
 
     position: int
@@ -186,7 +186,7 @@ class LogReader:
 
     def fetch(
         self, positions: Mapping[TopicPartition, int], partition_bytes: int = PARTITION_BYTES
-    ) -> dict[TopicPartition, Fetched]:
+    ) -> dict[TopicPartition, FetchedPart]:
         """Fetch raw batches from each position, without a session; `data` may be empty.
 
         Raises
@@ -194,7 +194,7 @@ class LogReader:
         BrokerError
             A position is out of range, or the topic is gone or forbidden.
         """
-        found: dict[TopicPartition, Fetched] = {}
+        found: dict[TopicPartition, FetchedPart] = {}
         for left in self._attempts(list(positions), found):
             for node, group in self._by_leader(left).items():
                 request = self._fetch_request(group, positions, partition_bytes)
@@ -206,7 +206,7 @@ class LogReader:
                                 (a.producer_id, a.first_offset)
                                 for a in part.aborted_transactions or ()
                             )
-                            found[one] = Fetched(
+                            found[one] = FetchedPart(
                                 position=positions[one],
                                 data=bytes(part.records or b""),
                                 aborted=aborted,

@@ -16,7 +16,7 @@ from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError
 from heliostat.names import TopicPartition
 from heliostat.verify.old_formats import OldBatch, old_batch
-from heliostat.verify.reader import Fetched, LogReader
+from heliostat.verify.reader import FetchedPart, LogReader
 from heliostat.verify.stream_values import Batch, ConsumedRecord
 
 __all__ = ["Batch", "ConsumedRecord", "PartitionStream"]
@@ -47,7 +47,7 @@ class PartitionStream:
         partition: TopicPartition,
         start: int,
         end: int,
-        first: Fetched | None = None,
+        first: FetchedPart | None = None,
     ) -> None:
         self.partition = partition
         self.end = end
@@ -82,7 +82,7 @@ class PartitionStream:
                     )
                 self._leave_hole(self.end)
 
-    def _batches(self, fetched: Fetched) -> Iterator[Batch]:
+    def _batches(self, fetched: FetchedPart) -> Iterator[Batch]:
         starts = sorted(fetched.aborted, key=lambda pair: pair[1], reverse=True)
         aborting: set[int] = set()
         for fields, data in self._frames(fetched.data):

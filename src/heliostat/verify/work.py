@@ -21,7 +21,7 @@ from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
 from heliostat.verify.ranges import Chunk, Stretch
-from heliostat.verify.reader import Fetched, Isolation, LogReader
+from heliostat.verify.reader import FetchedPart, Isolation, LogReader
 from heliostat.verify.stream import PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
@@ -108,7 +108,7 @@ def compare_chunks(sides: ComparedClusters, chunks: Iterable[Chunk]) -> Iterator
 
 def _prefetch(
     reader: LogReader, positions: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Fetched]:
+) -> dict[TopicPartition, FetchedPart]:
     """Fetch many partitions at once; after an error each is read alone."""
     if len(positions) < 2:  # one is read alone anyway
         return {}
@@ -124,7 +124,7 @@ def _compare_chunk(
     source: LogReader,
     target: LogReader,
     chunk: Chunk,
-    firsts: tuple[Fetched | None, Fetched | None],
+    firsts: tuple[FetchedPart | None, FetchedPart | None],
 ) -> ChunkResult:
     result = ChunkResult(chunk.stretch, chunk.start)
     for _ in range(RESTARTS_MAX):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from heliostat.gaps.choices import Cause, Choice, Facts, effect_of, still_holds, why_not
+from heliostat.gaps.choices import Cause, Facts, GapChoice, effect_of, still_holds, why_not
 from heliostat.invariants import gap_is_recorded
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
@@ -14,8 +14,8 @@ from heliostat.offsets.offset_map import Break
 PARTITION = TopicPartition(TopicName("t"), PartitionId(0))
 
 
-def choices_of(facts: Facts) -> tuple[Choice, ...]:
-    return tuple(choice for choice in Choice if effect_of(facts, choice) is not None)
+def choices_of(facts: Facts) -> tuple[GapChoice, ...]:
+    return tuple(choice for choice in GapChoice if effect_of(facts, choice) is not None)
 
 
 def facts(cause: Cause, **changes: object) -> Facts:
@@ -35,19 +35,19 @@ def facts(cause: Cause, **changes: object) -> Facts:
     return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
 
 
-@pytest.mark.parametrize("choice", [Choice.CONTINUE, Choice.RESTART])
-def test_expired_records_are_counted_and_the_mirror_continues_after_them(choice: Choice) -> None:
+@pytest.mark.parametrize("choice", [GapChoice.CONTINUE, GapChoice.RESTART])
+def test_expired_records_are_counted_and_the_mirror_continues_after_them(choice: GapChoice) -> None:
     effect = effect_of(facts(Cause.SOURCE_OVERTOOK), choice)
     assert effect is not None
     assert (effect.first, effect.last, effect.count) == (100, 149, 50)
     assert effect.jump == Break(100, 150)
-    assert effect.empties is (choice is Choice.RESTART)
+    assert effect.empties is (choice is GapChoice.RESTART)
     assert not effect.recreates
     assert gap_is_recorded(100, effect.jump.source, [(effect.first, effect.last)])
 
 
 def test_offsets_of_a_compacted_source_give_no_record_count() -> None:
-    effect = effect_of(facts(Cause.SOURCE_OVERTOOK, is_dense=False), Choice.CONTINUE)
+    effect = effect_of(facts(Cause.SOURCE_OVERTOOK, is_dense=False), GapChoice.CONTINUE)
     assert effect is not None
     assert effect.count is None
     assert "at most 50" in effect.records
@@ -60,7 +60,7 @@ def test_a_truncated_source_continues_at_the_divergence() -> None:
         source_end=Offset(95),
         diverged_at=Offset(90),
     )
-    effect = effect_of(truncated, Choice.CONTINUE)
+    effect = effect_of(truncated, GapChoice.CONTINUE)
     assert effect is not None
     assert (effect.first, effect.last, effect.count) == (90, 99, 0)
     assert effect.jump == Break(100, 90)
@@ -73,16 +73,16 @@ def test_records_expired_since_the_divergence_are_not_waited_for() -> None:
         source_end=Offset(120),
         diverged_at=Offset(90),
     )
-    effect = effect_of(truncated, Choice.CONTINUE)
+    effect = effect_of(truncated, GapChoice.CONTINUE)
     assert effect is not None
     assert effect.jump == Break(100, 95)
 
 
 def test_an_unknown_divergence_is_not_guessed() -> None:
     truncated = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(0), source_end=Offset(95))
-    assert effect_of(truncated, Choice.CONTINUE) is None
-    assert "not known" in why_not(truncated, Choice.CONTINUE)
-    restart = effect_of(truncated, Choice.RESTART)
+    assert effect_of(truncated, GapChoice.CONTINUE) is None
+    assert "not known" in why_not(truncated, GapChoice.CONTINUE)
+    restart = effect_of(truncated, GapChoice.RESTART)
     assert restart is not None
     assert restart.count is None
     assert (restart.jump, restart.empties) == (Break(100, 0), True)
@@ -90,7 +90,7 @@ def test_an_unknown_divergence_is_not_guessed() -> None:
 
 def test_a_recreated_source_continues_after_the_old_records_or_replaces_them() -> None:
     anew = facts(Cause.SOURCE_RECREATED, source_start=Offset(0), source_end=Offset(10))
-    behind, instead = effect_of(anew, Choice.CONTINUE), effect_of(anew, Choice.RESTART)
+    behind, instead = effect_of(anew, GapChoice.CONTINUE), effect_of(anew, GapChoice.RESTART)
     assert behind is not None
     assert instead is not None
     assert (behind.first, behind.last, behind.count) == (100, None, None)
@@ -101,16 +101,16 @@ def test_a_recreated_source_continues_after_the_old_records_or_replaces_them() -
 
 def test_a_deleted_partition_cannot_be_continued() -> None:
     gone = facts(Cause.SOURCE_RECREATED, is_gone=True)
-    assert effect_of(gone, Choice.CONTINUE) is None
-    assert "fewer partitions" in why_not(gone, Choice.CONTINUE)
-    assert effect_of(gone, Choice.RESTART) is not None
+    assert effect_of(gone, GapChoice.CONTINUE) is None
+    assert "fewer partitions" in why_not(gone, GapChoice.CONTINUE)
+    assert effect_of(gone, GapChoice.RESTART) is not None
 
 
 @pytest.mark.parametrize("cause", [Cause.TARGET_RECREATED, Cause.TARGET_DIVERGED])
 def test_nothing_continues_after_foreign_records(cause: Cause) -> None:
-    assert effect_of(facts(cause), Choice.CONTINUE) is None
-    assert why_not(facts(cause), Choice.CONTINUE)
-    restart = effect_of(facts(cause), Choice.RESTART)
+    assert effect_of(facts(cause), GapChoice.CONTINUE) is None
+    assert why_not(facts(cause), GapChoice.CONTINUE)
+    restart = effect_of(facts(cause), GapChoice.RESTART)
     assert restart is not None
     assert restart.recreates
     assert (restart.first, restart.last, restart.count) == (0, 149, 150)  # the source has no more
@@ -119,21 +119,21 @@ def test_nothing_continues_after_foreign_records(cause: Cause) -> None:
 def test_a_topic_that_other_links_fill_too_is_not_deleted() -> None:
     """Given a fan-in / when its source was recreated / then it can continue, not restart."""
     shared = facts(Cause.SOURCE_RECREATED, is_shared=True)
-    assert choices_of(shared) == (Choice.CONTINUE, Choice.WAIT)
-    assert "other links" in why_not(shared, Choice.RESTART)
+    assert choices_of(shared) == (GapChoice.CONTINUE, GapChoice.WAIT)
+    assert "other links" in why_not(shared, GapChoice.RESTART)
     own = facts(Cause.SOURCE_OVERTOOK, is_shared=True)
-    assert Choice.RESTART in choices_of(own)  # its own partition's records alone are deleted
+    assert GapChoice.RESTART in choices_of(own)  # its own partition's records alone are deleted
 
 
 def test_nothing_is_lost_by_a_restart_where_the_source_has_all() -> None:
-    restart = effect_of(facts(Cause.TARGET_DIVERGED, source_start=Offset(0)), Choice.RESTART)
+    restart = effect_of(facts(Cause.TARGET_DIVERGED, source_start=Offset(0)), GapChoice.RESTART)
     assert restart is not None
     assert (restart.first, restart.last, restart.count) == (0, -1, 0)
 
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_waiting_is_always_possible_and_skips_nothing(cause: Cause) -> None:
-    effect = effect_of(facts(cause), Choice.WAIT)
+    effect = effect_of(facts(cause), GapChoice.WAIT)
     assert effect is not None
     assert (effect.jump, effect.empties, effect.recreates) == (None, False, False)
 
@@ -169,13 +169,13 @@ def test_only_recorded_offsets_may_be_skipped(
 
 def test_only_the_record_too_large_is_skipped_and_never_read_again() -> None:
     stopped = facts(Cause.RECORD_TOO_LARGE, source_start=Offset(0))
-    effect = effect_of(stopped, Choice.CONTINUE)
+    effect = effect_of(stopped, GapChoice.CONTINUE)
     assert effect is not None
     assert (effect.first, effect.last, effect.count) == (100, 100, 1)
     assert effect.jump == Break(100, 101)
     assert gap_is_recorded(100, effect.jump.source, [(effect.first, effect.last)])
-    assert effect_of(stopped, Choice.RESTART) is None
-    assert "same record" in why_not(stopped, Choice.RESTART)
+    assert effect_of(stopped, GapChoice.RESTART) is None
+    assert "same record" in why_not(stopped, GapChoice.RESTART)
 
 
 TRUNCATED = facts(
@@ -197,27 +197,27 @@ TRUNCATED = facts(
 )
 def test_a_mirror_with_equal_offsets_never_goes_back(stuck: Facts) -> None:
     """Given a filled mirror / when its source goes back / then only a new mirror can take it."""
-    assert choices_of(stuck) == (Choice.RESTART, Choice.WAIT)
-    assert "offsets are to stay equal" in why_not(stuck, Choice.CONTINUE)
-    restart = effect_of(stuck, Choice.RESTART)
+    assert choices_of(stuck) == (GapChoice.RESTART, GapChoice.WAIT)
+    assert "offsets are to stay equal" in why_not(stuck, GapChoice.CONTINUE)
+    restart = effect_of(stuck, GapChoice.RESTART)
     assert restart is not None
     assert (restart.recreates, restart.empties, restart.jump) == (True, False, None)
     shared = replace(stuck, is_shared=True)
-    assert choices_of(shared) == (Choice.WAIT,)
-    assert "fan-in" in why_not(shared, Choice.RESTART)
+    assert choices_of(shared) == (GapChoice.WAIT,)
+    assert "fan-in" in why_not(shared, GapChoice.RESTART)
 
 
 def test_a_filled_mirror_that_does_not_go_back_is_not_recreated() -> None:
     """Given one whose source begins at its end or later / then as any other."""
     for start in (Offset(100), Offset(150)):
         gap = facts(Cause.SOURCE_OVERTOOK, source_start=start, fills=True)
-        effects = effect_of(gap, Choice.CONTINUE), effect_of(gap, Choice.RESTART)
+        effects = effect_of(gap, GapChoice.CONTINUE), effect_of(gap, GapChoice.RESTART)
         jump = Break(100, start)
         assert [effect and (effect.jump, effect.recreates) for effect in effects] == [
             (jump, False)
         ] * 2
     unknown = facts(Cause.TARGET_UNKNOWN, source_start=Offset(0), fills=True)
-    effects = effect_of(unknown, Choice.CONTINUE), effect_of(unknown, Choice.RESTART)
+    effects = effect_of(unknown, GapChoice.CONTINUE), effect_of(unknown, GapChoice.RESTART)
     assert [effect and effect.recreates for effect in effects] == [False, True]
 
 
@@ -225,13 +225,13 @@ def test_other_partitions_of_a_recreated_mirror_lose_only_expired_records() -> N
     """Given a mirror recreated for one partition / then the others lose only expired records."""
     sound = facts(Cause.SOURCE_TRUNCATED, source_start=Offset(30), fills=True, is_recreated=True)
     both = (
-        effect_of(sound, Choice.RESTART),
-        effect_of(replace(TRUNCATED, is_recreated=True), Choice.RESTART),
+        effect_of(sound, GapChoice.RESTART),
+        effect_of(replace(TRUNCATED, is_recreated=True), GapChoice.RESTART),
     )
     assert [effect and (effect.first, effect.last, effect.count) for effect in both] == [
         (0, 29, 30),
         (90, 99, 0),
     ]
-    alone = effect_of(replace(sound, fills=False, source_start=Offset(150)), Choice.RESTART)
+    alone = effect_of(replace(sound, fills=False, source_start=Offset(150)), GapChoice.RESTART)
     assert alone is not None
     assert alone.recreates

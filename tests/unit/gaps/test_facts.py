@@ -24,7 +24,7 @@ from heliostat.names import (
     id_text,
 )
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, MapReader, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow
 from heliostat.topics.values import MirrorRecord
 
 T = TopicName("t")
@@ -72,7 +72,7 @@ class World:
         if not self.has_holes:
             return reader
         key = RowKey(P, id_text(TARGET_ID), 80, Stamp(1, 1))
-        reader.take(Row(key, (Break(80, 100),)))
+        reader.take(MapRow(key, (Break(80, 100),)))
         return reader
 
     def facts(self, *, fills: bool = False) -> list[Facts]:

@@ -11,7 +11,7 @@ from support.simulated_cluster import SimulatedCluster
 from heliostat.gaps.gone_records import LISTED_MAX, gone_lines
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, MapReader, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow
 from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import Mirror
 
@@ -79,7 +79,7 @@ def test_a_map_is_read_only_where_offsets_may_differ() -> None:
     sides = Clusters(copied=100, gone_to=150)
     target = TopicPartition(T, PartitionId(0))
     key = RowKey(target, id_text(sides.target_id), 40, Stamp(1, 1))
-    sides.maps.take(Row(key, (Break(Offset(40), Offset(90)),)))
+    sides.maps.take(MapRow(key, (Break(Offset(40), Offset(90)),)))
     assert (sides.lines(), sides.reads) == ((), 1)  # 100 at the target is 150 at the source
     assert (Clusters(copied=160, gone_to=150).lines(), sides.reads) == ((), 1)
 

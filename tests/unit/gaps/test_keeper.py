@@ -27,13 +27,13 @@ from support.gap_turns import (
 )
 from support.simulated_cluster import Call
 
-from heliostat.gaps.choices import Cause, Choice
-from heliostat.gaps.ledger import Copied
+from heliostat.gaps.choices import Cause, GapChoice
+from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.state.link_state import Starts
-from heliostat.topics.topic_plan import Refusal
+from heliostat.topics.topic_plan import RefusedTopic
 
 
 def test_by_default_it_waits() -> None:
@@ -44,7 +44,7 @@ def test_by_default_it_waits() -> None:
 
 def test_an_operator_may_stop_what_the_policy_would_do() -> None:
     world = Turns("continue")
-    world.decide(Choice.WAIT)
+    world.decide(GapChoice.WAIT)
     world.turn(stopped())
     assert (world.rows(), world.spec().jump) == ([], None)
 
@@ -72,7 +72,7 @@ def test_records_that_expire_meanwhile_are_another_gap() -> None:
 
 def test_a_restart_is_recorded_first_and_finished_by_the_next_driver() -> None:
     world = Turns()
-    world.decide(Choice.RESTART)
+    world.decide(GapChoice.RESTART)
     world.turn(stopped())
     assert world.done == [
         "write gap",
@@ -96,7 +96,7 @@ def test_a_recreated_mirror_is_not_emptied_by_an_earlier_decision() -> None:
     DeleteRecords goes by name: others' records would be gone.
     """
     world = Turns()
-    world.decide(Choice.RESTART)
+    world.decide(GapChoice.RESTART)
     world.turn(stopped())
     (row,) = world.rows()
     world.ledger.record([replace(row, is_done=False)])
@@ -113,7 +113,7 @@ def test_a_recreated_mirror_is_not_emptied_by_an_earlier_decision() -> None:
 def test_a_row_that_names_another_topic_than_the_mirror_deletes_nothing() -> None:
     """Given a row that others wrote into the ledger / when a driver comes / then all stays."""
     world = Turns()
-    world.decide(Choice.RESTART)
+    world.decide(GapChoice.RESTART)
     world.turn(stopped())
     (row,) = world.rows()
     others = [{"mirror": TopicName("o")}, {"topic": TopicName("x")}, {"mirror_partition": 1}]
@@ -126,7 +126,7 @@ def test_a_row_that_names_another_topic_than_the_mirror_deletes_nothing() -> Non
 
 def test_a_mirror_recreated_while_it_is_emptied_is_reported() -> None:
     world = Turns()
-    world.decide(Choice.RESTART)
+    world.decide(GapChoice.RESTART)
     note = world.target.answered
 
     def recreated(call: Call) -> None:
@@ -159,9 +159,9 @@ def test_all_partitions_of_a_mirror_are_recreated_together(code: str) -> None:
     world = Turns()
     reports = [stopped(code=code)] if code == "FOREIGN_TAIL" else []
     if not reports:
-        world.refuse = {T: Refusal(code, "it is another", "")}
+        world.refuse = {T: RefusedTopic(code, "it is another", "")}
     assert world.turn(*reports) == {}
-    world.decide(Choice.RESTART, code, whole=True)
+    world.decide(GapChoice.RESTART, code, whole=True)
     assert world.turn(*reports) == {T: None}
     assert world.done[:3] == ["write gap", "delete t", "write gap"]
     assert world.ledger.decisions == {}
@@ -172,7 +172,7 @@ def test_all_partitions_of_a_mirror_are_recreated_together(code: str) -> None:
 
 def test_a_recreated_source_may_continue_after_the_old_records() -> None:
     world = Turns("continue")
-    world.refuse = {T: Refusal("source_recreated", "it is another", "")}
+    world.refuse = {T: RefusedTopic("source_recreated", "it is another", "")}
     world.topic = replace(world.topic, topic_id=NEW_ID)
     world.source.delete(T)
     world.source.create(T).topic_id = NEW_ID
@@ -221,7 +221,7 @@ def test_a_truncated_source_of_an_exact_mirror_needs_a_new_mirror() -> None:
     assert world.turn(stopped(code="SOURCE_TRUNCATED")) == {}
     assert world.rows() == []
     assert "would go back" in str(world.events.warn.call_args)
-    world.decide(Choice.RESTART, "SOURCE_TRUNCATED")
+    world.decide(GapChoice.RESTART, "SOURCE_TRUNCATED")
     assert world.turn(stopped(code="SOURCE_TRUNCATED")) == {T: None}
     assert world.done[:3] == ["write gap", "delete t", "write gap"]
     (row,) = world.rows()
@@ -335,7 +335,7 @@ def test_the_end_of_a_round_is_passed_to_the_next() -> None:
     world.keeper.round_ended(lane, Mock(copied=[(0, 70, 3, 68)], lost=[]))
     assert world.keeper.copied([world.spec()]) == ((0, 70, 3, 68),)
     world.keeper.close()
-    assert world.ledger.copied[T].partitions == {PartitionId(0): Copied(70, 3, 68)}
+    assert world.ledger.copied[T].partitions == {PartitionId(0): CopyNote(70, 3, 68)}
 
 
 def test_a_decision_is_settled_by_any_code_of_its_cause() -> None:
@@ -344,7 +344,7 @@ def test_a_decision_is_settled_by_any_code_of_its_cause() -> None:
     Kept, it would delete the mirror once more.
     """
     world = Turns()
-    world.decide(Choice.RESTART, "APPENDED_ELSEWHERE", whole=True)
+    world.decide(GapChoice.RESTART, "APPENDED_ELSEWHERE", whole=True)
     world.turn(stopped(code="FOREIGN_TAIL"))
     assert "delete t" in world.done
     assert not world.ledger.decisions
@@ -392,7 +392,7 @@ def test_a_mirror_is_not_deleted_while_a_partition_is_unknown() -> None:
         log = cluster.append(T, end, partition=other.partition)
         log.delete_before(start)
     world.source.fail("list_offsets", NOT_LEADER, other)
-    world.refuse = {T: Refusal("source_recreated", "it is another", "")}
+    world.refuse = {T: RefusedTopic("source_recreated", "it is another", "")}
     assert world.turn() == {}
     assert (world.rows(), world.done) == ([], [])
     world.source.heal()

@@ -9,8 +9,8 @@ from support.ledger import KeptTopic, ledger_on
 
 from heliostat.clusters.keyed_topic import Change
 from heliostat.errors import ProtocolError
-from heliostat.gaps.choices import Cause, Choice
-from heliostat.gaps.ledger import Copied, CopiedTopic, Decision, GapRow, gaps_topic
+from heliostat.gaps.choices import Cause, GapChoice
+from heliostat.gaps.ledger import CopiedTopic, CopyNote, GapDecision, GapRow, gaps_topic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 
@@ -31,7 +31,7 @@ def row(at_ms: int = 5, partition: int = 0, **changes: Any) -> GapRow:
         "count": 10,
         "cause": Cause.SOURCE_OVERTOOK,
         "at_ms": at_ms,
-        "choice": Choice.CONTINUE,
+        "choice": GapChoice.CONTINUE,
         "decided_by": "policy",
         "mirror": T,
         "source_id": "s",
@@ -42,9 +42,9 @@ def row(at_ms: int = 5, partition: int = 0, **changes: Any) -> GapRow:
     return GapRow(**fields)
 
 
-def decision(partition: int | None = 0, code: str = "SOURCE_OVERTOOK") -> Decision:
+def decision(partition: int | None = 0, code: str = "SOURCE_OVERTOOK") -> GapDecision:
     which = None if partition is None else PartitionId(partition)
-    return Decision(T, which, code, Choice.RESTART, "ops", 7)
+    return GapDecision(T, which, code, GapChoice.RESTART, "ops", 7)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_deleted_ledger_is_recreated_with_all_rows(memory: KeptTopic) -> None:
     ledger = ledger_on(memory)
     ledger.record([row()])
     ledger.decide(decision())
-    ledger.put_copied({T: CopiedTopic("s", {PartitionId(2): Copied(40, 3)})})
+    ledger.put_copied({T: CopiedTopic("s", {PartitionId(2): CopyNote(40, 3)})})
     kept = dict(memory.kept)
     memory.kept.clear()
     ledger.restore()

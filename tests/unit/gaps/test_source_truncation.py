@@ -11,8 +11,14 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.clusters.admin import EpochEnd
-from heliostat.gaps.ledger import Copied, CopiedTopic
-from heliostat.gaps.source_truncation import Divergence, EpochBook, Lost, is_truncated, truncations
+from heliostat.gaps.ledger import CopiedTopic, CopyNote
+from heliostat.gaps.source_truncation import (
+    Divergence,
+    EpochBook,
+    LostRange,
+    is_truncated,
+    truncations,
+)
 from heliostat.names import LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 
@@ -39,7 +45,7 @@ def end(epoch: int, offset: int) -> EpochEnd:
 def test_a_log_that_ends_before_what_was_copied_was_truncated(
     answer: EpochEnd, is_so: bool
 ) -> None:
-    assert is_truncated(Copied(100, 3), answer) is is_so
+    assert is_truncated(CopyNote(100, 3), answer) is is_so
 
 
 def led(source: SimulatedCluster, partition: int, *epochs: tuple[int, int]) -> TopicPartition:
@@ -60,7 +66,7 @@ def test_the_divergence_is_known_only_for_the_same_epoch() -> None:
     sound = led(source, 3, (3, 100))
     blind = led(source, 4, (1, 200))
     source.fail("epoch_ends", 5, dead)
-    known = dict.fromkeys([P, other, dead, sound, blind], Copied(100, 3))
+    known = dict.fromkeys([P, other, dead, sound, blind], CopyNote(100, 3))
     found = truncations(SimulatedAdmin(source), known)
     assert found == {P: Divergence(Offset(90)), other: Divergence(None), sound: None}
     assert truncations(SimulatedAdmin(source), {}) == {}
@@ -80,22 +86,22 @@ def report(
 def test_a_new_epoch_is_written_at_once_and_progress_in_time() -> None:
     book = EpochBook({})
     book.take([report(10, copied=(10, 3))], {T: ID})
-    assert book.due(all_moved=False) == {T: CopiedTopic(str(ID), {PartitionId(0): Copied(10, 3)})}
+    assert book.due(all_moved=False) == {T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(10, 3)})}
     book.take([report(20, copied=(20, 3))], {T: ID})
     assert book.due(all_moved=False) == {}
-    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(20, 3)}
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): CopyNote(20, 3)}
     assert book.due(all_moved=True) == {}
     book.take([report(30, copied=(30, 4))], {T: ID})
     assert book.due(all_moved=False) == {}  # not before the old epoch was asked about
-    assert book.to_ask({P: 4}, [T]) == {P: Copied(20, 3)}
+    assert book.to_ask({P: 4}, [T]) == {P: CopyNote(20, 3)}
     book.confirm([P])
-    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(30, 4)}
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): CopyNote(30, 4)}
     assert book.to_ask({P: 4}, [T]) == {}
 
 
 def test_a_loss_at_the_target_is_reported_once() -> None:
-    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
-    assert book.take([report(60)], {T: ID}) == [Lost(P, P, 60, 100)]
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
+    assert book.take([report(60)], {T: ID}) == [LostRange(P, P, 60, 100)]
     assert book.take([report(60)], {T: ID}) == []
 
 
@@ -108,7 +114,7 @@ def test_a_mirror_with_an_unchanged_end_has_lost_nothing(
     """Given markers after a mirror's end / when the next round reads them again / then no loss."""
     book = EpochBook({})
     assert book.take([report(82, copied=(82, 3), target_end=before)], {T: ID}) == []
-    expected = [Lost(P, P, 79, 82)] if lost else []
+    expected = [LostRange(P, P, 79, 82)] if lost else []
     assert book.take([report(79, copied=(79, 3), target_end=now)], {T: ID}) == expected
     assert book.take([report(82, copied=(82, 3), target_end=now)], {T: ID}) == []
 
@@ -118,11 +124,11 @@ def test_the_end_of_a_deleted_topic_of_that_name_is_ignored() -> None:
     book.take([report(82, copied=(82, 3), target_end=70)], {T: ID})
     other = {T: UUID(int=8)}
     book.take([report(60, copied=(60, 3), target_end=80)], other)
-    assert book.take([report(50, target_end=79)], other) == [Lost(P, P, 50, 60)]
+    assert book.take([report(50, target_end=79)], other) == [LostRange(P, P, 50, 60)]
 
 
 def test_stopped_and_unknown_partitions_and_other_topics_are_ignored() -> None:
-    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
     assert book.take([report(60, state=PartitionState.GAP)], {T: ID}) == []
     assert book.take([report(-1)], {T: ID}) == []
     assert book.take([report(60)], {}) == []
@@ -130,27 +136,27 @@ def test_stopped_and_unknown_partitions_and_other_topics_are_ignored() -> None:
 
 
 def test_all_leaders_are_checked_first_then_changed_ones_only() -> None:
-    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
-    assert book.to_ask(None, [T]) == {P: Copied(100, 3)}
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
+    assert book.to_ask(None, [T]) == {P: CopyNote(100, 3)}
     assert book.to_ask({P: 3}, [T]) == {}
-    assert book.to_ask({P: 4}, [T]) == {P: Copied(100, 3)}
+    assert book.to_ask({P: 4}, [T]) == {P: CopyNote(100, 3)}
     assert book.to_ask(None, []) == {}
     book.forget(P)
     assert book.to_ask(None, [T]) == {}
 
 
 def test_a_stopped_partitions_progress_is_noted_at_once() -> None:
-    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): Copied(100, 3)})})
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
     stop = report(150, copied=(150, 3), state=PartitionState.GAP)
     assert book.take([stop], {T: ID}) == []
-    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): Copied(150, 3)}
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): CopyNote(150, 3)}
 
 
 @pytest.mark.parametrize(("position", "lost"), [(99, True), (100, False), (101, False)])
 def test_only_a_position_that_went_back_is_a_loss(position: int, *, lost: bool) -> None:
     """Given a mirror that has all below 100 / when it reports its position / then by that."""
-    book = EpochBook({T: CopiedTopic(str(ID), {P.partition: Copied(Offset(100), 3)})})
-    expected = [Lost(P, P, position, 100)] if lost else []
+    book = EpochBook({T: CopiedTopic(str(ID), {P.partition: CopyNote(Offset(100), 3)})})
+    expected = [LostRange(P, P, position, 100)] if lost else []
     assert book.take([report(position)], {T: ID}) == expected
 
 
@@ -175,41 +181,41 @@ def test_the_end_of_a_round_is_known_before_its_reports() -> None:
     Of another topic of that name, and without an epoch, nothing is used.
     """
     book = EpochBook({})
-    book.note(copied_spec(), Copied(40, -1))
+    book.note(copied_spec(), CopyNote(40, -1))
     assert book.row_of(copied_spec()) is None
-    book.note(copied_spec(), Copied(50, 3))
-    assert book.row_of(copied_spec()) == Copied(50, 3)
+    book.note(copied_spec(), CopyNote(50, 3))
+    assert book.row_of(copied_spec()) == CopyNote(50, 3)
     assert book.row_of(copied_spec(UUID(int=8))) is None
     assert book.take([report(45, copied=(45, 3))], {T: ID}) == []
-    assert book.row_of(copied_spec()) == Copied(50, 3)
+    assert book.row_of(copied_spec()) == CopyNote(50, 3)
     book.take([report(60, copied=(60, 3))], {T: ID})
-    assert book.row_of(copied_spec()) == Copied(60, 3)
-    book.note(copied_spec(), Copied(70, 3))
+    assert book.row_of(copied_spec()) == CopyNote(60, 3)
+    book.note(copied_spec(), CopyNote(70, 3))
     book.note(
-        PartitionSpec(OTHER, OTHER, ID, None, Offset(0), 1000, is_compacted=False), Copied(5, 1)
+        PartitionSpec(OTHER, OTHER, ID, None, Offset(0), 1000, is_compacted=False), CopyNote(5, 1)
     )
     book.settle_noted(is_over=True)
     written = book.due(all_moved=True)
-    assert written[T].partitions == {PartitionId(0): Copied(70, 3)}
-    assert written[OTHER.topic].partitions == {PartitionId(0): Copied(5, 1)}
+    assert written[T].partitions == {PartitionId(0): CopyNote(70, 3)}
+    assert written[OTHER.topic].partitions == {PartitionId(0): CopyNote(5, 1)}
 
 
 def test_while_lanes_run_only_the_targets_end_comes_from_rounds() -> None:
     """Given a round that ended further than reports show / then no report seems to go back."""
     book = EpochBook({})
     book.take([report(50, copied=(50, 3))], {T: ID})
-    book.note(copied_spec(), Copied(60, 3, 58))
+    book.note(copied_spec(), CopyNote(60, 3, 58))
     book.settle_noted(is_over=False)
     assert book.take([report(55, copied=(55, 3))], {T: ID}) == []
-    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(55, 3)}
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): CopyNote(55, 3)}
     book.take([report(60, copied=(60, 3))], {T: ID})
     book.settle_noted(is_over=False)
-    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): Copied(60, 3, 58)}
+    assert book.due(all_moved=True)[T].partitions == {PartitionId(0): CopyNote(60, 3, 58)}
 
 
 def test_a_rounds_end_before_a_settled_gap_is_forgotten() -> None:
     book = EpochBook({})
-    book.note(copied_spec(), Copied(50, 3))
+    book.note(copied_spec(), CopyNote(50, 3))
     book.forget(P)
     assert book.row_of(copied_spec()) is None
 
@@ -230,4 +236,4 @@ def test_rounds_get_the_mirrors_end_from_reports_alone(
     book = EpochBook({})
     answered = report(position, copied=(60, 3), state=state, target_end=58)
     book.take([replace(answered, records=records)], {T: ID})
-    assert book.row_of(copied_spec()) == Copied(60, 3, end)
+    assert book.row_of(copied_spec()) == CopyNote(60, 3, end)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heliostat.cli.gaps import _lines
 from heliostat.cli.view import gaps_words
-from heliostat.gaps.choices import Cause, Choice
-from heliostat.gaps.ledger import Decision, GapRow
+from heliostat.gaps.choices import Cause, GapChoice
+from heliostat.gaps.ledger import GapDecision, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
 from heliostat.operate.gaps import GapReport, PendingDecision
 
@@ -21,7 +21,7 @@ def row(last: int | None, count: int | None) -> GapRow:
         count=count,
         cause=Cause.SOURCE_OVERTOOK,
         at_ms=0,
-        choice=Choice.CONTINUE,
+        choice=GapChoice.CONTINUE,
         decided_by="user ops",
         mirror=T,
     )
@@ -39,7 +39,7 @@ def test_the_ledger_shows_what_is_lost_and_what_is_unknown() -> None:
 
 def test_waiting_stops_name_the_verb_or_the_decision() -> None:
     waits = PendingDecision(T, PartitionId(3), "gap", "SOURCE_OVERTOOK", "gone", 5, None)
-    said = Decision(T, None, "source_recreated", Choice.WAIT, "ops", 0)
+    said = GapDecision(T, None, "source_recreated", GapChoice.WAIT, "ops", 0)
     refused = PendingDecision(T, None, "refused", "source_recreated", "another", None, said)
     lines = _lines(GapReport(LinkName("l"), "stop", (), (waits, refused)))
     assert "heliostat resolve ESS 3 --link l" in lines[2]

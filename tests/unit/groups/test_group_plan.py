@@ -12,7 +12,7 @@ from heliostat.clusters.admin import CommittedOffset, GroupListing, ListedGroup
 from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision, plan_groups, sent_after
 from heliostat.groups.values import (
-    Decision,
+    CommitDecision,
     MirrorPartition,
     Published,
     Reason,
@@ -65,7 +65,7 @@ class Scene:
         )
         return plan.groups[GROUP]
 
-    def row(self) -> Decision:
+    def row(self) -> CommitDecision:
         [row] = self.decide().partitions
         return row
 

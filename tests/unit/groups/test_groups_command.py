@@ -13,7 +13,7 @@ from heliostat.cli import groups as command
 from heliostat.cli.view import headline, problem_lines
 from heliostat.clusters.admin import GroupMember, ListedGroup
 from heliostat.groups.plan import GroupDecision
-from heliostat.groups.values import Decision, Reason, Skip
+from heliostat.groups.values import CommitDecision, Reason, Skip
 from heliostat.names import BrokerId, GroupId, LinkName, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.operate.groups import GroupView, LinkGroups
@@ -27,7 +27,7 @@ def listed(state: str) -> ListedGroup:
 
 
 def view(reason: Reason, why: str, at: int | None, problem: str = "") -> GroupView:
-    row = Decision(
+    row = CommitDecision(
         HERE,
         THERE,
         Offset(9),

@@ -24,7 +24,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow, OffsetMap
 from heliostat.other_links.claims import Claims
 from heliostat.state.link_state import Starts
 from heliostat.topics.values import MirrorRecord
@@ -55,7 +55,7 @@ def resume_point(
     return ResumePoint(Offset(source), Offset(target), OffsetMap.of(breaks), begin, 10, 0)
 
 
-def rows_of(found: ResumePoint, known: OffsetMap | None = None) -> list[Row]:
+def rows_of(found: ResumePoint, known: OffsetMap | None = None) -> list[MapRow]:
     topic = TopicAdoption(RECORD, (partition(0, found),))
     return list(_rows(topic, STAMP, lambda *_: known or OffsetMap()))
 
@@ -75,7 +75,7 @@ def test_a_long_map_is_split_into_rows_that_restore_it() -> None:
     rows = rows_of(resume_point(9_000, 4_500, *breaks))
     reader = MapReader()
     assert len(rows) == 2
-    assert all(reader.take(Row.decode(row.key, row.encode())) for row in rows)
+    assert all(reader.take(MapRow.decode(row.key, row.encode())) for row in rows)
     found = reader.of(TopicPartition(MIRROR, PartitionId(0)), str(TARGET_ID))
     assert list(found.breaks()) == breaks
 

@@ -12,7 +12,7 @@ from support.simulated_cluster import SimulatedCluster
 from heliostat.access import access_of
 from heliostat.clusters.plain_records import LogBounds, PlainRecord
 from heliostat.errors import BrokerError, OffsetMapLost
-from heliostat.gaps.ledger import Copied
+from heliostat.gaps.ledger import CopyNote
 from heliostat.names import (
     ClusterId,
     LinkName,
@@ -26,7 +26,7 @@ from heliostat.offsets import keeper as map_keeper
 from heliostat.offsets.keeper import MapKeeper, RememberedPartition, ends_alike
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import MapMarks, Mapped, MapTopic, MirrorId
-from heliostat.offsets.offset_map import Break, MapReader, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
 from heliostat.state.link_state import Starts
 from heliostat.topics.values import MirrorRecord
@@ -126,7 +126,7 @@ class World:
         self.cluster = SimulatedCluster()
         self.state, self.maps, self.events = StateTopic(), Maps(), Mock()
         self.exact: dict[TopicPartition, bool | BrokerError] = {}
-        self.copied: dict[TopicPartition, Copied] = {}
+        self.copied: dict[TopicPartition, CopyNote] = {}
         self.mirrors: dict[TopicName, MirrorRecord] = {}
         self.starts: dict[TopicName, Starts] = {}
         for topic in (TopicName("m"), TopicName("e")):
@@ -220,13 +220,13 @@ def test_a_map_that_was_read_but_not_noted_yet_counts_as_mapped(world: World) ->
 
 def test_a_mirror_not_shown_to_be_exact_is_lost_too(world: World) -> None:
     world.exact = {partition("e"): False, partition("e", 1): False}
-    world.copied[partition("e", 1)] = Copied(10, 1, 10)  # by the ledger it is
+    world.copied[partition("e", 1)] = CopyNote(10, 1, 10)  # by the ledger it is
     world.maps.now = NOW
     assert set(world.look()) == {"m-0", "e-0"}
 
 
-@pytest.mark.parametrize("copied", [Copied(11, 1, 10), Copied(10, 1, -1), Copied(9, 1, 9)])
-def test_only_a_note_of_the_current_end_shows_it(world: World, copied: Copied) -> None:
+@pytest.mark.parametrize("copied", [CopyNote(11, 1, 10), CopyNote(10, 1, -1), CopyNote(9, 1, 9)])
+def test_only_a_note_of_the_current_end_shows_it(world: World, copied: CopyNote) -> None:
     world.exact = {partition("e"): False}
     world.copied[partition("e")] = copied
     world.maps.now = NOW
@@ -381,7 +381,7 @@ def test_gone_records_show_nothing_but_a_mirror_only_aligned_is_exact() -> None:
 def test_a_lost_map_is_never_read_as_a_map() -> None:
     """Otherwise it would be another mirror's, or an exact one's."""
     reader = MapReader(lost=frozenset({name("m")}))
-    row = Row(RowKey(partition("m"), str(ID), 4, Stamp(1, 0)), (Break(4, 6),))
+    row = MapRow(RowKey(partition("m"), str(ID), 4, Stamp(1, 0)), (Break(4, 6),))
     reader.take(row)
     assert reader.is_lost(*name("m"))
     with pytest.raises(OffsetMapLost):

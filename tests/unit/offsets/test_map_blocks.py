@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets import map_blocks, offset_map
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow, OffsetMap
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(3))
 SMALL = {"BLOCK_BREAKS": 4, "NEWEST_MIN": 6, "NEWEST_MAX": 10}
@@ -87,7 +87,7 @@ def made(plain: Plain, packed: OffsetMap, actions) -> None:
             for each in found:
                 packed.add(each)
         else:
-            packed.apply(Row(RowKey(MIRROR, "id", 0, Stamp(1, 1)), tuple(found)))
+            packed.apply(MapRow(RowKey(MIRROR, "id", 0, Stamp(1, 1)), tuple(found)))
             if found:
                 plain.truncate(found[0].target)
         for each in found:
@@ -141,7 +141,7 @@ def test_a_copy_does_not_change_with_the_original(actions, later):
 def test_a_lanes_part_of_a_map_continues_like_the_whole(actions, at_least, end, back):
     """Given the end of a map, sent elsewhere / when both get the same row / then both agree."""
     plain, whole = Plain(), MapReader()
-    whole.take(Row(RowKey(MIRROR, "id", 0, Stamp(1, 1)), ()))
+    whole.take(MapRow(RowKey(MIRROR, "id", 0, Stamp(1, 1)), ()))
     known = whole.maps[MIRROR, "id"]
     made(plain, known, actions)
     tail = whole.tail(MIRROR, "id", at_least, end)
@@ -159,7 +159,7 @@ def test_a_lanes_part_of_a_map_continues_like_the_whole(actions, at_least, end, 
     place = max(first, (every[-1].target if every else 0) + 1 - back)
     row = tuple(Break(place + at, known.source_of(place) + 1 + 2 * at) for at in range(5))
     for each in (whole, lane):
-        assert each.take(Row(RowKey(MIRROR, "id", place, Stamp(1, 2)), row))
+        assert each.take(MapRow(RowKey(MIRROR, "id", place, Stamp(1, 2)), row))
     last = place + 10
     assert [known.source_of(each) for each in range(first, last)] == [
         theirs.source_of(each) for each in range(first, last)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heliostat.errors import ProtocolError
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, MapRows, RowKey, Stamp, decode_key
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow, OffsetMap
 
 MIRROR = TopicPartition(TopicName("mirror"), PartitionId(3))
 NAME = (MIRROR, "id")
@@ -69,7 +69,7 @@ def test_every_reader_knows_the_map_from_the_log_start_on(seed: int) -> None:
             if breaks and place == breaks[-1].target:
                 continue
             breaks.append(Break(place, source))
-            row = Row(RowKey(*NAME, breaks[0].target, stamp), tuple(breaks))
+            row = MapRow(RowKey(*NAME, breaks[0].target, stamp), tuple(breaks))
             topic.write(row.key.encode(), row.encode())
         truth.apply(row)
         end = max(start, place - chance.randint(0, 6)) if chance.random() < 0.5 else place + 2
@@ -108,10 +108,10 @@ def _prune(topic: Topic, driver: MapReader, start: int) -> None:
         topic.write(kept.encode(), None)
 
 
-def row(first: int, number: int = 1, *sources: int) -> Row:
+def row(first: int, number: int = 1, *sources: int) -> MapRow:
     """A row of a round with breaks from `first` on, ten apart."""
     found = [Break(first + 10 * at, source) for at, source in enumerate(sources)]
-    return Row(RowKey(*NAME, first, Stamp(1, number)), tuple(found))
+    return MapRow(RowKey(*NAME, first, Stamp(1, number)), tuple(found))
 
 
 def told(reader: MapReader, *records: tuple[bytes, bytes | None]) -> list[str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow, OffsetMap
 
 MIRROR = TopicPartition(TopicName("t"), PartitionId(3))
 
@@ -53,9 +53,9 @@ def test_breaks_after_an_offset_are_the_end_of_the_map(records, at):
 @given(sources(), st.integers(1, 9))
 def test_a_reader_of_the_maps_end_knows_what_follows(records, most):
     found = map_of(records)
-    row = Row(RowKey(MIRROR, "id", 0, Stamp(2, 1)), tuple(found.breaks()))
+    row = MapRow(RowKey(MIRROR, "id", 0, Stamp(2, 1)), tuple(found.breaks()))
     whole, end = MapReader(), MapReader()
-    assert whole.take(Row.decode(RowKey.decode(row.key.encode()), row.encode()))
+    assert whole.take(MapRow.decode(RowKey.decode(row.key.encode()), row.encode()))
     tail = whole.tail(MIRROR, "id", most)
     assert tail is not None
     end.begin(MIRROR, "id", tail)
@@ -71,7 +71,7 @@ def test_a_break_replaces_an_earlier_one_at_its_offset() -> None:
     found.add(Break(5, 10))
     assert list(found.breaks()) == [Break(2, 4), Break(5, 10)]
     assert [each.length for each in found.extents()] == [2, 3, None]
-    row = Row(RowKey(MIRROR, "id", 5, Stamp(1, 1)), (Break(5, 7), Break(6, 20)))
+    row = MapRow(RowKey(MIRROR, "id", 5, Stamp(1, 1)), (Break(5, 7), Break(6, 20)))
     found.apply(row)
     assert list(found.breaks()) == [Break(2, 4), Break(6, 20)]
 

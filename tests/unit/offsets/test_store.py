@@ -11,7 +11,7 @@ from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicParti
 from heliostat.offsets import store as offset_maps
 from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Prunable, RowKey, Stamp
 from heliostat.offsets.marks import MapTopic
-from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.offsets.store import OffsetMaps
 from heliostat.records.copier.lane import PartitionSpec
 
@@ -19,9 +19,9 @@ M, OTHER = (TopicPartition(TopicName(name), PartitionId(0)) for name in ("m", "o
 NAME = (M, "id")
 
 
-def row(first: int, mirror: TopicPartition = M) -> Row:
+def row(first: int, mirror: TopicPartition = M) -> MapRow:
     key = RowKey(mirror, "id", first, Stamp(1, 1))
-    return Row(key, (Break(first, first + 5),))
+    return MapRow(key, (Break(first, first + 5),))
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_lane_gets_the_map_from_the_noted_end_and_a_share(
         for first in range(0, 20_000, 500):
             breaks = tuple(Break(at * 10, at * 11 + 1) for at in range(first, first + 500))
             key = RowKey(one, "", first * 10, Stamp(1, 1))
-            maps._take(ByteRecord(key.encode(), Row(key, breaks).encode(), None, 0))
+            maps._take(ByteRecord(key.encode(), MapRow(key, breaks).encode(), None, 0))
     found, _, _ = maps.tails(specs, [(0, 0, 0, 199_995), (1, 0, 0, 50_005), (2, 0, 0, -1)])
     known = [OffsetMap.from_tail(tail) for _, tail in found]
     assert [2_000 <= len(known[0]) < 2_600, 15_000 <= len(known[1]) < 15_600] == [True, True]

@@ -9,11 +9,11 @@ import pytest
 
 from heliostat.config import LinkConfig
 from heliostat.errors import Refused
-from heliostat.gaps.ledger import Copied, CopiedTopic
+from heliostat.gaps.ledger import CopiedTopic, CopyNote
 from heliostat.names import ClusterId, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import Marks, MirrorId
-from heliostat.offsets.offset_map import Break, MapReader, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow
 from heliostat.rebuild.offset_maps import ROW_BREAKS, _Lost, _lost, _noted_end, map_rows
 from heliostat.slots import Slot
 from heliostat.topics.values import MirrorRecord
@@ -28,7 +28,7 @@ def test_rows_replace_whatever_was_left_of_a_map(breaks: list[Break]) -> None:
     """Also where nothing is needed: offsets are equal then."""
     reader = MapReader()
     for left in (Break(2, 90), Break(7, 400)):
-        assert reader.take(Row(RowKey(MIRROR, "", left.target, STAMP), (left,)))
+        assert reader.take(MapRow(RowKey(MIRROR, "", left.target, STAMP), (left,)))
     rows = list(map_rows(MIRROR, "", breaks, STAMP))
     assert [reader.take(row) for row in rows] == [True] * len(rows)
     assert list(reader.of(MIRROR, "").breaks()) == breaks
@@ -45,7 +45,7 @@ def test_the_links_note_counts_while_the_mirror_still_ends_there(
     record = MirrorRecord(
         source.topic, MIRROR.topic, source_id, ID, ClusterId("c"), "earliest", 2, (), Slot(0, 1)
     )
-    noted = {PartitionId(0): Copied(40, 3, 12), PartitionId(1): Copied(50, 3, 13)}
+    noted = {PartitionId(0): CopyNote(40, 3, 12), PartitionId(1): CopyNote(50, 3, 13)}
     ledger: Any = SimpleNamespace(copied={source.topic: CopiedTopic(str(ID), noted)})
     assert _noted_end(ledger, _Lost(source, (MIRROR, str(ID)), record), end) == expected
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from heliostat.gaps.ledger import Copied
+from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break
-from heliostat.rebuild.proof import Kind, NotProved, Proof, Standing, prove
+from heliostat.rebuild.proof import Kind, MirrorStanding, NotProved, Proof, prove
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds
@@ -58,7 +58,7 @@ def proved(
     rule: CleaningRule = KEEPS,
     **known: Any,
 ) -> Proof:
-    standing = Standing(bounds(source, at_source), bounds(target, at_target), rule, **known)
+    standing = MirrorStanding(bounds(source, at_source), bounds(target, at_target), rule, **known)
     return prove(Both(source, target), standing)
 
 
@@ -171,12 +171,12 @@ def test_both_sides_empty_at_one_offset_can_lose_nothing() -> None:
 @pytest.mark.parametrize(
     ("noted", "is_known"),
     [
-        (Copied(Offset(4), 0, 3), True),
-        (Copied(Offset(4), 0, 2), False),
-        (Copied(Offset(2), 0, 3), False),
+        (CopyNote(Offset(4), 0, 3), True),
+        (CopyNote(Offset(4), 0, 2), False),
+        (CopyNote(Offset(2), 0, 3), False),
     ],
 )
-def test_the_ledgers_note_vouches_for_expired_records(noted: Copied, *, is_known: bool) -> None:
+def test_the_ledgers_note_vouches_for_expired_records(noted: CopyNote, *, is_known: bool) -> None:
     """Only of this very end, and not of an earlier one."""
     log, at_target = letters("abcdef"), (3, 3)
     if is_known:

@@ -16,7 +16,7 @@ from heliostat.invariants import first_generation
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import Mapped, MapTopic, Marks, MirrorId
-from heliostat.offsets.offset_map import Break, MapReader, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow
 from heliostat.rebuild.look import _at_beginning
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind, NotProved, Proof
@@ -92,7 +92,7 @@ class Memory:
         return self.reader.copy()
 
     def put(self, rows: Any) -> None:
-        some: list[Row] = list(rows)
+        some: list[MapRow] = list(rows)
         self._wrote("rows", some)
         for row in some:
             self.reader.take(row)
@@ -153,7 +153,7 @@ def test_rows_of_another_writer_are_not_relied_on() -> None:
 def test_an_exact_mirror_that_had_rows_gets_replacements() -> None:
     state: Any = Memory()
     name = TopicPartition(TopicName("A.exact"), PartitionId(0)), str(ID)
-    state.reader.take(Row(RowKey(*name, 1, Stamp(4, 1)), (Break(1, 9),)))
+    state.reader.take(MapRow(RowKey(*name, 1, Stamp(4, 1)), (Break(1, 9),)))
     exact = TopicRebuild(record(EXACT), (partition(0, proof(Kind.EXACT, 0, 12, ())),))
     write_state(state, [exact], None)
     assert state.reader.of(*name).is_identity
@@ -189,7 +189,7 @@ def test_submitted_rounds_are_told_to_end_and_waited_for(last_s: float) -> None:
 def test_claims_continue_from_the_last_writer_of_the_maps() -> None:
     """Otherwise rows of the next owner would seem older, and be ignored (I10)."""
     maps = MapReader()
-    maps.take(Row(RowKey(*at(0), 1, Stamp(first_generation(41) + 5, 1)), (Break(1, 9),)))
+    maps.take(MapRow(RowKey(*at(0), 1, Stamp(first_generation(41) + 5, 1)), (Break(1, 9),)))
     owner: Any = SimpleNamespace(claim_number=1, keep=lambda _: None)
     state: Any = Memory()
     clock: Any = Time()

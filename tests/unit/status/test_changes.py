@@ -8,13 +8,13 @@ from dataclasses import replace
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.status.changes import LISTED_MAX, SETTLES_WITHIN_MS, Changes
-from heliostat.status.values import Problem
+from heliostat.status.values import PartitionProblem
 
 NOW_MS = 1_700_000_000_000
 
 
-def problem(number: int = 0, state: str = "gap", code: str = "SOURCE_OVERTOOK") -> Problem:
-    return Problem("t", number, state, code, "gone", NOW_MS, 5)
+def problem(number: int = 0, state: str = "gap", code: str = "SOURCE_OVERTOOK") -> PartitionProblem:
+    return PartitionProblem("t", number, state, code, "gone", NOW_MS, 5)
 
 
 class Told:
@@ -24,7 +24,7 @@ class Told:
         self._out = io.StringIO()
         self.changes = Changes(LinkName("l"), Events(lambda: NOW_MS, self._out))
 
-    def look(self, *problems: Problem, after_ms: int = 0) -> list[str]:
+    def look(self, *problems: PartitionProblem, after_ms: int = 0) -> list[str]:
         self.changes.look(problems, NOW_MS + after_ms)
         return self.lines()
 

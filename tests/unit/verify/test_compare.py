@@ -12,7 +12,7 @@ from support.planted import Record, batch_bytes
 from heliostat.errors import BatchError, BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify.compare import Compared, _first_difference, compare
-from heliostat.verify.reader import Fetched
+from heliostat.verify.reader import FetchedPart
 from heliostat.verify.stream import Batch, PartitionStream
 
 PARTITION = TopicPartition(TopicName("t"), PartitionId(0))
@@ -45,7 +45,7 @@ class OneLog:
         self.data, self.limit, self.aborted = data, limit, aborted
         self.high_watermark = 1 << 40
 
-    def fetch(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, Fetched]:
+    def fetch(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, FetchedPart]:
         [(one, position)] = positions.items()
         at = 0
         while at < len(self.data):
@@ -53,9 +53,9 @@ class OneLog:
             size = 12 + int.from_bytes(self.data[at + 8 : at + 12], "big")
             if base + int.from_bytes(self.data[at + 23 : at + 27], "big") >= position:
                 cut = self.data[at : at + max(size, self.limit)]
-                return {one: Fetched(position, cut, self.aborted, self.high_watermark)}
+                return {one: FetchedPart(position, cut, self.aborted, self.high_watermark)}
             at += size
-        return {one: Fetched(position, b"", (), self.high_watermark)}
+        return {one: FetchedPart(position, b"", (), self.high_watermark)}
 
 
 def stream(data: bytes, start: int = 0, end: int = COUNT, **options: int) -> PartitionStream:

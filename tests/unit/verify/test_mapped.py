@@ -17,7 +17,7 @@ from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.verify.align import Content, Findings, explain, placed
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.ranges import Chunk
-from heliostat.verify.reader import Fetched
+from heliostat.verify.reader import FetchedPart
 from heliostat.verify.stream import ConsumedRecord, PartitionStream
 from heliostat.verify.work import _compared
 
@@ -40,10 +40,10 @@ class Log:
         data = batch_bytes(rows, codec)
         self.batches.append((base, base + len(rows), base.to_bytes(8, "big") + data[8:]))
 
-    def fetch(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, Fetched]:
+    def fetch(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, FetchedPart]:
         [(one, position)] = positions.items()
         data = b"".join(data for _, end, data in self.batches if end > position)
-        return {one: Fetched(position, data, (), 1 << 40)}
+        return {one: FetchedPart(position, data, (), 1 << 40)}
 
 
 def kept(holes: list[bool]) -> list[int]:

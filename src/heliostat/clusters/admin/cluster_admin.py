@@ -76,7 +76,7 @@ class ClusterAdmin:
             connect_timeout_s=connect_timeout_s,
             request_timeout_ms=request_timeout_ms,
         )
-        self._leaders = offset_calls.Leaders(self._caller)
+        self._leaders = offset_calls.OffsetLeaders(self._caller)
         self._coordinators = group_calls.Coordinators(self._caller)
 
     def __enter__(self) -> Self:

@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer")
 _Answers = dict[TopicPartition, _Answer | BrokerError]
 
 
-class Leaders:
+class OffsetLeaders:
     """Leaders of partitions, as last seen."""
 
     def __init__(self, caller: Caller) -> None:
@@ -109,7 +109,7 @@ def _is_stale(answer: object) -> bool:
 
 def list_offsets(
     caller: Caller,
-    leaders: Leaders,
+    leaders: OffsetLeaders,
     specs: Mapping[TopicPartition, int],
     *,
     replica_id: int = CONSUMER,
@@ -153,7 +153,7 @@ def _listed(topic: str, row: Any) -> ListedOffset | BrokerError:
 
 
 def delete_records(
-    caller: Caller, leaders: Leaders, before: Mapping[TopicPartition, Offset]
+    caller: Caller, leaders: OffsetLeaders, before: Mapping[TopicPartition, Offset]
 ) -> dict[TopicPartition, Offset | BrokerError]:
     """Delete records before an offset; return the new start of each log."""
 
@@ -183,7 +183,7 @@ def delete_records(
 
 
 def epoch_ends(
-    caller: Caller, leaders: Leaders, epochs: Mapping[TopicPartition, int]
+    caller: Caller, leaders: OffsetLeaders, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, EpochEnd | BrokerError]:
     """OffsetForLeaderEpoch (KIP-101): end offsets of leader epochs."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
-from heliostat.clusters.admin.offset_calls import Leaders
+from heliostat.clusters.admin.offset_calls import OffsetLeaders
 from heliostat.clusters.admin.values import OpenTransaction
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, ProducerId, TopicName, TopicPartition
@@ -18,7 +18,7 @@ Open = tuple[OpenTransaction, ...]
 
 
 def open_transactions(
-    caller: Caller, leaders: Leaders, partitions: Iterable[TopicPartition]
+    caller: Caller, leaders: OffsetLeaders, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Open | BrokerError]:
     """Open transactions by partition, oldest first; brokers from 2.8 on report them."""
 

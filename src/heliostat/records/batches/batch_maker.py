@@ -20,10 +20,10 @@ from heliostat.records.batches.batch import (
 )
 from heliostat.records.batches.codecs import DECOMPRESSED_BYTES_MAX, compress, decompress
 from heliostat.records.batches.converted import (
+    BatchPlace,
     ConvertedBatch,
     ConvertOutcome,
     ConvertSettings,
-    Place,
     Stop,
     StopReason,
 )
@@ -45,7 +45,7 @@ class BatchMaker:
         Producer id, size limits and compression.
     """
 
-    def __init__(self, place: Place, settings: ConvertSettings) -> None:
+    def __init__(self, place: BatchPlace, settings: ConvertSettings) -> None:
         self.outcome = ConvertOutcome(place.source, place.target)
         self._ahead = place.ahead
         self._settings = settings

@@ -49,10 +49,10 @@ from heliostat.records.batches.batch import (
 from heliostat.records.batches.batch_maker import BatchMaker
 from heliostat.records.batches.codecs import TooMuch
 from heliostat.records.batches.converted import (
+    BatchPlace,
     ConvertOutcome,
     ConvertSettings,
-    Place,
-    Refusal,
+    RefusedRecord,
     Stop,
     StopReason,
 )
@@ -72,10 +72,10 @@ def convert(  # noqa: PLR0917 - where, how, and of what
     buffer: bytearray | memoryview,
     start: int,
     end: int,
-    place: Place,
+    place: BatchPlace,
     settings: ConvertSettings,
     aborted: Sequence[Aborted] = (),
-    refused: Refusal | None = None,
+    refused: RefusedRecord | None = None,
 ) -> ConvertOutcome:
     """Convert what a fetch returned for one partition into batches to append.
 
@@ -117,7 +117,7 @@ class _Walk:
         self,
         view: memoryview,
         start: int,
-        place: Place,
+        place: BatchPlace,
         settings: ConvertSettings,
         aborted: Sequence[Aborted],
     ) -> None:
@@ -129,7 +129,7 @@ class _Walk:
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
         self._is_first = True
-        self.refused: Refusal | None = None
+        self.refused: RefusedRecord | None = None
         """A record that the target has refused, not yet reached."""
 
     def go(self) -> None:
@@ -180,7 +180,7 @@ class _Walk:
             self._check_place(header, self.at, expected)
             self.batches.rewrite(self.view, self.at, header)
 
-    def _take_up_to(self, refused: Refusal, header: BatchHeader) -> None:
+    def _take_up_to(self, refused: RefusedRecord, header: BatchHeader) -> None:
         """Convert the records before one that the target refuses, then stop."""
         self.refused = None
         if refused.offset < header.base_offset:

@@ -121,7 +121,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRecord:
     """A record that the target has refused: all before it is copied, then copying stops."""
 
     offset: int
@@ -142,7 +142,7 @@ class ConvertOutcome:
     stop: Stop | None = None
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """Where converting begins, on both sides."""
 
     source: int
@@ -153,6 +153,6 @@ class Place(NamedTuple):
     """Source offset less target offset, by the offset map; None: the next batch has the break."""
 
     @classmethod
-    def same(cls, offset: int) -> Place:
+    def same(cls, offset: int) -> BatchPlace:
         """Return a place with the same offset on both sides."""
         return cls(offset, offset)

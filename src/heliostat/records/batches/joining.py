@@ -41,7 +41,7 @@ from heliostat.records.batches.reencode import (
     MAX_TIMESTAMP,
     NEVER_JOINED_BITS,
     RECORDS,
-    Problem,
+    Flaw,
     encode_records,
     join_plain,
     join_thinned,
@@ -55,13 +55,13 @@ _FIELDS = struct.Struct(">qi4xBIhiqq14xi")
 timestamp, max timestamp, records count."""
 _BITS_TAKEN = CODEC_BITS | LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
 _WORDS = {
-    Problem.TOO_SHORT: "a batch is too short for its records",
-    Problem.CUT: "a batch ends in the middle of a record",
-    Problem.LENGTH: "a record's length is wrong",
-    Problem.OFFSET: "a record's offset is wrong",
-    Problem.TIMESTAMP: "a record's timestamp is wrong",
-    Problem.CHECKSUM: "a batch's checksum does not match its bytes",
-    Problem.LEFT_OVER: "a batch has more bytes than its records",
+    Flaw.TOO_SHORT: "a batch is too short for its records",
+    Flaw.CUT: "a batch ends in the middle of a record",
+    Flaw.LENGTH: "a record's length is wrong",
+    Flaw.OFFSET: "a record's offset is wrong",
+    Flaw.TIMESTAMP: "a record's timestamp is wrong",
+    Flaw.CHECKSUM: "a batch's checksum does not match its bytes",
+    Flaw.LEFT_OVER: "a batch has more bytes than its records",
 }
 _ATTRIBUTES_LOW_AT = 22
 _BASE_OFFSET = struct.Struct(">q")
@@ -185,7 +185,7 @@ def encode_new(source: SourceRecords, start: int, stop: int) -> NewRecords:
     """
     target = _Target(len(source.body) + GROWTH_BYTES_MAX * (source.count + 1))
     problem = target.add(source, start, stop, 0)
-    if problem is not Problem.NONE:
+    if problem is not Flaw.NONE:
         raise _error(problem)
     return target.new_records()
 
@@ -210,14 +210,14 @@ class _Target:
         base_offset: int,
         *,
         is_whole: bool = False,
-    ) -> Problem:
+    ) -> Flaw:
         """Append the records in `[start, stop)`; with `is_whole`, all of them must be in it."""
         before = self.fields.copy()
         append_time = source.log_append_time
         body = np.frombuffer(source.body, np.uint8) if len(source.body) else np.empty(0, np.uint8)
         there = int(self.fields[RECORDS])
         deltas = np.empty(source.count, np.int64) if source.is_sparse else _NO_DELTAS
-        problem = Problem(
+        problem = Flaw(
             encode_records(
                 body,
                 0,
@@ -234,10 +234,10 @@ class _Target:
             )
         )
         taken = int(self.fields[RECORDS]) - there
-        if problem is Problem.NONE and is_whole and taken != source.count:
+        if problem is Flaw.NONE and is_whole and taken != source.count:
             self.fields[:] = before  # a record's offset is beyond its batch
-            return Problem.OFFSET
-        if problem is Problem.NONE and taken:
+            return Flaw.OFFSET
+        if problem is Flaw.NONE and taken:
             if source.is_sparse:
                 self._note_places(there, base_offset + deltas[:taken])
             else:
@@ -385,16 +385,16 @@ class _OpenRun(_Target):
         view = memoryview(self._data)
         try:
             if crc32c(view[at + CRC_FROM : end]) != stored:
-                raise _error(Problem.CHECKSUM)
+                raise _error(Flaw.CHECKSUM)
             room = len(self.room) - int(self.fields[FILLED])
             codec = CODECS[bits & CODEC_BITS]
             body = decompress(codec, view[at + HEADER_BYTES : end], room)
             append_time = latest if bits & LOG_APPEND_TIME_BIT else None
             source = SourceRecords(body, count, timestamp, append_time, is_sparse)
             problem = self.add(source, 0, last + 1, offset, is_whole=True)
-            if problem in (Problem.FAR_APART, Problem.NO_ROOM):
+            if problem in (Flaw.FAR_APART, Flaw.NO_ROOM):
                 return
-            if problem is not Problem.NONE:
+            if problem is not Flaw.NONE:
                 raise _error(problem)
         except TooMuch:
             return
@@ -421,7 +421,7 @@ class _OpenRun(_Target):
         return is_known and (self._limits.compressed or is_plain or is_sparse)
 
 
-def _error(problem: Problem) -> BatchError:
-    if problem is Problem.FAR_APART:
+def _error(problem: Flaw) -> BatchError:
+    if problem is Flaw.FAR_APART:
         return FarApart("timestamps are too far apart")
     return BatchError(_WORDS[problem])

@@ -39,7 +39,7 @@ VARINT_BYTES_MAX = 10
 """The most that a 64-bit number needs."""
 
 
-class Problem(IntEnum):
+class Flaw(IntEnum):
     """Why records can't be re-encoded."""
 
     NONE = 0
@@ -58,11 +58,9 @@ class Problem(IntEnum):
 FILLED, RECORDS, BASE_TIMESTAMP, MAX_TIMESTAMP, BATCHES, AT = range(6)
 BATCH_FIELDS = 6
 
-_CUT, _TOO_SHORT, _LENGTH, _OFFSET = map(
-    int, (Problem.CUT, Problem.TOO_SHORT, Problem.LENGTH, Problem.OFFSET)
-)
+_CUT, _TOO_SHORT, _LENGTH, _OFFSET = map(int, (Flaw.CUT, Flaw.TOO_SHORT, Flaw.LENGTH, Flaw.OFFSET))
 _TIMESTAMP, _LEFT_OVER, _FAR_APART, _NO_ROOM = map(
-    int, (Problem.TIMESTAMP, Problem.LEFT_OVER, Problem.FAR_APART, Problem.NO_ROOM)
+    int, (Flaw.TIMESTAMP, Flaw.LEFT_OVER, Flaw.FAR_APART, Flaw.NO_ROOM)
 )
 NEVER_JOINED_BITS = CODEC_BITS | CONTROL_BIT
 _KNOWN_BITS = 0x7F
@@ -143,7 +141,7 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     there may be holes, as compaction leaves them, and the deltas of the records taken go there.
     All records are checked. Their timestamp deltas count from `base_timestamp` (ms); readers see
     `append_time` instead if `has_append_time`. `out` (uint8) holds the new batch's records, `batch`
-    (int64, see `FILLED`) its state. Returns a `Problem`; unless `NONE`, `batch` is unchanged.
+    (int64, see `FILLED`) its state. Returns a `Flaw`; unless `NONE`, `batch` is unchanged.
     """
     if count * RECORD_BYTES_MIN > end - at:
         return _TOO_SHORT

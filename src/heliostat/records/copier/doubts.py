@@ -27,11 +27,11 @@ from heliostat.records.batches.copied_epochs import CopiedTo
 from heliostat.records.copier.begin_checks import fills_holes, jump_at
 from heliostat.records.copier.lane import PartitionCode, PartitionState
 from heliostat.records.copier.network import (
+    BrokerProblem,
     LastBatch,
     LogRange,
     MirrorEnd,
     Network,
-    Problem,
     SourceSays,
 )
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -68,9 +68,9 @@ def doubt_unnoted(items: Sequence[PartitionCopy], noted: Collection[int]) -> Non
 
 def settle_doubts(
     network: Network,
-    ranges: Mapping[int, LogRange | Problem],
+    ranges: Mapping[int, LogRange | BrokerProblem],
     last_batches: Mapping[int, LastBatch | None],
-    maps: Mapping[int, OffsetMap] | Problem,
+    maps: Mapping[int, OffsetMap] | BrokerProblem,
     items: Sequence[PartitionCopy],
 ) -> set[int]:
     """Compare the last records of doubted partitions; return those that can't be compared now.

@@ -13,11 +13,11 @@ from heliostat.records.copier.doubts import doubt_unnoted
 from heliostat.records.copier.lane import LaneSpec
 from heliostat.records.copier.network import (
     AppendLost,
+    BrokerProblem,
     FetchLost,
     LastBatch,
     LogRange,
     Network,
-    Problem,
     Unanswered,
 )
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -57,7 +57,7 @@ def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:
 
 
 def last_batches_of(
-    network: Network, ranges: Mapping[int, LogRange | Problem], items: Sequence[PartitionCopy]
+    network: Network, ranges: Mapping[int, LogRange | BrokerProblem], items: Sequence[PartitionCopy]
 ) -> tuple[Mapping[int, LastBatch | None], set[int]]:
     """Return who appended the last records of these logs, and the logs for which that fails now."""
     asked = {

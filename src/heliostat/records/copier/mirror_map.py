@@ -12,7 +12,7 @@ from collections import deque
 
 from heliostat.names import Offset, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, Row
+from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, MapRow, OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
 
@@ -155,7 +155,7 @@ class MirrorMap:
         """Whether breaks wait to be written durably."""
         return self._needed_to > max(self._durable_to, self._writing_to)
 
-    def row_to_write(self) -> Row | None:
+    def row_to_write(self) -> MapRow | None:
         """Return the row to write now, if any; it then counts as in flight."""
         if self._writing_to != NONE_DURABLE or not self.needs_write:
             return None
@@ -166,13 +166,13 @@ class MirrorMap:
             self._row[0].target,
             self._stamp,
         )
-        return Row(key, tuple(self._row), self.fills)
+        return MapRow(key, tuple(self._row), self.fills)
 
     def not_written(self) -> None:
         """Leave the row to the next request: this one had no room."""
         self._writing_to = NONE_DURABLE
 
-    def written(self, row: Row) -> None:
+    def written(self, row: MapRow) -> None:
         """Note that a row is durable."""
         self._durable_to = row.breaks[-1]
         self._writing_to = NONE_DURABLE

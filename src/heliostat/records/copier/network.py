@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import BrokerId, Offset
-from heliostat.offsets.offset_map import OffsetMap, Row
+from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.converted import ConvertedBatch
 
@@ -128,7 +128,7 @@ class MapWrite:
 
     index: int
     attempt: int
-    row: Row
+    row: MapRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class LastBatch(NamedTuple):
     sequence: int
 
 
-Problem = BrokerError | ConnectionLost | OffsetMapLost
+BrokerProblem = BrokerError | ConnectionLost | OffsetMapLost
 
 
 class MirrorEnd(NamedTuple):
@@ -210,7 +210,7 @@ class Leaders:
 
     source: Mapping[int, BrokerId]
     target: Mapping[int, BrokerId]
-    problems: Mapping[int, Problem]
+    problems: Mapping[int, BrokerProblem]
 
 
 class Network(Protocol):
@@ -220,7 +220,7 @@ class Network(Protocol):
         """Ask both clusters for the current leaders."""
         ...
 
-    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
         """Return log start offsets and log end offsets (not high watermarks) at the target."""
         ...
 
@@ -242,7 +242,7 @@ class Network(Protocol):
         """
         ...
 
-    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
+    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
         """Return maps with all rows that are durable now; call it after `target_ranges` (I2)."""
         ...
 
@@ -254,11 +254,11 @@ class Network(Protocol):
         """Send rows and return those sent; `MapWritten` or `MapLost` comes as an event."""
         ...
 
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
         """Return log start offsets and high watermarks at the source."""
         ...
 
-    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
+    def delete_target_records(self, index: int, before: Offset) -> BrokerProblem | None:
         """Delete the target's records before an offset (DeleteRecords)."""
         ...
 

@@ -21,7 +21,7 @@ from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.converted import ConvertedBatch, Refusal
+from heliostat.records.batches.converted import ConvertedBatch, RefusedRecord
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
@@ -39,11 +39,11 @@ from heliostat.records.copier.lane import (
 )
 from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
-from heliostat.records.copier.network import LastBatch, LogRange, Problem, Send, Want
+from heliostat.records.copier.network import BrokerProblem, LastBatch, LogRange, Send, Want
 from heliostat.records.copier.partition_appends import PartitionAppends
 from heliostat.records.copier.partition_doubts import PartitionDoubts
 from heliostat.records.copier.partition_fetches import PartitionFetches
-from heliostat.records.copier.partition_progress import Progress
+from heliostat.records.copier.partition_progress import PartitionProgress
 from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
 from heliostat.records.copier.refused_appends import RefusedAppends
 
@@ -81,7 +81,7 @@ class PartitionCopy:
     ) -> None:
         self.phase = Phase.FIND_END
         self.standing = Standing(now_ms)
-        self.progress = Progress()
+        self.progress = PartitionProgress()
         self.appends = PartitionAppends(settings.producer_expiration_s, holds_old=holds_old)
         self.index = index
         self.spec = spec
@@ -382,7 +382,7 @@ class PartitionCopy:
             if error == kafka_codes.TRANSACTION_COORDINATOR_FENCED:
                 self.filling.refused()
         found = self._refusals.verdict(batch, error, message, refused)
-        if isinstance(found, Refusal):
+        if isinstance(found, RefusedRecord):
             if refused < 0 or self.fetches.refusal is not None or self.phase is not Phase.COPY:
                 found = Stopped(PartitionState.BLOCKED, kind.name, found.text)
             else:
@@ -424,13 +424,15 @@ class PartitionCopy:
         self.appends.drop_queue()
         self.standing.stop(state, code, reason, now_ms)
 
-    def unanswered(self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool) -> None:
+    def unanswered(
+        self, problem: BrokerProblem, now_s: float, now_ms: int, *, is_target: bool
+    ) -> None:
         """Note that a broker does not answer; a late answer ends that state."""
         self.appends.may_land(now_s if is_target else -1e9)
         goes_on = self.phase is not Phase.STOPPED
         self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
 
-    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
+    def find_end_failed(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
         """Note that the target's end, or the lane's offset maps, could not be read."""
         self.appends.may_land(now_s)
         self.standing.find_end_failed(problem, now_s, now_ms)

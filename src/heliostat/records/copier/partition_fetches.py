@@ -9,10 +9,10 @@ from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.claimed_offsets import ClaimedOffsets
 from heliostat.records.batches.convert import convert
 from heliostat.records.batches.converted import (
+    BatchPlace,
     ConvertedBatch,
     ConvertSettings,
-    Place,
-    Refusal,
+    RefusedRecord,
     Stop,
     StopReason,
 )
@@ -59,7 +59,7 @@ class PartitionFetches:
         self.epochs = CopiedEpochs()
         self.stop: Stop | None = None
         """Why nothing after the queue is copied; the partition stops once the queue is appended."""
-        self.refusal: Refusal | None = None
+        self.refusal: RefusedRecord | None = None
         """A record that the target refuses: records before it are copied."""
         self._claimed = ClaimedOffsets()
 
@@ -91,7 +91,7 @@ class PartitionFetches:
 
         `stable` is the last stable offset.
         """
-        place = Place(self.offset, self._map.next_target, self._map.ahead)
+        place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         answer = self._claimed.believed(memoryview(buffer)[start:end], self.offset, stable)
         upto = start + answer.end
         outcome = convert(buffer, start, upto, place, self._convert, aborted, self.refusal)

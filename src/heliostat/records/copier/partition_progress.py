@@ -6,7 +6,7 @@ from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.partition_standing import Standing
 
 
-class Progress:
+class PartitionProgress:
     """Offsets at both ends of one partition, and what was copied in this round."""
 
     def __init__(self) -> None:

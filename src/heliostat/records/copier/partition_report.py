@@ -34,11 +34,13 @@ def report_of(item: PartitionCopy) -> PartitionReport:
     )
 
 
-Copied = list[tuple[int, int, int, int]]
-Lost = list[tuple[int, int, int]]
+CopiedRanges = list[tuple[int, int, int, int]]
+LostRanges = list[tuple[int, int, int]]
 
 
-def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copied, Lost]:
+def at_end_of_round(
+    items: Sequence[PartitionCopy], ended_by: str
+) -> tuple[CopiedRanges, LostRanges]:
     """Return how far a round copied and what was lost, for its last report (`RoundReport`)."""
     if not ended_by:
         return [], []
@@ -47,9 +49,9 @@ def at_end_of_round(items: Sequence[PartitionCopy], ended_by: str) -> tuple[Copi
     ]
 
 
-def _copied_in(items: Iterable[PartitionCopy]) -> Copied:
+def _copied_in(items: Iterable[PartitionCopy]) -> CopiedRanges:
     """Return entries as in `LaneSpec.copied` of partitions that this round copied records of."""
-    found: Copied = []
+    found: CopiedRanges = []
     for item in items:
         if item.progress.records:
             offset, epoch = item.fetches.epochs.copied(item.progress.position)

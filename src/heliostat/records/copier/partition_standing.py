@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from heliostat.records.copier.lane import PartitionCode, PartitionState
-from heliostat.records.copier.network import Problem
+from heliostat.records.copier.network import BrokerProblem
 
 LATE_PREDECESSOR = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER")
 LATE_PREDECESSOR_S = 0.01
@@ -83,12 +83,12 @@ class Standing:
         self.code, self.reason = str(code), reason
         self.become(state, now_ms, keep_reason=True)
 
-    def no_leader(self, problem: Problem, now_s: float, now_ms: int) -> None:
+    def no_leader(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
         """Retry: a side has no leader for the partition now, or can't be asked."""
         self.retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
 
     def unanswered(
-        self, problem: Problem, now_s: float, now_ms: int, *, is_target: bool, goes_on: bool
+        self, problem: BrokerProblem, now_s: float, now_ms: int, *, is_target: bool, goes_on: bool
     ) -> None:
         """Note a silent broker; an answer to a request in flight would end the trouble.
 
@@ -99,7 +99,7 @@ class Standing:
             trouble = Trouble.APPEND if is_target else Trouble.FETCH
             self.retry(trouble, problem.code, str(problem), now_s, now_ms)
 
-    def find_end_failed(self, problem: Problem, now_s: float, now_ms: int) -> None:
+    def find_end_failed(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
         """Retry: the target's end, or the offset maps of the whole lane, could not be read."""
         self.retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)
         self.not_before_s = min(self.not_before_s, now_s + FIND_END_MAX_S)

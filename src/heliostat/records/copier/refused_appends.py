@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heliostat.clusters import kafka_codes
 from heliostat.errors import Append, Verdict, kafka_error
-from heliostat.records.batches.converted import ConvertedBatch, Refusal, Stop, StopReason
+from heliostat.records.batches.converted import ConvertedBatch, RefusedRecord, Stop, StopReason
 from heliostat.records.copier.begin_checks import Stopped
 from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.mirror_map import MirrorMap
@@ -45,7 +45,7 @@ class RefusedAppends:
 
     def verdict(
         self, batch: ConvertedBatch, error: int, message: str, number: int
-    ) -> Stopped | Refusal | None:
+    ) -> Stopped | RefusedRecord | None:
         """Decide on Kafka's `error` for an append; None: the append is retried.
 
         Parameters
@@ -72,7 +72,7 @@ class RefusedAppends:
         elif kind.verdict is Verdict.HALT and kind.append is Append.NOT_APPENDED:
             at = batch.source_of(max(0, number))
             text = f"the target refuses what stands at source offset {at}: {message or kind.name}"
-            return Refusal(at, f"{text}. {kind.hint}".strip())
+            return RefusedRecord(at, f"{text}. {kind.hint}".strip())
         return None
 
     def _why_corrupt(self, batch: ConvertedBatch) -> Stopped | None:

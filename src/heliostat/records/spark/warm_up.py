@@ -12,7 +12,7 @@ import gc
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.claimed_offsets import last_batches
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertSettings, Place
+from heliostat.records.batches.converted import BatchPlace, ConvertSettings
 from heliostat.records.batches.encode import encode_batch
 
 _BYTES_MAX = 1 << 20
@@ -31,7 +31,7 @@ def warm_up() -> None:
                 producer_id=0, batch_bytes_max=_BYTES_MAX, join_below_bytes=join_below_bytes
             )
             last_batches(data, 0, len(data))
-            outcome = convert(bytearray(data), 0, len(data), Place(0, 0, 0), settings, ())
+            outcome = convert(bytearray(data), 0, len(data), BatchPlace(0, 0, 0), settings, ())
             assert outcome.stop is None
     gc.collect()
     # These objects stay: a later collection would copy them into each forked process.

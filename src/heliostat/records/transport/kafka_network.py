@@ -19,19 +19,19 @@ from heliostat.records.copier.lane import CopySettings, PartitionSpec
 from heliostat.records.copier.network import (
     LIVE,
     AppendLost,
+    BrokerProblem,
     Channel,
     Event,
     FetchLost,
     Leaders,
     MapLost,
     MapWrite,
-    Problem,
     Send,
     Want,
 )
 from heliostat.records.transport.answer_room import AnswerRoom
 from heliostat.records.transport.fetch_connection import ConnectionContext, FetchConnection
-from heliostat.records.transport.lane_connections import LaneConnections, Place
+from heliostat.records.transport.lane_connections import BrokerChannel, LaneConnections
 from heliostat.records.transport.offset_map_topic import MapChannel
 from heliostat.records.transport.queries import WireQuestions
 from heliostat.records.transport.silent_brokers import SilentBrokers
@@ -112,7 +112,7 @@ class WireNetwork(WireQuestions):
 
     # -- requests ------------------------------------------------------------------------------
 
-    def expect(self, places: Iterable[Place]) -> None:
+    def expect(self, places: Iterable[BrokerChannel]) -> None:
         """Note which connections to open together when one of them is first used."""
         self._conns.expect(places)
 
@@ -199,7 +199,7 @@ class WireNetwork(WireQuestions):
 
     # -- the offset map ------------------------------------------------------------------------
 
-    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | Problem:
+    def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
         """Return maps of these partitions, with all rows that are durable now."""
         try:
             found = self._maps.read()
@@ -257,7 +257,7 @@ class WireNetwork(WireQuestions):
         self._lost += self._silent.look(now_s, self._leaders)
 
     def _leave_silent(
-        self, side: str, cluster: WireCluster, broker: BrokerId, places: Iterable[Place]
+        self, side: str, cluster: WireCluster, broker: BrokerId, places: Iterable[BrokerChannel]
     ) -> None:
         """Drop connections to a silent broker that is no longer the leader of some partitions."""
         if cluster.silence_of(broker, 0.0) is None:

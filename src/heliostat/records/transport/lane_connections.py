@@ -29,7 +29,7 @@ from heliostat.records.transport.watched_connections import (
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Most bytes of one answer for partitions far behind: live ones wait milliseconds while it is
 received."""
-Place = tuple[BrokerId, Channel]
+BrokerChannel = tuple[BrokerId, Channel]
 MAP_KEY: ConnectionKey = (MAP, BrokerId(-1), LIVE)
 """Its broker is a placeholder: the offset map's topic has one leader."""
 
@@ -61,8 +61,8 @@ class LaneConnections:
         *,
         buffer_for: Callable[[int], memoryview | None],
     ) -> None:
-        self.fetching: dict[Place, FetchConnection] = {}
-        self.appending: dict[Place, AppendConnection] = {}
+        self.fetching: dict[BrokerChannel, FetchConnection] = {}
+        self.appending: dict[BrokerChannel, AppendConnection] = {}
         self._source = source
         self._target = target
         self._maps = maps
@@ -70,7 +70,7 @@ class LaneConnections:
         self._context = context
         self._watched = watched
         self._buffer_for = buffer_for
-        self._expected: set[Place] = set()
+        self._expected: set[BrokerChannel] = set()
 
     def close(self) -> None:
         """Close all connections; whether appends in flight happen stays unknown."""
@@ -138,7 +138,7 @@ class LaneConnections:
 
     # -- to the source -------------------------------------------------------------------------
 
-    def expect(self, places: Iterable[Place]) -> None:
+    def expect(self, places: Iterable[BrokerChannel]) -> None:
         """Note which connections to open together when one of them is first used."""
         self._expected = set(places)
 
@@ -170,7 +170,7 @@ class LaneConnections:
             conn = self.fetching[broker, channel]
         return conn
 
-    def _open_fetch_connections(self, places: Iterable[Place]) -> None:
+    def _open_fetch_connections(self, places: Iterable[BrokerChannel]) -> None:
         """Open missing connections in parallel: over a long distance each takes a second."""
         wanted = sorted(each for each in places if each not in self.fetching)
         versions: dict[BrokerId, int] = {}
@@ -202,7 +202,9 @@ class LaneConnections:
         except ConnectionLost as error:
             return error
 
-    def _add_fetch_connection(self, place: Place, connection: Connection, version: int) -> None:
+    def _add_fetch_connection(
+        self, place: BrokerChannel, connection: Connection, version: int
+    ) -> None:
         broker, channel = place
         bytes_max = self._context.settings.fetch_bytes_max
         if channel.traffic is Traffic.SPARSE:

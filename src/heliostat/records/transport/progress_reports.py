@@ -41,7 +41,7 @@ Pause = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LaneProgress:
     """One record of the progress topic, read back.
 
     Parameters
@@ -236,8 +236,8 @@ def _numbers(item: PartitionReport) -> object:
     return source if source == target else [source, target]
 
 
-def decode_progress(value: Mapping[str, Any]) -> Progress:
-    """Build a `Progress` from one record's JSON."""
+def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
+    """Build a `LaneProgress` from one record's JSON."""
     partitions = [
         _partition(TopicName(source), TopicName(target), row)
         for source, target, rows in value["topics"]
@@ -253,7 +253,7 @@ def decode_progress(value: Mapping[str, Any]) -> Progress:
         partitions,
         value["latency"],
     )
-    return Progress(report, value["at_ms"], value["lane_partitions"], value["is_whole"])
+    return LaneProgress(report, value["at_ms"], value["lane_partitions"], value["is_whole"])
 
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:

@@ -18,11 +18,11 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition, is_another
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import (
+    BrokerProblem,
     LastBatch,
     Leaders,
     LogRange,
     MirrorEnd,
-    Problem,
     SourceSays,
 )
 from heliostat.records.transport.last_batches import read_last_batches
@@ -74,7 +74,7 @@ class WireQuestions:
         target_topics = self._target.metadata(sorted({p.target.topic for p in self._partitions}))
         source: dict[int, BrokerId] = {}
         target: dict[int, BrokerId] = {}
-        problems: dict[int, Problem] = {}
+        problems: dict[int, BrokerProblem] = {}
         for index, spec in enumerate(self._partitions):
             for found, topics, partition, topic_id in (
                 (source, source_topics, spec.source, spec.source_topic_id),
@@ -88,7 +88,7 @@ class WireQuestions:
         self._leaders = Leaders(source, target, problems)
         return self._leaders
 
-    def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | Problem]:
+    def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | BrokerProblem]:
         """Ask the leaders for log starts and log end offsets, uncommitted tail included.
 
         ListOffsets and WriteTxnMarkers identify topics by name only. An empty mirror may have been
@@ -101,7 +101,7 @@ class WireQuestions:
         empty = [index for index, each in found.items() if each == LogRange(Offset(0), Offset(0))]
         return found | self._recreated(empty)
 
-    def _recreated(self, indexes: Sequence[int]) -> dict[int, Problem]:
+    def _recreated(self, indexes: Sequence[int]) -> dict[int, BrokerProblem]:
         """Return problems of partitions whose topic was recreated, or can't be checked."""
         targets = {index: self._partitions[index].target for index in indexes}
         if not targets:
@@ -142,7 +142,7 @@ class WireQuestions:
         at = {i: BatchAt(of[i].source, of[i].source_topic_id, o) for i, o in offsets.items()}
         return read_led(self._source, self._leaders.source, at, room)
 
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | Problem]:
+    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
         """Ask the leaders for log starts and high watermarks."""
         partitions = {index: self._partitions[index].source for index in indexes}
         return self._ranges(self._source, self._leaders.source, partitions, CONSUMER)
@@ -153,9 +153,9 @@ class WireQuestions:
         leaders: Mapping[int, BrokerId],
         partitions: Mapping[int, TopicPartition],
         replica_id: int,
-    ) -> dict[int, LogRange | Problem]:
+    ) -> dict[int, LogRange | BrokerProblem]:
         by_broker: dict[BrokerId, list[int]] = {}
-        result: dict[int, LogRange | Problem] = {}
+        result: dict[int, LogRange | BrokerProblem] = {}
         for index in partitions:
             if index in leaders:
                 by_broker.setdefault(leaders[index], []).append(index)
@@ -174,7 +174,7 @@ class WireQuestions:
                 )
         return result
 
-    def delete_target_records(self, index: int, before: Offset) -> Problem | None:
+    def delete_target_records(self, index: int, before: Offset) -> BrokerProblem | None:
         """Raise the log start offset of one target partition.
 
         DeleteRecords identifies topics by name only: the topic id is checked right before and right
@@ -225,7 +225,7 @@ def _range(
     starts: Mapping[TopicPartition, Offset | BrokerError],
     ends: Mapping[TopicPartition, Offset | BrokerError],
     partition: TopicPartition,
-) -> LogRange | Problem:
+) -> LogRange | BrokerProblem:
     start, end = starts.get(partition), ends.get(partition)
     for item in (start, end):
         if isinstance(item, BrokerError):

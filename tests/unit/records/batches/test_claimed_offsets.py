@@ -14,7 +14,7 @@ from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.claimed_offsets import Believed, ClaimedOffsets
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertSettings, Place, StopReason
+from heliostat.records.batches.converted import BatchPlace, ConvertSettings, StopReason
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.network import LastBatch, LogRange
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -144,7 +144,7 @@ def test_an_empty_batch_moves_the_position_no_further_than_the_next_batch(
     aborted = [Aborted(9, 0)]
     for claimed, is_sound in ((place, True), (FAR, False)):
         data = bytearray(b"".join([*sound, VOID[kind](claimed), batch(place + 1)]))
-        outcome = convert(data, 0, len(data), Place.same(100), settings, aborted)
+        outcome = convert(data, 0, len(data), BatchPlace.same(100), settings, aborted)
         assert (outcome.stop is None) == is_sound, outcome.stop
         assert outcome.next_offset == (place + 11 if is_sound else place)
         assert sum(each.records for each in outcome.batches) == 10 * (before + is_sound)

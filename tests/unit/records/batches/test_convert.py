@@ -16,11 +16,11 @@ from support.converted_twice import batch_maker_checked, convert
 
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import (
+    BatchPlace,
     ConvertedBatch,
     ConvertOutcome,
     ConvertSettings,
-    Place,
-    Refusal,
+    RefusedRecord,
     StopReason,
 )
 
@@ -138,7 +138,7 @@ def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
     cut = data.draw(st.sampled_from([0, 0, 1, 40]))
     before = data.draw(st.sampled_from([0, 3]))
     answer = bytearray(before) + ref.encode_all(stored) + bytearray(2)
-    outcome = convert(answer, before, len(answer) - 2 - cut, Place.same(position), limits)
+    outcome = convert(answer, before, len(answer) - 2 - cut, BatchPlace.same(position), limits)
 
     assert_appendable(outcome, position, limits)
     whole = stored if not cut else stored[:-1]
@@ -169,7 +169,7 @@ def test_damage_never_raises_and_never_gets_a_valid_crc(stored, limits, data):
         at = min(batch + field, len(answer) - 1)
         if not any(0 <= at - start < 8 for start in starts):
             answer[at] = data.draw(st.integers(0, 255))
-    outcome = convert(answer, 0, len(answer), Place.same(position), limits)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(position), limits)
 
     seen = dict(pair for item in stored for pair in item.seen)
     for item in outcome.batches:
@@ -191,7 +191,7 @@ def test_any_bytes_give_an_outcome(stored, data, limits):
         at = data.draw(st.integers(0, len(answer) - 1))
         answer[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     position = data.draw(st.integers(0, 9) | st.just(stored[0].base_offset))
-    outcome = convert(answer, 0, len(answer), Place.same(position), limits)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(position), limits)
     records = sum(item.records for item in outcome.batches)
     assert outcome.next_offset >= position + records
     assert outcome.next_target_offset == position + records
@@ -200,7 +200,7 @@ def test_any_bytes_give_an_outcome(stored, data, limits):
 @given(st.binary(max_size=300))
 @settings(max_examples=200, deadline=None)
 def test_random_bytes_give_an_outcome(noise):
-    assert convert(bytearray(noise), 0, len(noise), Place.same(0), plain()).next_offset >= 0
+    assert convert(bytearray(noise), 0, len(noise), BatchPlace.same(0), plain()).next_offset >= 0
 
 
 def one_record_batches(count: int, first: int = 0, codec: int = 0) -> list[ref.StoredBatch]:
@@ -213,7 +213,7 @@ def one_record_batches(count: int, first: int = 0, codec: int = 0) -> list[ref.S
 def test_one_record_batches_become_one_batch():
     stored = one_record_batches(3000)
     answer = ref.encode_all(stored)
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     assert [item.records for item in outcome.batches] == [3000]
     assert_appendable(outcome, 0, plain())
     assert converted(outcome) == [pair for item in stored for pair in item.seen]
@@ -222,7 +222,7 @@ def test_one_record_batches_become_one_batch():
 def test_joined_batches_keep_to_their_limit():
     answer = ref.encode_all(one_record_batches(500))
     limits = plain(join_bytes_max=5000)
-    outcome = convert(answer, 0, len(answer), Place.same(0), limits)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), limits)
     assert_appendable(outcome, 0, limits)
     assert 10 > len(outcome.batches) > 1
     assert all(item.size <= 5000 for item in outcome.batches)
@@ -231,7 +231,7 @@ def test_joined_batches_keep_to_their_limit():
 def test_sequence_wraps_inside_and_between_batches():
     stored = one_record_batches(6, first=2**31 - 3)
     answer = ref.encode_all(stored)
-    outcome = convert(answer, 0, len(answer), Place.same(2**31 - 3), plain(join_below_bytes=0))
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(2**31 - 3), plain(join_below_bytes=0))
     sequences = [ref.header_of(bytes_of(item))["base_sequence"] for item in outcome.batches]
     assert sequences == [2**31 - 3, 2**31 - 2, 2**31 - 1, 0, 1, 2]
 
@@ -239,7 +239,7 @@ def test_sequence_wraps_inside_and_between_batches():
 def test_a_large_batch_is_converted_in_its_own_buffer():
     record = ref.Record(NOW, None, bytes(20_000))
     answer = ref.encode_all([ref.StoredBatch(5, (record, record))])
-    outcome = convert(answer, 0, len(answer), Place.same(5), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(5), plain())
     (part,) = outcome.batches[0].parts
     assert isinstance(part, memoryview)
     assert part.obj is answer
@@ -249,7 +249,7 @@ def test_a_flipped_payload_bit_leaves_a_wrong_crc():
     record = ref.Record(NOW, b"k", bytes(20_000))
     answer = ref.encode_all([ref.StoredBatch(0, (record,))])
     answer[9_000] ^= 4
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     assert outcome.stop is None
     assert not ref.is_crc_valid(bytes_of(outcome.batches[0]))
 
@@ -261,10 +261,10 @@ def test_compressed_small_batches_are_joined_only_where_compression_is_asked_for
         for n in range(10)
     ]
     answer = ref.encode_all(stored)
-    raw = convert(bytearray(answer), 0, len(answer), Place.same(0), plain())
+    raw = convert(bytearray(answer), 0, len(answer), BatchPlace.same(0), plain())
     assert len(raw.batches) == 10
     joined = convert(
-        bytearray(answer), 0, len(answer), Place.same(0), plain(compression=Codec.ZSTD)
+        bytearray(answer), 0, len(answer), BatchPlace.same(0), plain(compression=Codec.ZSTD)
     )
     assert [item.records for item in joined.batches] == [50]
     assert ref.header_of(bytes_of(joined.batches[0]))["attributes"] == 4
@@ -273,7 +273,7 @@ def test_compressed_small_batches_are_joined_only_where_compression_is_asked_for
 
 def test_batches_that_compression_would_enlarge_stay_uncompressed():
     answer = ref.encode_all(one_record_batches(2))
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain(compression=Codec.GZIP))
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain(compression=Codec.GZIP))
     assert ref.header_of(bytes_of(outcome.batches[0]))["attributes"] == 0
 
 
@@ -307,7 +307,9 @@ def three_batches(**fields: int) -> bytearray:
 )
 def test_a_batch_that_cannot_be_converted_stops_after_those_that_can(fields, reason, below_bytes):
     answer = three_batches(**fields)
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain(join_below_bytes=below_bytes))
+    outcome = convert(
+        answer, 0, len(answer), BatchPlace.same(0), plain(join_below_bytes=below_bytes)
+    )
     assert converted(outcome) == one_record_batches(1)[0].seen
     assert outcome.next_offset == 1
     assert outcome.stop is not None
@@ -317,7 +319,7 @@ def test_a_batch_that_cannot_be_converted_stops_after_those_that_can(fields, rea
 
 def test_a_wrong_checksum_ends_a_run():
     answer = three_batches(crc=1)
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     assert outcome.stop is not None
     assert outcome.stop.reason is StopReason.CORRUPT
     assert converted(outcome) == one_record_batches(1)[0].seen
@@ -343,7 +345,7 @@ def test_records_that_contradict_their_header_are_corrupt(body, last):
     if last:
         bad = ref.changed(bad, attributes=ref.LOG_APPEND_TIME)
     answer = bytearray(first + bad + (b"" if last else third))
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (StopReason.CORRUPT, 1)
     assert converted(outcome) == one_record_batches(1)[0].seen
@@ -357,7 +359,7 @@ def test_only_records_before_a_refused_one_are_converted(stored, limits, data):
     at = data.draw(st.integers(position, end - 1))
     answer = ref.encode_all(stored)
     outcome = convert(
-        answer, 0, len(answer), Place.same(position), limits, (), Refusal(at, "no key")
+        answer, 0, len(answer), BatchPlace.same(position), limits, (), RefusedRecord(at, "no key")
     )
     assert_appendable(outcome, position, limits)
     seen = [pair for item in stored for pair in item.seen if pair[0] >= position]
@@ -375,7 +377,7 @@ def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
     first, _, third = (item.encode() for item in one_record_batches(3))
     answer = bytearray(first + third)
     outcome = convert(
-        answer, 0, len(answer), Place.same(0), plain(), (), Refusal(1, "it was refused")
+        answer, 0, len(answer), BatchPlace.same(0), plain(), (), RefusedRecord(1, "it was refused")
     )
     assert outcome.stop is None
     assert outcome.next_offset == 3
@@ -385,7 +387,7 @@ def test_a_refused_record_that_compaction_took_meanwhile_is_not_waited_for():
 def test_a_record_larger_than_the_targets_limit_stops():
     big = ref.StoredBatch(1, (ref.Record(NOW, None, bytes(5000)),))
     answer = ref.encode_all([*one_record_batches(1), big])
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain(batch_bytes_max=4000))
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain(batch_bytes_max=4000))
     assert outcome.stop is not None
     assert (outcome.stop.reason, outcome.stop.offset) == (StopReason.TOO_LARGE, 1)
     assert "4000" in outcome.stop.text
@@ -397,7 +399,7 @@ def test_a_decompression_bomb_stops_without_exhausting_memory(monkeypatch):
     monkeypatch.setattr(batch_maker_checked, "DECOMPRESSED_BYTES_MAX", 10_000)
     bomb = ref.StoredBatch(0, (ref.Record(NOW, None, bytes(50_000)),), codec=4, append_time=NOW)
     answer = ref.encode_all([bomb])
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     assert outcome.stop is not None
     assert outcome.stop.reason is StopReason.TOO_LARGE
 
@@ -408,7 +410,7 @@ def test_rewritten_batches_that_grow_are_split():
     stored = ref.StoredBatch(0, noise, codec=1, append_time=NOW)
     answer = ref.encode_all([stored])
     limits = plain(batch_bytes_max=600)
-    outcome = convert(answer, 0, len(answer), Place.same(0), limits)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), limits)
     assert_appendable(outcome, 0, limits)
     assert len(outcome.batches) > 1
     assert converted(outcome) == stored.seen
@@ -418,7 +420,7 @@ def test_timestamps_too_far_apart_for_one_batch_are_split():
     ends = [ref.Record(-1, b"a", None), ref.Record(2**63 - 1, b"b", None)]
     stored = [ref.StoredBatch(n, (record,)) for n, record in enumerate(ends)]
     answer = ref.encode_all(stored)
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     assert converted(outcome) == [pair for item in stored for pair in item.seen]
     assert len(outcome.batches) == 2
 
@@ -438,6 +440,6 @@ def test_a_base_timestamp_of_no_record_keeps_the_timestamps():
     assert expected[0][1].timestamp == NOW
     second = ref.changed(horizon, base_offset=1)
     for answer in (horizon, horizon + second):
-        outcome = convert(bytearray(answer), 0, len(answer), Place.same(0), plain())
+        outcome = convert(bytearray(answer), 0, len(answer), BatchPlace.same(0), plain())
         assert converted(outcome)[0] == expected[0]
         assert [ref.header_of(bytes_of(i))["attributes"] for i in outcome.batches] == [0]

@@ -12,10 +12,10 @@ from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.batch import CONTROL_BIT, Codec
 from heliostat.records.batches.convert import convert
 from heliostat.records.batches.converted import (
+    BatchPlace,
     ConvertedBatch,
     ConvertOutcome,
     ConvertSettings,
-    Place,
 )
 
 PRODUCER = 2**40 + 5
@@ -139,7 +139,9 @@ def test_readers_of_both_sides_see_the_same_in_the_same_order(log, limits, data)
     known = OffsetMap()
     if first != first_target:
         known.add(Break(first_target, first))
-    place = Place(first, first_target, data.draw(st.sampled_from([first - first_target, None])))
+    place = BatchPlace(
+        first, first_target, data.draw(st.sampled_from([first - first_target, None]))
+    )
     outcome = convert(answer, 0, len(answer), place, limits, aborted)
     assert outcome.stop is None
     assert outcome.next_offset == stored[-1].next_offset
@@ -164,7 +166,7 @@ def test_converting_continues_at_any_batch_as_without_a_stop(log, data):
         return
     cut = data.draw(st.integers(1, len(stored) - 1))
     known, got = OffsetMap(), []
-    place = Place.same(stored[0].base_offset)
+    place = BatchPlace.same(stored[0].base_offset)
     for part in (stored[:cut], stored[cut:]):
         answer = bytearray(b"".join(item.encode() for item in part))
         named = [
@@ -177,7 +179,7 @@ def test_converting_continues_at_any_batch_as_without_a_stop(log, data):
         assert outcome.stop is None
         got += appended(outcome, known)
         end = outcome.next_target_offset
-        place = Place(outcome.next_offset, end, known.source_of(end) - end)
+        place = BatchPlace(outcome.next_offset, end, known.source_of(end) - end)
     assert got == seen
 
 
@@ -200,7 +202,7 @@ def test_the_same_producers_next_transaction_is_judged_by_itself():
     ]
     answer = bytearray(b"".join(item.encode() for item in stored))
     aborted = [Aborted(7, 0), Aborted(7, 4)]
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain(), aborted)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain(), aborted)
     assert [record.value for _, record in appended(outcome, OffsetMap())] == [b"2"]
     assert outcome.next_offset == 6
     assert outcome.batches[0].breaks == (Break(0, 2),)
@@ -213,7 +215,7 @@ def test_small_batches_of_many_transactions_are_joined():
         stored.append(ref.StoredBatch(at, record, more_attributes=ref.TRANSACTIONAL, producer_id=7))
         stored.append(ref.marker(at + 1, 7, commits=True))
     answer = bytearray(b"".join(item.encode() for item in stored))
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     (only,) = outcome.batches
     assert only.records == 20
     assert only.breaks == tuple(Break(n, 2 * n) for n in range(1, 20))
@@ -228,7 +230,7 @@ def test_thinned_compressed_batches_are_joined_and_stay_compressed():
         for at in range(0, 200, 10)
     ]
     answer = bytearray(b"".join(item.encode() for item in stored))
-    outcome = convert(answer, 0, len(answer), Place.same(0), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), plain())
     (only,) = outcome.batches
     assert ref.header_of(bytes_of(only))["attributes"] == 4
     known = OffsetMap()
@@ -253,7 +255,7 @@ def test_messages_of_old_formats_are_converted(magic, codec):
 
     answer = bytearray(message_set([0, 1, 2], codec) + message_set([3, 4], 0))
     answer += ref.StoredBatch(5, (ref.Record(NOW, None, b"5"),)).encode()
-    outcome = convert(answer, 0, len(answer), Place.same(1), plain())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(1), plain())
     assert outcome.stop is None, outcome.stop
     got = appended(outcome, OffsetMap())
     assert [source for source, _ in got] == [1, 2, 3, 4, 5]
@@ -267,7 +269,7 @@ def test_a_batch_too_large_is_split_and_offsets_stay():
     records = tuple(ref.Record(NOW, None, bytes([n]) * 100) for n in range(50))
     stored = ref.StoredBatch(3, records)
     answer = bytearray(stored.encode())
-    outcome = convert(answer, 0, len(answer), Place.same(3), plain(batch_bytes_max=1500))
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(3), plain(batch_bytes_max=1500))
     assert len(outcome.batches) > 3
     assert all(item.size <= 1500 and not item.breaks for item in outcome.batches)
     assert appended(outcome, OffsetMap()) == stored.seen

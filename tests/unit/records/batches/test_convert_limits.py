@@ -6,7 +6,12 @@ import pytest
 from support import batches as ref
 
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertOutcome, ConvertSettings, Place, StopReason
+from heliostat.records.batches.converted import (
+    BatchPlace,
+    ConvertOutcome,
+    ConvertSettings,
+    StopReason,
+)
 
 NOW = 1_790_000_000_000
 LARGE = 1 << 20
@@ -16,7 +21,7 @@ def converted(limit: int, *batches: ref.StoredBatch, join_bytes_max: int = 0) ->
     data = bytearray(b"".join(batch.encode() for batch in batches))
     join_below = LARGE if join_bytes_max else 0
     settings = ConvertSettings(5, limit, join_bytes_max or limit, join_below)
-    return convert(data, 0, len(data), Place.same(0), settings)
+    return convert(data, 0, len(data), BatchPlace.same(0), settings)
 
 
 def records(count: int) -> tuple[ref.Record, ...]:

@@ -14,7 +14,7 @@ from support.records import Sample, encode
 from heliostat.errors import BatchError
 from heliostat.records.batches import legacy_format as old_format
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertSettings, Place
+from heliostat.records.batches.converted import BatchPlace, ConvertSettings
 from heliostat.records.batches.legacy_format import read_old
 from heliostat.verify.old_formats import old_batch
 
@@ -124,7 +124,7 @@ def test_an_answer_cut_anywhere_in_a_message_ends_before_it(magic: int) -> None:
     for size in range(60):  # within its first message
         data = first + second[:size]
         settings = ConvertSettings(producer_id=7, batch_bytes_max=1 << 20)
-        outcome = convert(bytearray(data), 0, len(data), Place.same(0), settings)
+        outcome = convert(bytearray(data), 0, len(data), BatchPlace.same(0), settings)
         assert outcome.stop is None
         assert outcome.next_offset == one
 
@@ -195,7 +195,7 @@ def test_a_damaged_offset_hides_no_message(magic: int, claimed: int) -> None:
     with pytest.raises(BatchError, match="claims offset"):
         copied(bytes(moved))
     settings = ConvertSettings(producer_id=1, batch_bytes_max=1 << 20)
-    outcome = convert(bytearray(moved), 0, len(moved), Place(BASE, BASE, 0), settings, ())
+    outcome = convert(bytearray(moved), 0, len(moved), BatchPlace(BASE, BASE, 0), settings, ())
     assert outcome.stop is not None
     assert (outcome.batches, outcome.next_offset) == ([], BASE)
 
@@ -212,7 +212,7 @@ def test_the_next_batch_contradicts_the_last_messages_offset(magic: int, claimed
     struct.pack_into(">q", today, 0, BASE + len(CONTENTS))
     answer = moved + today
     settings = ConvertSettings(producer_id=1, batch_bytes_max=1 << 20)
-    outcome = convert(bytearray(answer), 0, len(answer), Place.same(BASE), settings, ())
+    outcome = convert(bytearray(answer), 0, len(answer), BatchPlace.same(BASE), settings, ())
     is_sound = claimed == BASE + len(CONTENTS) - 1
     assert (outcome.stop is None) == is_sound
     assert outcome.next_offset == (BASE + len(CONTENTS) + 1 if is_sound else BASE)
@@ -229,7 +229,7 @@ def test_messages_that_follow_small_batches_are_read(magic: int, count: int) -> 
         answer += today
     answer += plain(magic, count)
     settings = ConvertSettings(producer_id=1, batch_bytes_max=1 << 20)
-    outcome = convert(answer, 0, len(answer), Place.same(0), settings, ())
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), settings, ())
     assert outcome.stop is None
     assert outcome.next_offset == count + len(CONTENTS)
     assert sum(batch.records for batch in outcome.batches) == count + len(CONTENTS)

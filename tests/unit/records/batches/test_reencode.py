@@ -14,7 +14,7 @@ from support import converted_twice
 from support.converted_twice import convert
 
 from heliostat.records.batches import compiled_bytes, reencode
-from heliostat.records.batches.converted import ConvertSettings, Place
+from heliostat.records.batches.converted import BatchPlace, ConvertSettings
 from heliostat.records.batches.crc import crc32c
 from heliostat.records.batches.varints import varint
 
@@ -87,7 +87,7 @@ def test_arbitrary_records_are_encoded_or_refused(  # noqa: PLR0917 - as drawn
         attributes=ref.LOG_APPEND_TIME if is_appended else 0,
     )
     answer = bytearray(sound + odd)
-    outcome = convert(answer, 0, len(answer), Place.same(0), SETTINGS)
+    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), SETTINGS)
     behind = 1 + hole + count + thinned
     assert outcome.next_offset in (1, behind)
     assert (outcome.stop is None) == (outcome.next_offset == behind)

@@ -9,7 +9,7 @@ from support.records import Sample, encode
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.network import LastBatch, LogRange
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -75,9 +75,9 @@ def test_a_break_that_goes_back_replaces_breaks_of_lost_records() -> None:
     assert found.target_of(70) == 100
     assert found.target_of(75) == 105
     assert found.target_of(69) == 59  # before it nothing has changed
-    row = Row(RowKey(P, "", 10, Stamp(1, 1)), (Break(10, 20), Break(50, 80), Break(100, 70)))
+    row = MapRow(RowKey(P, "", 10, Stamp(1, 1)), (Break(10, 20), Break(50, 80), Break(100, 70)))
     again = OffsetMap()
-    again.apply(Row.decode(row.key, row.encode()))
+    again.apply(MapRow.decode(row.key, row.encode()))
     assert list(again.breaks()) == list(found.breaks())
 
 

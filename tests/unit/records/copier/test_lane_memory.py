@@ -18,7 +18,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.convert import convert
-from heliostat.records.batches.converted import ConvertedBatch, ConvertSettings, Place
+from heliostat.records.batches.converted import BatchPlace, ConvertedBatch, ConvertSettings
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
 from heliostat.records.copier.lane_memory import COPY_OUT_EVERY_S, PROCESS_BYTES, LaneMemory
 from heliostat.records.copier.network import LogRange
@@ -195,10 +195,12 @@ def test_reencoded_batches_keep_the_memory_that_is_counted(case: str) -> None:
         batch[:8] = offset.to_bytes(8, "big")
         stored += batch
     settings = ConvertSettings(7, batch_bytes_max, compression=compression)
-    convert(bytearray(stored), 0, len(stored), Place.same(0), settings)  # what is kept for reuse
+    convert(
+        bytearray(stored), 0, len(stored), BatchPlace.same(0), settings
+    )  # what is kept for reuse
     tracemalloc.start()
     try:
-        outcome = convert(stored, 0, len(stored), Place.same(0), settings)
+        outcome = convert(stored, 0, len(stored), BatchPlace.same(0), settings)
         assert outcome.stop is None
         traced, _ = tracemalloc.get_traced_memory()
     finally:

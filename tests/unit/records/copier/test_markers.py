@@ -9,7 +9,7 @@ from heliostat.clusters.wire.primitives import compact_string, uvarint
 from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import RowKey, Stamp
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapReader, MapRow, OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import (
@@ -138,8 +138,8 @@ def test_a_map_of_record_numbers_counts_records_before_the_end() -> None:
 def test_users_see_equal_offsets_and_lanes_record_numbers() -> None:
     reader = MapReader()
     key = RowKey(MIRROR, "id", 5, Stamp(1, 1))
-    row = Row(key, (Break(5, 10),), is_filled=True)
-    assert Row.decode(key, row.encode()) == row
+    row = MapRow(key, (Break(5, 10),), is_filled=True)
+    assert MapRow.decode(key, row.encode()) == row
     reader.take(row)
     assert reader.of(MIRROR, "id").is_identity
     assert reader.is_filled(MIRROR, "id") is True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.map_rows import Stamp
-from heliostat.offsets.offset_map import Break, OffsetMap, Row
+from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.mirror_map import MirrorMap
@@ -23,7 +23,7 @@ def batch(target: int, count: int, ahead: int, *breaks: Break) -> ConvertedBatch
     return ConvertedBatch(target, count, (), 0, 0, source_ahead=ahead, breaks=breaks)
 
 
-def row_of(made: MirrorMap) -> Row:
+def row_of(made: MirrorMap) -> MapRow:
     row = made.row_to_write()
     assert row is not None
     return row
