@@ -49,7 +49,7 @@ class HeliostatError(Exception):
     text
         What happened, in one sentence.
     context
-        Facts to print behind it, such as `partition='ESS-0'`.
+        Facts to print after it, such as `partition='ESS-0'`.
     """
 
     code: ClassVar[str] = "HELIOSTAT"

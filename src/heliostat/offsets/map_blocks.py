@@ -157,7 +157,7 @@ class MapBlocks:
             following = targets[at + 1]
         return None if at < 0 else (targets[at], sources[at]), following
 
-    def behind(self, target: int) -> Iterator[Pair]:
+    def after(self, target: int) -> Iterator[Pair]:
         """Iterate over breaks after a target offset, in order, as they are at the call."""
         blocks = self._blocks[max(0, bisect_right(self._block_targets, target) - 1) :]
         if self._targets and target >= self._targets[0]:

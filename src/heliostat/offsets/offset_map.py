@@ -90,13 +90,13 @@ class OffsetMap:
         """Whether offsets are equal on both sides."""
         return self._breaks.last is None
 
-    def breaks(self, behind: int = -1) -> Iterator[Break]:
+    def breaks(self, after: int = -1) -> Iterator[Break]:
         """Iterate over breaks after a target offset, by default all, in order, as at the call."""
-        return map(Break._make, self._breaks.behind(behind))
+        return map(Break._make, self._breaks.after(after))
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Iterate over all breaks as plain tuples: with millions this takes half the time."""
-        return self._breaks.behind(-1)
+        return self._breaks.after(-1)
 
     def add(self, new: Break) -> None:
         """Append a break; breaks from its target offset on are dropped.
@@ -152,13 +152,13 @@ class OffsetMap:
 
     def has_break_in(self, start: int, end: int) -> bool:
         """Whether there is a break at one of the target offsets `[start, end)`."""
-        first = next(self.breaks(behind=start - 1), None)
+        first = next(self.breaks(after=start - 1), None)
         return first is not None and first.target < end
 
     def extents(self, start: int = 0) -> Iterator[Extent]:
         """Runs of equal distance from target offset `start` on; the last is open-ended."""
         at = Break(start, self.source_of(start))
-        for following in self.breaks(behind=start):
+        for following in self.breaks(after=start):
             yield Extent(at.source, at.target, following.target - at.target)
             at = following
         yield Extent(at.source, at.target, None)

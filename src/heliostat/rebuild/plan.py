@@ -66,10 +66,10 @@ class PartitionRebuild:
         ends = f"source end {self.source_end}, target end {self.target_end}"
         proof = self.proof
         if proof is not None:
-            anew = ", its offset map rebuilt" if proof.breaks is not None else ""
+            rebuilt = ", its offset map rebuilt" if proof.breaks is not None else ""
             return (
                 f"{self.verdict}: {ends}; continues at source offset {proof.position} "
-                f"({proof.compared} records compared{anew})"
+                f"({proof.compared} records compared{rebuilt})"
             )
         if self.found is None:
             return f"new: {ends}; copied from its beginning"

@@ -29,7 +29,7 @@ from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds
 from heliostat.verify.stream_values import ConsumedRecord
 
-ALIKE_BEHIND = 500
+ALIKE_AFTER = 500
 """Source records after the mirror's last searched for an equal one (`MapKeeper` does as well)."""
 
 
@@ -206,8 +206,8 @@ class _Logs:
 
     def has_alike_after(self, row: ConsumedRecord, offset: int) -> bool:
         """Return whether an equal record comes soon after a source offset."""
-        behind = self._rows.source(offset + 1, self._standing.source.end)
-        return any(each[1:] == row[1:] for each in islice(behind, ALIKE_BEHIND))
+        after = self._rows.source(offset + 1, self._standing.source.end)
+        return any(each[1:] == row[1:] for each in islice(after, ALIKE_AFTER))
 
 
 def _refuse_unlike_ends(standing: MirrorStanding, position: int) -> None:

@@ -101,10 +101,10 @@ def assert_same(plain: Plain, packed: OffsetMap) -> None:
     last = every[-1] if every else Break(0, 0)
     for target in range(last.target + 3):
         assert packed.source_of(target) == plain.source_of(target)
-        behind = [each for each in every if each.target > target]
+        after = [each for each in every if each.target > target]
         if target % 7 == 0:
-            assert list(packed.breaks(behind=target)) == behind
-            assert len(list(packed.extents(target))) == len(behind) + 1
+            assert list(packed.breaks(after=target)) == after
+            assert len(list(packed.extents(target))) == len(after) + 1
     for source in range(last.source + 3):
         place = plain.target_of(source)
         assert packed.target_of(source) == place

@@ -44,10 +44,10 @@ def test_breaks_after_an_offset_are_the_end_of_the_map(records, at):
     found = map_of(records)
     every = list(found.breaks())
     assert len(every) == len(found)
-    assert list(found.breaks(behind=at)) == [each for each in every if each.target > at]
+    assert list(found.breaks(after=at)) == [each for each in every if each.target > at]
     first, *rest = found.extents(at)
     assert (first.target, first.source) == (at, found.source_of(at))
-    assert [Break(each.target, each.source) for each in rest] == list(found.breaks(behind=at))
+    assert [Break(each.target, each.source) for each in rest] == list(found.breaks(after=at))
 
 
 @given(sources(), st.integers(1, 9))

@@ -176,7 +176,7 @@ class Connection:
         pending = _framed(parts)
         try:
             while pending:  # ends: every call sends at least a byte or raises
-                pending = _behind(pending, self._socket.sendmsg(pending[:SEND_PARTS_MAX]))
+                pending = _after(pending, self._socket.sendmsg(pending[:SEND_PARTS_MAX]))
         except OSError as error:
             raise self._lost("sending failed", error) from error
 
@@ -212,7 +212,7 @@ class Connection:
         try:
             while self._unsent:  # ends: every call sends at least a byte or raises
                 sent = self._socket.sendmsg(self._unsent[:SEND_PARTS_MAX], (), socket.MSG_DONTWAIT)
-                self._unsent = _behind(self._unsent, sent)
+                self._unsent = _after(self._unsent, sent)
         except BlockingIOError:
             return
         except OSError as error:
@@ -347,7 +347,7 @@ def _framed(
     return [INT32.pack(sum(len(part) for part in parts)), *parts]
 
 
-def _behind(
+def _after(
     parts: list[bytes | bytearray | memoryview], sent: int
 ) -> list[bytes | bytearray | memoryview]:
     """Return what is left of `parts` once `sent` bytes were sent."""

@@ -100,7 +100,7 @@ class ClaimedOffsets:
         if (first < position or _is_old(answer, 0)) and first != seen:
             self._seen = first
             return Believed(0, epoch)
-        expected = position if before < 0 else _behind(answer, before)
+        expected = position if before < 0 else _after(answer, before)
         end, trouble = self._believed_up_to(answer, last, expected, log_end, seen)
         if not trouble:
             return Believed(end, epoch)
@@ -112,19 +112,19 @@ class ClaimedOffsets:
     ) -> tuple[int, str]:
         """Return where the valid part ends, and what the last whole batch claims wrongly."""
         end = len(answer)
-        claim, behind, is_old = _offset(answer, last), _behind(answer, last), _is_old(answer, last)
+        claim, after, is_old = _offset(answer, last), _after(answer, last), _is_old(answer, last)
         if claim <= expected and not is_old:
             return end, ""  # no hole before it; `convert` stops at one that goes back
         next_at = last + (claimed_size(answer, last, end) or 0)
         if end - next_at >= _OFFSET.size and not is_old:
             following = _offset(answer, next_at)
-            text = f"offsets {claim} to {behind - 1}, the next one {following}"
-            return (end, "") if following >= behind else (last, text)
-        if claim == seen and behind <= log_end:
+            text = f"offsets {claim} to {after - 1}, the next one {following}"
+            return (end, "") if following >= after else (last, text)
+        if claim == seen and after <= log_end:
             return end, ""
         self._seen = claim
         is_beyond = claim == seen
-        text = f"offsets up to {behind - 1}, where the log ends at {log_end}"
+        text = f"offsets up to {after - 1}, where the log ends at {log_end}"
         return last, text if is_beyond else ""
 
 
@@ -138,7 +138,7 @@ def _offset(buffer: memoryview, at: int) -> int:
     return found
 
 
-def _behind(buffer: memoryview, at: int) -> int:
+def _after(buffer: memoryview, at: int) -> int:
     """Return the source offset after a whole batch or message, as it claims."""
     if _is_old(buffer, at) or len(buffer) - at < HEADER_BYTES:
         return _offset(buffer, at) + 1

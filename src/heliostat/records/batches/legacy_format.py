@@ -123,9 +123,9 @@ def read_old(view: memoryview, at: int, end: int, position: int, last: int = -1)
                 next_offset = message.offset + 1
         at += size
     else:
-        behind = _LONG.unpack_from(view, at)[0] if end - at > MAGIC_AT else last + 1
-        if behind <= last:  # a v2 batch follows
-            raise BatchError(f"a message claims offset {last}, the batch after it {behind}")
+        after = _LONG.unpack_from(view, at)[0] if end - at > MAGIC_AT else last + 1
+        if after <= last:  # a v2 batch follows
+            raise BatchError(f"a message claims offset {last}, the batch after it {after}")
         return _done(runs, next_offset, at)
     return _done(runs, next_offset, end)  # the rest is cut off and comes with the next fetch
 

@@ -305,7 +305,7 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
             return next_offset
         offset, last = _read_number(data, at, 8), _read_number(data, at + 23, 4)
         bits, count = _read_number(data, at + CRC_FROM, 2), _read_number(data, at + 57, 4)
-        behind = offset + last + 1
+        after = offset + last + 1
         if (
             bits & refused_bits
             or bits & ~_KNOWN_BITS
@@ -313,7 +313,7 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
             or count < 1
             or count > last + 1
             or count > len(sources) - there
-            or (end - batch_end >= HEADER_BYTES and _read_number(data, batch_end, 8) < behind)
+            or (end - batch_end >= HEADER_BYTES and _read_number(data, batch_end, 8) < after)
         ):
             return next_offset
         stored = np.uint32(_read_number(data, at + 17, 4) & 0xFFFFFFFF)
@@ -342,6 +342,6 @@ def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
             return next_offset
         for place in range(there, batch[RECORDS]):
             sources[place] += offset
-        next_offset = behind
+        next_offset = after
         batch[BATCHES] += 1
         batch[AT] = batch_end

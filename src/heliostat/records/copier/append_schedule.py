@@ -39,7 +39,7 @@ class AppendSchedule:
     time
         Begin and deadline of the round.
     fetches
-        Tells which partitions are far behind: these have separate connections for appends, too.
+        Decides which partitions lag far: these have separate connections for appends, too.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ class Filling:
             yield from self._up_to(source, breaks, batch.source_ahead, now_ms)
         self.queued_to = batch.next_source_offset
 
-    def behind(self, high_watermark: int, now_ms: int) -> Iterator[ConvertedBatch]:
+    def after(self, high_watermark: int, now_ms: int) -> Iterator[ConvertedBatch]:
         """Yield the markers for a hole that no record follows yet, up to `high_watermark`."""
         place = Break(self._map.next_target, high_watermark)
         ahead = place.source - place.target

@@ -60,7 +60,7 @@ class MirrorMap:
         self.source_offset = known.source_of(at)
         if known.is_identity and end < self._spec.start:
             self.source_offset = self._spec.start  # nothing copied yet, no alignment
-        self._written_ahead = deque(known.breaks(behind=at))
+        self._written_ahead = deque(known.breaks(after=at))
         self.next_target = at
         self.ahead = known.source_of(at) - at
         self.breaks = len(known)

@@ -244,7 +244,7 @@ class PartitionCopy:
         is_busy = self.appends.in_flight or self.appends.queue
         if is_busy or self._resetting or self.phase is not Phase.COPY:
             return
-        if self.fetches.fill_behind(now_ms):
+        if self.fetches.fill_after(now_ms):
             return
         self.progress.position = self.fetches.offset
         self.progress.note_level(now_ms)

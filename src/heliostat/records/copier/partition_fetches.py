@@ -128,12 +128,12 @@ class PartitionFetches:
                 self._queue(markers)
         return self.stop is None
 
-    def fill_behind(self, now_ms: int) -> bool:
+    def fill_after(self, now_ms: int) -> bool:
         """Queue markers for a hole up to the next fetch; return whether there is one to fill."""
         if not self._map.fills or self.offset <= self._filling.queued_to:
             return False
         self.stop = self.stop or self._filling.too_large(self.offset)
-        for markers in self._filling.behind(self.offset, now_ms) if not self.stop else ():
+        for markers in self._filling.after(self.offset, now_ms) if not self.stop else ():
             self._queue(markers)
         return True
 

@@ -21,8 +21,8 @@ FROZEN_S = 60.0
 class FrozenClock:
     """Time that leaps between two of its readings; time is looked at by both clocks alike."""
 
-    def __init__(self, freeze_behind: int) -> None:
-        self._left = freeze_behind
+    def __init__(self, freeze_after: int) -> None:
+        self._left = freeze_after
         self._now_s = 0.0
 
     def _passed_s(self) -> float:
@@ -42,12 +42,12 @@ class FrozenClock:
         self._now_s += seconds
 
 
-@pytest.mark.parametrize("freeze_behind", range(1, 6))
+@pytest.mark.parametrize("freeze_after", range(1, 6))
 def test_no_turn_is_taken_after_the_deadline(
-    freeze_behind: int, monkeypatch: pytest.MonkeyPatch
+    freeze_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a process that sleeps after any reading of a clock / then it does nothing late."""
-    clock = FrozenClock(freeze_behind)
+    clock = FrozenClock(freeze_after)
     network = Mock()
     network.leaders.return_value = Leaders({}, {}, {})
     access = ClusterAccess(("127.0.0.1:1",))

@@ -60,14 +60,14 @@ def test_a_large_hole_takes_several_requests_and_a_huge_one_none() -> None:
     stop = filling.too_large(HOLE_MARKERS_MAX + 1)
     assert stop is not None
     assert str(HOLE_MARKERS_MAX + 1) in stop.text
-    parts = list(filling.behind(2 * MARKERS_MAX + 1, NOW_MS))
+    parts = list(filling.after(2 * MARKERS_MAX + 1, NOW_MS))
     assert [len(part.fills) for part in parts] == [MARKERS_MAX, MARKERS_MAX, 1]
     assert [bool(part.breaks) for part in parts] == [True, False, False]
 
 
 def test_the_first_marker_of_an_attempt_is_sent_alone_and_its_end_checked() -> None:
     filling, _ = begun(OffsetMap(), 3)
-    (queued,) = filling.behind(6, NOW_MS)
+    (queued,) = filling.after(6, NOW_MS)
     first, is_all = filling.next_of(queued)
     assert (first.fills, is_all, filling.is_busy) == (range(3, 4), False, True)
     assert not filling.acknowledged(first)
@@ -77,7 +77,7 @@ def test_the_first_marker_of_an_attempt_is_sent_alone_and_its_end_checked() -> N
     assert (rest.fills, is_all) == (range(4, 6), True)
     assert not filling.acknowledged(rest)  # with several, an answer does not show how many landed
     filling.check_end = None
-    (queued,) = filling.behind(7, NOW_MS)
+    (queued,) = filling.after(7, NOW_MS)
     assert filling.next_of(queued) == (queued, True)
     assert filling.acknowledged(queued)
 
