@@ -37,7 +37,7 @@ from heliostat.records.copier.lane import PartitionReport
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord
 
-SETTLED_TURNS = 2
+SETTLED_LOOKS = 2
 """How many reconciliations must see the same target end: an append may still land (I4)."""
 
 
@@ -259,7 +259,7 @@ class Settlement:
 
     def _is_settled(self, facts: Facts, report: PartitionReport) -> bool:
         """Return whether the target's end no longer moves, or is the one that the lane reports."""
-        end, turns = self._ends.get(facts.source, (Offset(-1), 0))
-        turns = turns + 1 if end == facts.target_end else 1
-        self._ends[facts.source] = (facts.target_end, turns)
-        return turns >= SETTLED_TURNS or report.position >= facts.position
+        end, looks = self._ends.get(facts.source, (Offset(-1), 0))
+        looks = looks + 1 if end == facts.target_end else 1
+        self._ends[facts.source] = (facts.target_end, looks)
+        return looks >= SETTLED_LOOKS or report.position >= facts.position

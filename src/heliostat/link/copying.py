@@ -177,9 +177,9 @@ class Copying:
             A cluster does not answer or refuses; `close` what was begun.
         """
         self._gaps.begin()
-        turn = self._reconciler()
+        reconciler = self._reconciler()
         self._groups = self._group_part()
-        return list(self._loops(turn))
+        return list(self._loops(reconciler))
 
     def _reconciler(self) -> Reconciler:
         context, source, target = self._context, self._source, self._target
@@ -240,12 +240,12 @@ class Copying:
             guard=context.owner.check,
         )
 
-    def _loops(self, turn: Reconciler) -> Iterator[LoopSpec]:
+    def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
         context, guarded = self._context, self._context.owner.guarded
         yield LoopSpec(
             "refresh",
             context.link.topics.refresh_interval_s,
-            guarded(lambda: turn.run(self._known, context.board.load())),
+            guarded(lambda: reconciler.run(self._known, context.board.load())),
         )
         for part in self._interchange.parts():
             yield part._replace(turn=guarded(part.turn))

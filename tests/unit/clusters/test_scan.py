@@ -19,7 +19,7 @@ from heliostat.clusters.wire.primitives import compact_string, uvarint
 
 (checked,) = with_checked_indexes("heliostat.clusters.wire.scan")
 NUMBERS = (
-    *(scan.PARTITION, scan.ERROR, scan.HIGH_WATERMARK, scan.STABLE_END),
+    *(scan.PARTITION, scan.ERROR, scan.HIGH_WATERMARK, scan.LAST_STABLE_OFFSET),
     *(scan.START, scan.END),
 )
 HEAD = b"\x00" + struct.pack(">ihi", 0, 0, 0)

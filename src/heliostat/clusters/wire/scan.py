@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-TOPIC_AT, PARTITION, ERROR, HIGH_WATERMARK, START, END, STABLE_END, ABORTED_AT = range(8)
+TOPIC_AT, PARTITION, ERROR, HIGH_WATERMARK, START, END, LAST_STABLE_OFFSET, ABORTED_AT = range(8)
 """Columns of a row: where the topic's id or name begins, the partition's own numbers (see
 `FetchedPartition`), where its records are in the answer, and its aborted transactions, -1 if there
 are none."""
@@ -69,7 +69,7 @@ def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
     row[PARTITION] = _number(data, at, 4)
     row[ERROR] = _number(data, at + 4, 2)
     row[HIGH_WATERMARK] = _number(data, at + 6, 8)
-    row[STABLE_END] = _number(data, at + 14, 8)
+    row[LAST_STABLE_OFFSET] = _number(data, at + 14, 8)
     row[ABORTED_AT] = at + _FIXED_BYTES
     aborted, at = _uvarint(data, at + _FIXED_BYTES)
     if aborted < 2:

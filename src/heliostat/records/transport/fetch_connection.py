@@ -16,9 +16,9 @@ from heliostat.clusters.wire.scan import (
     END,
     ERROR,
     HIGH_WATERMARK,
+    LAST_STABLE_OFFSET,
     PARTITION,
     ROW_FIELDS,
-    STABLE_END,
     START,
     scan_partitions,
 )
@@ -281,7 +281,7 @@ class WatchConnection(FetchConnection):
             (rows[:, ERROR] != 0)
             | (rows[:, END] > rows[:, START])
             | (rows[:, HIGH_WATERMARK] != self._ends)
-            | (rows[:, STABLE_END] != rows[:, HIGH_WATERMARK])
+            | (rows[:, LAST_STABLE_OFFSET] != rows[:, HIGH_WATERMARK])
             | (np.frombuffer(frame.buffer, np.uint8)[rows[:, END]] != NO_TAGS)
         )
         for place in np.flatnonzero(is_news).tolist():
