@@ -18,6 +18,7 @@ FIGURES = {
     "p999": "p999_ms",
     "cpu": "cpu_cores",
     "memory": "memory_mb",
+    "memory_pss": "memory_pss_mb",
     "start": "start_to_first_s",
     "backlog": "backlog_records_per_s",
 }
@@ -25,7 +26,7 @@ DIGITS = 4
 WITH, WITHOUT = "with_backlog", "without_backlog"
 HEADINGS = (
     *("p50 ms", "p99 ms", "p99.9 ms", "max ms", "records"),
-    *("cores", "broker cores", "MB", "first s", "backlog/s"),
+    *("cores", "broker cores", "MB", "PSS MB", "first s", "backlog/s"),
 )
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -147,6 +148,7 @@ def _cells(block: Mapping[str, Any]) -> list[str]:
         f"{block['cpu_cores']}",
         f"{broker['source']} + {broker['target']}",
         f"{block['memory_mb']:,}",
+        f"{block['memory_pss_mb']:,}",
         f"{block['start_to_first_s']}",
         "" if backlog is None else f"{backlog:,}",
     ]

@@ -108,14 +108,22 @@ class Tree:
         return self._highest_s
 
     def memory_mb(self) -> dict[str, int]:
-        """Return resident memory now; pages that processes share count in each of them."""
+        """Return resident memory now, in MB.
+
+        Pages that processes share count in each of them, but once in `memory_pss_mb`: forked Python
+        workers share most of theirs.
+        """
         found = {"java": 0.0, "other": 0.0}
+        shared_once = 0.0
         for process in self._known.values():
             with contextlib.suppress(psutil.Error):
                 kind = "java" if "java" in process.name() else "other"
-                found[kind] += process.memory_info().rss / 1e6
+                memory = process.memory_full_info()
+                found[kind] += memory.rss / 1e6
+                shared_once += memory.pss / 1e6
         return {
             "memory_mb": round(sum(found.values())),
+            "memory_pss_mb": round(shared_once),
             "memory_java_mb": round(found["java"]),
             "memory_python_mb": round(found["other"]),
         }

@@ -172,7 +172,7 @@ def test_small_live_comparison_reports_every_case_and_ratio(
             assert measured["records"] > 0
             assert measured["seen_twice"] == 0
             assert 0 < measured["p50_ms"] <= measured["p99_ms"] <= measured["max_ms"]
-            assert measured["memory_mb"] > 0
+            assert measured["memory_mb"] > measured["memory_pss_mb"] > 0
     for name in ("p50", "p99", "p999") if "mm2_default" in cases else ():
         assert found["ratios"][f"{name}_vs_default"] > 0
         assert f"{name}_vs_default" in output
