@@ -196,6 +196,7 @@ class Progress:
             self._terminal.write("\r" + self.line()[:columns].ljust(columns))
         else:
             self._terminal.write_line(self.line()[:LINE_COLUMNS])
+            self._terminal.flush()  # a pipe or file would show it minutes later
 
     def _clear(self) -> None:
         if self._terminal.isatty:
