@@ -39,6 +39,8 @@ class Sides:
     source: ClusterAdmin
     target: ClusterAdmin
     link: LinkConfig
+    prefix: str
+    """Of the topics that the link copies; each test has its own."""
     known: dict[TopicName, MirrorRecord] = field(default_factory=dict)
 
     def plan(self) -> TopicPlan:
@@ -54,8 +56,9 @@ class Sides:
         return plan, report
 
     def make(self, name: str, partitions: int = 1, **configs: str) -> TopicName:
+        """Create the source topic `<prefix>.<name>`."""
         own = {key.replace("__", "."): value for key, value in configs.items()}
-        return make(self.source, name, partitions, **own)
+        return make(self.source, f"{self.prefix}.{name}", partitions, **own)
 
     def own(self, name: str) -> dict[str, str | None]:
         """What a target topic has of its own, without what every mirror has."""
@@ -101,18 +104,18 @@ def sides(cluster_pair: ClusterPair, request) -> Iterator[Sides]:
         ClusterAdmin(cluster_pair.source.bootstrap.split(",")) as source,
         ClusterAdmin(cluster_pair.target.bootstrap.split(",")) as target,
     ):
-        yield Sides(source, target, link)
+        yield Sides(source, target, link, prefix)
 
 
 def test_topics_follow_the_source(sides):
     a = sides.make(
-        "topics-follow-the-source.a",
+        "a",
         2,
         retention__ms="5000000",
         max__message__bytes="10485760",
         segment__bytes="5000000",
     )
-    b = sides.make("topics-follow-the-source.b", cleanup__policy="compact")
+    b = sides.make("b", cleanup__policy="compact")
     plan, report = sides.turn()
     assert [c.target for c in plan.create] == [f"summit.{a}", f"summit.{b}"]
     assert not report.failed
@@ -133,7 +136,7 @@ def test_topics_follow_the_source(sides):
 
     sides.source.alter_configs({a: {"retention.ms": None, "segment.bytes": None, "flush.ms": "5"}})
     sides.source.grow_partitions({b: 3})
-    new = sides.make("topics-follow-the-source.new")
+    new = sides.make("new")
     sides.target.alter_configs({TopicName(f"summit.{b}"): {"flush.messages": "7"}})
     until(lambda: len(sides.source.describe_topics([b])[b].partitions) == 3, "3 partitions")
     plan, report = sides.turn()
@@ -150,7 +153,7 @@ def test_topics_follow_the_source(sides):
 def test_every_mirror_accepts_raw_batches(sides):
     """Given any source and broker settings / then compression, times and sizes are as needed."""
     topic = sides.make(
-        "every-mirror-takes-raw-batches.a",
+        "a",
         compression__type="zstd",
         message__timestamp__type="LogAppendTime",
         message__timestamp__after__max__ms="1",
@@ -172,27 +175,26 @@ def test_every_mirror_accepts_raw_batches(sides):
 
 @pytest.mark.provokes("refused:target_not_ours")
 def test_a_foreign_topic_is_refused_once_it_has_records(sides, cluster_pair, provoked):
-    name = "a-topic-that-is-not-ours-is-refused-once-it-was-written-to.a"
-    sides.make(name)
+    name = sides.make("a")
     there = make(sides.target, f"summit.{name}")
     plan = sides.plan()
     assert [(r.source, r.target) for r in plan.remember] == [(name, there)]
     assert (plan.create, dict(plan.refuse)) == ((), {})
     write(cluster_pair.target, there)
     plan = sides.plan()
-    provoked("refused:target_not_ours", plan.refuse[TopicName(name)])
+    provoked("refused:target_not_ours", plan.refuse[name])
     assert not plan.mirrors
 
 
 @pytest.mark.provokes("refused:source_recreated", "refused:target_recreated")
 def test_recreated_topics_are_refused(sides, cluster_pair, provoked):
-    a = sides.make("topics-that-were-made-again-are-refused.a")
-    b = sides.make("topics-that-were-made-again-are-refused.b")
+    a = sides.make("a")
+    b = sides.make("b")
     _, report = sides.turn()
     for mirror in report.mirrors:
         write(cluster_pair.target, mirror.target)
     drop(sides.source, a)
-    sides.make(a)
+    sides.make("a")
     there = TopicName(f"summit.{b}")
     drop(sides.target, there)
     make(sides.target, there)
@@ -207,8 +209,8 @@ def test_recreated_topics_are_refused(sides, cluster_pair, provoked):
 
 @pytest.mark.provokes("TOPIC_ALREADY_EXISTS", "BROKER")
 def test_a_topic_that_fails_is_reported_and_the_others_are_created(sides, provoked):
-    good = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.good")
-    bad = sides.make("one-topic-that-fails-is-told-and-its-neighbours-are-made.bad")
+    good = sides.make("good")
+    bad = sides.make("bad")
     plan = sides.plan()
     make(sides.target, f"summit.{bad}")  # somebody else creates it first
     report = apply_plan(plan, sides.target)
