@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ListedOffset
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ConfigEntry, ListedOffset
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
@@ -34,10 +34,16 @@ def asks_of(
     record: MirrorRecord,
     partitions: Iterable[PartitionId],
     begins: Mapping[PartitionId, Offset],
-    *,
-    is_dense: bool,
+    configs: Mapping[str, ConfigEntry] | BrokerError | None,
 ) -> list[Ask]:
-    """Return what to ask of a mirror's partitions, which began at source offsets `begins`."""
+    """Return what to ask of a mirror's partitions, which began at source offsets `begins`.
+
+    `configs` are the source topic's settings; unless they are known to exclude compaction, not
+    every offset is taken for a record.
+    """
+    known = {} if configs is None or isinstance(configs, BrokerError) else configs
+    policy = known.get("cleanup.policy")
+    is_dense = policy is not None and "compact" not in (policy.value or "")
     return [
         Ask(
             TopicPartition(record.source, number),

@@ -36,9 +36,7 @@ class Memory:
         """Return what to ask of partitions of a mirror."""
         begins = self.starts.get(record.source, NO_STARTS).offsets
         topic = self.topics.get(record.source)
-        policy = None if topic is None else topic.configs.get("cleanup.policy")
-        is_dense = policy is not None and "compact" not in (policy.value or "")
-        return asks_of(record, partitions, begins, is_dense=is_dense)
+        return asks_of(record, partitions, begins, None if topic is None else topic.configs)
 
     def all_of(self, record: MirrorRecord) -> list[Ask]:
         """Return what to ask of a whole mirror."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.admin import ClusterAdmin, ConfigEntry
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.choices import (
@@ -99,7 +99,7 @@ def explain(
             ClusterAdmin(config.clusters[link.source].access()) as source,
             ClusterAdmin(access) as target,
         ):
-            is_dense = _is_dense(source, topic)
+            configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
             return [
                 DecisionOptions(item, facts, _options(facts))
                 for item in stopped
@@ -108,7 +108,7 @@ def explain(
                     gather(
                         source,
                         target,
-                        _asks(item, record, stored, is_dense=is_dense),
+                        _asks(item, record, stored, configs),
                         record=record,
                         code=item.code,
                         maps=lambda: read_maps(access, LinkName(link.name)),
@@ -134,20 +134,15 @@ def _whole(item: PendingDecision) -> PartitionId | None:
 
 
 def _asks(
-    item: PendingDecision, record: MirrorRecord, stored: Stored, *, is_dense: bool
+    item: PendingDecision,
+    record: MirrorRecord,
+    stored: Stored,
+    configs: Mapping[str, ConfigEntry] | BrokerError,
 ) -> list[Ask]:
     begins = stored.starts.get(record.source, Starts(None)).offsets
     partition = _whole(item)
     partitions = begins if partition is None else (partition,)
-    return asks_of(record, partitions, begins, is_dense=is_dense)
-
-
-def _is_dense(source: ClusterAdmin, topic: TopicName) -> bool:
-    """Return whether, by the source's settings, each offset is a record: no compaction."""
-    configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
-    return not isinstance(configs, BrokerError) and "compact" not in (
-        configs["cleanup.policy"].value or ""
-    )
+    return asks_of(record, partitions, begins, configs)
 
 
 def _options(facts: Facts) -> tuple[Option, ...]:
