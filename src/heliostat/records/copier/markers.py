@@ -104,14 +104,14 @@ class Filling:
             yield from self._up_to(source, breaks, batch.source_ahead, now_ms)
         self.queued_to = batch.next_source_offset
 
-    def after(self, high_watermark: int, now_ms: int) -> Iterator[ConvertedBatch]:
-        """Yield the markers for a hole that no record follows yet, up to `high_watermark`."""
-        place = Break(self._map.next_target, high_watermark)
+    def after(self, source: int, now_ms: int) -> Iterator[ConvertedBatch]:
+        """Yield the markers for a hole that no record follows yet, up to the next fetch offset."""
+        place = Break(self._map.next_target, source)
         ahead = place.source - place.target
         if self._map.is_known_hole(place) or ahead == self._map.ahead:
-            yield from self._up_to(high_watermark, (), self._map.ahead or 0, now_ms)
+            yield from self._up_to(source, (), self._map.ahead or 0, now_ms)
         else:
-            yield from self._up_to(high_watermark, (place,), ahead, now_ms)
+            yield from self._up_to(source, (place,), ahead, now_ms)
 
     def _up_to(
         self, source: int, breaks: tuple[Break, ...], ahead: int, now_ms: int
