@@ -413,7 +413,7 @@ def test_a_link_over_tls_and_scram_copies_all_and_shows_no_secret(
         told["Spark's page"] = fetched(f"{page}/environment/")
         told["Spark's jobs"] = fetched(f"{page}/api/v1/applications/{app['id']}/jobs")
         until(lambda: heliostat(config, "status").returncode == 0, "a status in sync")
-        told["status"] = status_of(config).encode()
+        told["status"] = command(config, "status", "--json").encode()
         told["state topics"] = state_bytes(west)
         assert link.stop() == 0
         told["log"] = link.text().encode()
