@@ -378,6 +378,9 @@ class SimNetwork:
         self._served_until_s[channel] = served_s
         self._appends.setdefault(channel, []).append((served_s, sends))
 
+    def has_unsent(self) -> bool:
+        return True
+
     def send_on(self) -> None:
         pass
 

@@ -96,3 +96,36 @@ def test_truncated_and_damaged_answers_are_refused_or_read_within_bounds(topics,
 def test_index_checks_are_on():
     with pytest.raises(IndexError):
         checked._number(np.empty(1, np.uint8), 0, 2)
+
+
+@given(
+    st.lists(st.tuples(st.lists(partitions, min_size=1, max_size=5), tags), min_size=1, max_size=4),
+    st.booleans(),
+    st.data(),
+)
+def test_news_are_what_differs_from_the_last_answer(topics, by_id, data):
+    """Given an answer / when its partitions were seen before / then the plain reader's news."""
+    sound = answer(topics, by_id=by_id)
+    expected = list(fetch.decode_fetch(13 if by_id else 12, bytearray(sound), 0).partitions)
+    watched = np.full((len(expected), scan.WATCHED_FIELDS), -9, np.int64)
+    watched[:, scan.NUMBER] = [seen.partition for seen in expected]
+    knows = data.draw(st.lists(st.booleans(), min_size=len(expected), max_size=len(expected)))
+    ends = [
+        seen.high_watermark if known else -2 for seen, known in zip(expected, knows, strict=True)
+    ]
+    watched[:, scan.KNOWN_END] = ends
+    array = np.frombuffer(bytearray(sound), np.uint8)
+    rows = np.zeros((len(expected), scan.ROW_FIELDS), np.int64)
+    found = scan.scan_news(array, len(HEAD), by_id, rows, watched)
+    assert watched[:found, scan.NEWS].tolist() == [
+        place
+        for place, (seen, end) in enumerate(zip(expected, ends, strict=True))
+        if seen.error
+        or seen.end > seen.start
+        or seen.high_watermark != end
+        or seen.last_stable_offset != seen.high_watermark
+        or sound[seen.end] != scan.NO_TAGS
+    ]
+    place = data.draw(st.integers(0, len(expected) - 1))
+    watched[place, scan.NUMBER] += 1
+    assert scan.scan_news(array, len(HEAD), by_id, rows, watched) == -1, "not in this order"

@@ -15,7 +15,11 @@ TOPIC_AT, PARTITION, ERROR, HIGH_WATERMARK, START, END, LAST_STABLE_OFFSET, ABOR
 `FetchedPartition`), where its records are in the answer, and its aborted transactions, -1 if there
 are none."""
 ROW_FIELDS = 8
+NUMBER, KNOWN_END, NEWS = range(3)
+"""Columns of what is known of a group's partitions, see `scan_news`."""
+WATCHED_FIELDS = 3
 ID_BYTES = 16
+NO_TAGS = 0
 _FIXED_BYTES = 30
 """Size of a partition's fields before its aborted transactions: 4 + 2 + 3 * 8."""
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -129,3 +133,43 @@ def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
             return -1
         at = _after_tags(data, at)
     return found if at >= 0 else -1
+
+
+@njit(_INT(_BYTES, _INT, types.boolean, _ROWS, _ROWS), cache=True, nogil=True)
+def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
+    """Fill rows as `scan_partitions`, and list those with news.
+
+    News are records, an error, another high watermark than before, an open transaction, and tagged
+    fields.
+
+    Parameters
+    ----------
+    data, at, by_id, rows
+        See `scan_partitions`.
+    watched
+        One row for each partition in the order of the request, int64: its number, its high
+        watermark by the last answer, and room for a row's number with news.
+
+    Returns
+    -------
+    int
+        How many rows have news: these are the first in column `NEWS`; -1 if the answer does not
+        follow the order of the request.
+    """
+    if scan_partitions(data, at, by_id, rows) != len(rows):
+        return -1
+    found = 0
+    for place in range(len(rows)):
+        row = rows[place]
+        if row[PARTITION] != watched[place, NUMBER]:
+            return -1
+        if (
+            row[END] > row[START]
+            or row[ERROR] != 0
+            or row[HIGH_WATERMARK] != watched[place, KNOWN_END]
+            or row[LAST_STABLE_OFFSET] != row[HIGH_WATERMARK]
+            or data[row[END]] != NO_TAGS
+        ):
+            watched[found, NEWS] = place
+            found += 1
+    return found

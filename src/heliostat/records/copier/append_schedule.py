@@ -82,9 +82,13 @@ class AppendSchedule:
             channel_key = self._channel[index] = wanted
         self._sendable.setdefault(channel_key, {})[index] = item
 
-    def send(self, now_s: float) -> bool:
-        """Send what can be sent; return whether there was anything."""
-        sent_any = False
+    @property
+    def has_any(self) -> bool:
+        """Whether some partition has something to send, now or after a while."""
+        return any(self._sendable.values())
+
+    def send(self, now_s: float) -> None:
+        """Send what can be sent."""
         now_ms = self._time.clock.wall_ms()
         for (broker, channel), items in self._sendable.items():
             while items and self._network.can_append(broker, channel):
@@ -97,8 +101,6 @@ class AppendSchedule:
                     went_wrong(self._partitions, AppendLost(sends, reason), now_s, now_ms)
                     break
                 self._network.append(broker, channel, sends)
-                sent_any = True
-        return sent_any
 
     def _one_batch_of_each(self, items: Sendable, now_s: float, now_ms: int) -> list[Send]:
         """Take one batch of every ready partition: brokers accept one per partition and request."""

@@ -116,16 +116,17 @@ class Copier:
         """Do one turn: serve partitions in need, send what can be sent, process answers."""
         self._find_leaders(now_s)
         self._attention.give(now_s)
-        self._late_sends.arm(self._time.left_s())
-        if self._time.may_send():
-            self._network.send_on()
-        self._map_writer.write(self._time.may_send)
-        appended = self._appends.send(now_s)
-        self._late_sends.disarm()
+        if self._appends.has_any or self._map_writer.has_any or self._network.has_unsent():
+            self._late_sends.arm(self._time.left_s())
+            if self._time.may_send():
+                self._network.send_on()
+            self._map_writer.write(self._time.may_send)
+            self._appends.send(now_s)
+            self._late_sends.disarm()
         room_bytes = self._memory.room_bytes(now_s)
-        fetched = room_bytes > 0 and self._fetches.send(now_s)
-        pause_s = 0.0 if appended or fetched else self._pause_s(now_s)
-        self._take(self._network.wait(pause_s, room_bytes))
+        if room_bytes > 0:
+            self._fetches.send(now_s)
+        self._take(self._network.wait(self._pause_s(now_s), room_bytes))
 
     def _pause_s(self, now_s: float) -> float:
         """Return how long to wait for answers: not past the next fetch that pacing delays."""

@@ -1,9 +1,9 @@
-"""Decides how each partition of a source broker is fetched: busy, watched in groups, or backlog.
+"""Decides how each partition of a source broker is fetched: busy, sparse, or backlog.
 
 A fetch that waits at the broker for thousands of partitions makes every append there look through
-all of them, and an incremental fetch session costs even more (docs/adr/0009). So only a few
-partitions share one waiting fetch. Many are watched in groups, each by a fetch that waits on a
-connection of its own and is sent again at a pace that costs the broker little. Sparse partitions
+all of them, and an incremental fetch session costs even more (docs/adr/0009). So partitions are
+watched in groups, each by a fetch that waits on a connection of its own and is sent again at a pace
+that costs the broker little; compiled code finds the few with news in an answer. Sparse partitions
 are in many small groups: an idle group costs nearly nothing, and a new record arrives within
 milliseconds. Busy partitions are in a few groups of their own: each response brings records of many
 of them. Partitions that lag far have connections of their own, so that live ones don't queue after
@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from heliostat.names import BrokerId
 from heliostat.records.copier.lane import CopySettings
-from heliostat.records.copier.network import DIALS_AT_ONCE, LIVE, Channel, Traffic
+from heliostat.records.copier.network import DIALS_AT_ONCE, Channel, Traffic
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 REGROUP_EVERY_S = 1.0
@@ -113,8 +113,6 @@ class FetchPlan:
     ----------
     items
         The partitions.
-    together_max
-        Up to so many partitions share one fetch, without groups.
     backlog_slots
         Number of connections for partitions that lag far.
     watches_max
@@ -127,13 +125,11 @@ class FetchPlan:
         self,
         items: Sequence[PartitionCopy],
         *,
-        together_max: int,
         backlog_slots: int,
         watches_max: int = WATCHES_MAX,
         rates: Mapping[int, float] | None = None,
     ) -> None:
         self.pace = WatchPace()
-        self._together_max = together_max
         self.items = list(items)
         self._items = {item.index: item for item in items}
         size = max(WATCHED_MAX, -(-len(items) // watches_max))
@@ -149,7 +145,6 @@ class FetchPlan:
         }
         self._slots = backlog_slots
         self._behind: set[int] = set()
-        self._are_few = len(items) <= together_max
         known = rates or {}
         self._rates = RecordRates({i: known[i] for i in self._items if i in known})
         self._busy = self._rates.busy(())
@@ -170,16 +165,12 @@ class FetchPlan:
     @property
     def channels(self) -> set[Channel]:
         """Channels in use, and those that partitions found to be busy will need."""
-        if self._are_few:
-            return {LIVE, *self.groups}
         return {*self._busy_watch.values(), *self.groups}
 
     def channel_of(self, index: int) -> Channel:
         """Return the channel on which a partition is fetched now."""
         if index in self._behind:
             return Channel(Traffic.BACKLOG, index % self._slots)
-        if self._are_few:
-            return LIVE
         return self._busy_watch[index] if index in self._busy else self._watch[index]
 
     def is_busy(self, index: int) -> bool:
@@ -191,16 +182,26 @@ class FetchPlan:
         return self.pace.ended(len(self.groups.get(channel, ())), now_s)
 
     def judge(self, index: int, lag: int, got_bytes: int, wanted_bytes: int) -> None:
-        """Take in a response: how busy a partition is, and whether it lags far."""
+        """Take in a response: how busy a partition is, and whether it lags far.
+
+        One without the records that it says are there had no room for them: a batch above the limit
+        is returned only for the first partition with data (KIP-74), which in a group is another.
+        """
         if got_bytes:
             self.saw_records(index, is_behind=lag > 0 and got_bytes * 2 >= wanted_bytes)
+        elif lag > 0:
+            self._fell_behind(index)
         if lag <= 0 or 0 < got_bytes * 4 < wanted_bytes:
             self.caught_up(index)
 
     def saw_records(self, index: int, *, is_behind: bool) -> None:
         """Count a response with records, and note whether more are left than a response holds."""
         self._rates.saw_records(index)
-        if is_behind and index not in self._behind:
+        if is_behind:
+            self._fell_behind(index)
+
+    def _fell_behind(self, index: int) -> None:
+        if index not in self._behind:
             self._behind.add(index)
             self._is_stale = True
 
@@ -219,18 +220,17 @@ class FetchPlan:
             return
         self._regroup_at_s = now_s
         self._rates.learn(passed_s)
-        are_few = len(self._items) - len(self._behind) <= self._together_max
         busy = self._rates.busy(self._busy)
         leaving = self._busy - busy
-        if (are_few, busy, leaving) != (self._are_few, self._busy, self._leaving):
-            self._are_few, self._busy, self._leaving = are_few, busy, leaving
+        if (busy, leaving) != (self._busy, self._leaving):
+            self._busy, self._leaving = busy, leaving
             self._is_stale = True
 
     def _grouped(self) -> dict[Channel, list[PartitionCopy]]:
         groups: dict[Channel, list[PartitionCopy]] = {}
         for index, item in self._items.items():
             groups.setdefault(self.channel_of(index), []).append(item)
-            if index in self._leaving and index not in self._behind and not self._are_few:
+            if index in self._leaving and index not in self._behind:
                 groups.setdefault(self._busy_watch[index], []).append(item)
         return groups
 
@@ -268,7 +268,6 @@ def make_plans(
         if known is None or known.items != items:
             known = FetchPlan(
                 items,
-                together_max=settings.live_partitions_max,
                 backlog_slots=settings.backlog_connections,
                 watches_max=watches_max,
                 rates=rates,

@@ -81,9 +81,8 @@ class FetchSchedule:
         plan = self.plan_of.get(index)
         return plan.channel_of(index) if plan is not None else LIVE
 
-    def send(self, now_s: float) -> bool:
-        """Send the fetches that are due; return whether there were any."""
-        sent_any = False
+    def send(self, now_s: float) -> None:
+        """Send the fetches that are due."""
         for broker, plan in self._plans.items():
             plan.regroup(now_s)
             for channel, items in plan.groups.items():
@@ -92,12 +91,11 @@ class FetchSchedule:
                     *channel_key
                 ):
                     continue
-                sent_any |= self._fetch(broker, channel, items, now_s)
-        return sent_any
+                self._fetch(broker, channel, items, now_s)
 
     def _fetch(
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
-    ) -> bool:
+    ) -> None:
         if channel.traffic is Traffic.SPARSE:
             wants = self._wants_of_groups.of(items, now_s)
             pace = self._plans[broker].pace
@@ -109,7 +107,6 @@ class FetchSchedule:
             self._not_before_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
         if wants:
             self._network.fetch(broker, channel, wants)
-        return bool(wants)
 
     def _wants(
         self, channel_key: ChannelKey, items: list[PartitionCopy], now_s: float
@@ -156,5 +153,5 @@ class FetchSchedule:
         """Note from an answer how busy a partition is, and whether it is far behind."""
         plan = self.plan_of.get(item.index)
         if plan is not None:
-            lag = item.progress.high_watermark - item.fetches.offset
+            lag = item.progress.last_stable_offset - item.fetches.offset
             plan.judge(item.index, lag, event.end - event.start, event.want.bytes_max)

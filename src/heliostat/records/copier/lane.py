@@ -148,8 +148,6 @@ class CopySettings:
     """The target's `producer.id.expiration.ms`: how long its sequence check covers I1."""
     report_interval_s: float = 1.0
     control_interval_s: float = 0.25
-    live_partitions_max: int = 64
-    """Up to this many partitions of a broker wait in one fetch, which costs a lane 0.6 ms."""
     backlog_connections: int = 1
     """Connections to each broker for partitions far behind; for high latency, use several."""
 

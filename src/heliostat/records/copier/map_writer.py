@@ -39,6 +39,11 @@ class MapWriter:
         self.is_under_way = False
         """Whether a request with rows is in flight: neither answered nor given up."""
 
+    @property
+    def has_any(self) -> bool:
+        """Whether rows wait to be sent, or to be sent again."""
+        return bool(self._waiting or self._unanswered)
+
     def note(self, item: PartitionCopy) -> None:
         """Note a partition whose map may need a write, as after a fetch."""
         if item.map.needs_write:
@@ -46,7 +51,7 @@ class MapWriter:
 
     def write(self, may_write: Callable[[], bool]) -> None:
         """Send waiting rows, unless a request is in flight or the round has ended (I10)."""
-        if not (self._waiting or self._unanswered) or self._is_held:
+        if not self.has_any or self._is_held:
             return
         if not self._network.can_write_map() or not may_write():
             return

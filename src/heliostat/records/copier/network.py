@@ -308,6 +308,10 @@ class Network(Protocol):
         """Copy bytes not yet sent out of fetch answers, so that these are freed."""
         ...
 
+    def has_unsent(self) -> bool:
+        """Return whether a part of a request is still unsent."""
+        ...
+
     def send_on(self) -> None:
         """Continue partial sends; `wait` ends when a broker can take more."""
         ...

@@ -13,14 +13,12 @@ from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
 from heliostat.clusters.wire.primitives import read_topic, request_header, skip_tagged_fields
 from heliostat.clusters.wire.scan import (
-    END,
-    ERROR,
-    HIGH_WATERMARK,
-    LAST_STABLE_OFFSET,
-    PARTITION,
+    KNOWN_END,
+    NEWS,
+    NUMBER,
     ROW_FIELDS,
-    START,
-    scan_partitions,
+    WATCHED_FIELDS,
+    scan_news,
 )
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import BrokerId, TopicId
@@ -30,7 +28,6 @@ from heliostat.records.copier.network import Channel, Event, Fetched, FetchLost,
 
 FETCH_BYTES_MIN = 1
 """The broker answers a fetch as soon as there is any record: no linger."""
-NO_TAGS = 0
 _TOPICS_BEHIND_TAGS = 10
 """Bytes of throttle time, error and session id, which precede the list of topics."""
 
@@ -226,9 +223,8 @@ class WatchConnection(FetchConnection):
         self._offsets_at: list[int] = []
         self._sent: list[Want] = []
         self._rows = np.empty((0, ROW_FIELDS), np.int64)
-        self._numbers = np.empty(0, np.int64)
-        self._ends = np.empty(0, np.int64)
-        """Last known high watermarks, in the order of the request."""
+        self._watched = np.empty((0, WATCHED_FIELDS), np.int64)
+        """What `scan_news` compares answers with."""
 
     @override
     def send(self, wants: Sequence[Want]) -> None:
@@ -256,42 +252,34 @@ class WatchConnection(FetchConnection):
         self._offsets_at = []
         self._body = self._encode(wants, self._offsets_at)
         specs = self._context.partitions
-        self._numbers = np.array([specs[want.index].source.partition for want in wants], np.int64)
         self._rows = np.empty((len(wants), ROW_FIELDS), np.int64)
-        self._ends = np.full(len(wants), -2, np.int64)
+        self._watched = np.full((len(wants), WATCHED_FIELDS), -2, np.int64)
+        self._watched[:, NUMBER] = [specs[want.index].source.partition for want in wants]
 
     @override
     def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
         data = np.frombuffer(frame.buffer, np.uint8)
-        rows = self._rows
         at = skip_tagged_fields(frame.buffer, 4) + _TOPICS_BEHIND_TAGS
-        found = scan_partitions(data, at, self._by_id, rows)
+        found = scan_news(data, at, self._by_id, self._rows, self._watched)
         events: list[Event] = []
-        if found != len(rows) or not np.array_equal(rows[:, PARTITION], self._numbers):
+        if found < 0:
             # Not in the order of the request, as with refused partitions: take the slow path.
             events = super()._events(frame, answer)
         else:
-            self._add_news(events, frame, rows)
+            self._add_news(events, frame, self._watched[:found, NEWS].tolist())
         events.append(Watched(self._broker, self._channel))
         return events
 
-    def _add_news(self, events: list[Event], frame: Frame, rows: np.ndarray) -> None:
+    def _add_news(self, events: list[Event], frame: Frame, places: list[int]) -> None:
         specs = self._context.partitions
-        is_news = (
-            (rows[:, ERROR] != 0)
-            | (rows[:, END] > rows[:, START])
-            | (rows[:, HIGH_WATERMARK] != self._ends)
-            | (rows[:, LAST_STABLE_OFFSET] != rows[:, HIGH_WATERMARK])
-            | (np.frombuffer(frame.buffer, np.uint8)[rows[:, END]] != NO_TAGS)
-        )
-        for place in np.flatnonzero(is_news).tolist():
-            row = rows[place].tolist()
+        for place in places:
+            row = self._rows[place].tolist()
             topic_at, _, error, high_watermark, start, end, last_stable_offset, aborted_at = row
             want = self._wants[place]
             spec = specs[want.index]
             if not self._is_topic(frame, topic_at, spec):
                 raise ProtocolError("a watch's answer is not in order", topic=spec.source.topic)
-            self._ends[place] = high_watermark
+            self._watched[place, KNOWN_END] = high_watermark
             found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
             aborted = [Aborted(*item) for item in found]
             diverging_epoch = fetch.read_diverging_epoch(frame.buffer, end)

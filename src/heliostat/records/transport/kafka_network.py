@@ -181,6 +181,10 @@ class WireNetwork(WireQuestions):
         for conn in self._watched.unsent.values():
             conn.connection.copy_unsent(self._room.hold)
 
+    def has_unsent(self) -> bool:
+        """See `Network`."""
+        return bool(self._watched.unsent)
+
     def send_on(self) -> None:
         """Continue unsent requests as far as brokers take more, without blocking."""
         for key, conn in list(self._watched.unsent.items()):

@@ -21,17 +21,15 @@ from heliostat.records.copier.fetch_plan import (
     WatchPace,
     watches_for,
 )
-from heliostat.records.copier.network import LIVE, Channel, Traffic
+from heliostat.records.copier.network import Channel, Traffic
 
 FIRST, SECOND = Channel(Traffic.SPARSE, 0), Channel(Traffic.SPARSE, 1)
 BUSY, MORE_BUSY = Channel(Traffic.SPARSE, 2), Channel(Traffic.SPARSE, 3)
 
 
-def plan_of(
-    count: int, *, together_max: int = 4, slots: int = 1, rates: dict[int, float] | None = None
-) -> FetchPlan:
+def plan_of(count: int, *, slots: int = 1, rates: dict[int, float] | None = None) -> FetchPlan:
     items: Any = [SimpleNamespace(index=index) for index in range(count)]
-    return FetchPlan(items, together_max=together_max, backlog_slots=slots, rates=rates)
+    return FetchPlan(items, backlog_slots=slots, rates=rates)
 
 
 def sizes(plan: FetchPlan) -> dict[Channel, int]:
@@ -47,11 +45,22 @@ def seconds(plan: FetchPlan, count: int, hits: dict[int, int]) -> None:
         plan.regroup(10.0 + second)
 
 
-def test_few_partitions_all_wait():
+def test_few_partitions_are_one_group_of_sparse_and_one_of_busy_ones():
+    plan = plan_of(4, rates={1: 2.0, 2: 2.0})
+    assert sizes(plan) == {FIRST: 2, SECOND: 2}
+    assert plan.channels == {FIRST, SECOND}
+    assert [plan.channel_of(index) for index in range(4)] == [FIRST, SECOND, SECOND, FIRST]
+
+
+def test_a_partition_that_got_no_room_in_an_answer_is_fetched_apart():
     plan = plan_of(4)
-    plan.regroup(10.0)
-    assert sizes(plan) == {LIVE: 4}
-    assert plan.channels == {LIVE}
+    plan.judge(2, lag=0, got_bytes=0, wanted_bytes=1000)
+    assert plan.channel_of(2) == FIRST, "all that there is was copied"
+    plan.judge(2, lag=5, got_bytes=0, wanted_bytes=1000)
+    assert plan.channel_of(2) == Channel(Traffic.BACKLOG, 0)
+    assert not plan.is_busy(2)
+    plan.judge(2, lag=0, got_bytes=3000, wanted_bytes=1000)
+    assert plan.channel_of(2) == FIRST
 
 
 def test_of_many_the_busy_ones_are_in_groups_of_their_own():
@@ -106,15 +115,15 @@ def test_a_busy_partition_stays_so_while_its_rate_is_near_the_limit():
 
 
 def test_those_far_behind_have_connections_of_their_own_until_they_caught_up():
-    plan = plan_of(6, together_max=64, slots=2)
+    plan = plan_of(6, slots=2)
     for index in (2, 3, 4):
         plan.saw_records(index, is_behind=True)
     backlog = [Channel(Traffic.BACKLOG, slot) for slot in (0, 1)]
-    assert sizes(plan) == {LIVE: 3, backlog[0]: 2, backlog[1]: 1}
+    assert sizes(plan) == {FIRST: 3, backlog[0]: 2, backlog[1]: 1}
     groups = plan.groups
     assert plan.groups is groups
     plan.caught_up(3)
-    assert sizes(plan) == {LIVE: 4, backlog[0]: 2}
+    assert sizes(plan) == {FIRST: 4, backlog[0]: 2}
 
 
 @pytest.mark.parametrize("count", [5_000, 20_000])
