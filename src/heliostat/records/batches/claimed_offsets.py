@@ -78,6 +78,10 @@ class ClaimedOffsets:
         self._seen = -1
         """The offset that the previous answer claimed for a batch that was held back."""
 
+    def continued(self) -> None:
+        """Note that an answer was one whole batch at the requested offset (`plain_batch`)."""
+        self._seen = -1
+
     def believed(self, answer: memoryview, position: int, log_end: int) -> Believed:
         """Return how much of an answer is valid; call it before `convert` patches the headers.
 

@@ -15,6 +15,7 @@ from support import batches as ref
 from support.converted_twice import batch_maker_checked, convert
 
 from heliostat.records.batches.batch import Codec
+from heliostat.records.batches.claimed_offsets import ClaimedOffsets
 from heliostat.records.batches.converted import (
     BatchPlace,
     ConvertedBatch,
@@ -23,6 +24,7 @@ from heliostat.records.batches.converted import (
     RefusedRecord,
     StopReason,
 )
+from heliostat.records.batches.plain_batch import plain_batch
 
 PRODUCER = 2**40 + 5
 NOW = 1_790_000_000_000
@@ -443,3 +445,41 @@ def test_a_base_timestamp_of_no_record_keeps_the_timestamps():
         outcome = convert(bytearray(answer), 0, len(answer), BatchPlace.same(0), plain())
         assert converted(outcome)[0] == expected[0]
         assert [ref.header_of(bytes_of(i))["attributes"] for i in outcome.batches] == [0]
+
+
+@given(stored_batches(2), convert_settings, st.data())
+@settings(max_examples=600, deadline=None)
+def test_the_quick_way_for_one_plain_batch_gives_what_the_general_one_gives(stored, limits, data):
+    """Given an answer, damaged or not / then both ways agree, or the quick one leaves it alone."""
+    answer = bytearray(3) + ref.encode_all(stored)
+    for _ in range(data.draw(st.sampled_from([0, 0, 1]))):
+        at = data.draw(st.integers(3, min(3 + 70, len(answer) - 1)))
+        answer[at] = data.draw(st.integers(0, 255))
+    end = len(answer) - data.draw(st.sampled_from([0, 0, 0, 1, 40]))
+    source = stored[0].base_offset + data.draw(st.sampled_from([0, 0, 0, 1, -1]))
+    ahead = data.draw(st.sampled_from([0, 0, min(source, 3), None]))
+    place = BatchPlace(source, source - data.draw(st.sampled_from([ahead or 0, 0])), ahead)
+    before = bytes(answer)
+    quick = plain_batch(memoryview(answer), 3, end, place, limits)
+    if quick is None:
+        assert answer == before
+        return
+    general = bytearray(before)
+    believed = ClaimedOffsets().believed(memoryview(general)[3:end], source, 2**62)
+    outcome = convert(general, 3, 3 + believed.end, place, limits)
+    assert (believed.stop, outcome.stop) == (None, None)
+    assert answer == general
+    assert outcome.batches == [quick.batch]
+    assert outcome.next_offset == quick.epoch.offset
+    assert quick.epoch == believed.epoch
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_continues_the_copy_takes_the_quick_way(codec):
+    record = ref.Record(NOW, b"k", bytes(100), ())
+    answer = ref.encode_all([ref.StoredBatch(7, (record,) * 2, codec=codec)])
+    view = memoryview(answer)
+    assert plain_batch(view, 0, len(answer), BatchPlace(7, 5, 1), plain()) is None, "needs a break"
+    found = plain_batch(view, 0, len(answer), BatchPlace(7, 5, 2), plain())
+    assert found is not None
+    assert (found.batch.base_offset, found.batch.next_source_offset) == (5, 9)
