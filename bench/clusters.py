@@ -17,6 +17,7 @@ from wire import Connection
 from heliostat_sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
 from heliostat_sandbox.settings import SMALL_HEAP_MB
 
+NAMES = ("bench-a", "bench-b")
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
 SETTINGS = {
@@ -86,16 +87,24 @@ def pair_of_clusters(
     Brokers of a `small` run start quickly and are slow, see `heliostat_sandbox.settings`.
     """
     heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
-    names = ("bench-a", "bench-b")
     also = {"security": offered()} if secure else {}
     both = start_many(
         [
             ClusterSpec(name, settings=SETTINGS, heap_mb=heap_mb, storage=storage, **also)
-            for name in names
+            for name in NAMES
         ]
     )
     with both[0] as a, both[1] as b:
         yield Pair(a, b, secure)
+
+
+@contextlib.contextmanager
+def one_cluster(*, storage: Storage, heap_mb: int, small: bool = False) -> Iterator[Pair]:
+    """Start A alone, as in `pair_of_clusters`: it is source and target of the pair."""
+    heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
+    spec = ClusterSpec(NAMES[0], settings=SETTINGS, heap_mb=heap_mb, storage=storage)
+    with start_many([spec])[0] as a:
+        yield Pair(a, a)
 
 
 @contextlib.contextmanager

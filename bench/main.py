@@ -24,6 +24,7 @@ import maps
 import peer
 import report
 from clusters import KAFKA_VERSION, pair_of_clusters
+from live_report import BASE_LINE
 from live_scenarios import LIVE
 from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, Scenario
 
@@ -41,7 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--part",
         nargs="+",
-        choices=(*PART_NAMES, *WORKERS),
+        choices=(*PART_NAMES, *WORKERS, BASE_LINE),
         help="only these; with --json, the other parts of an existing FILE are kept",
     )
     parser.add_argument(
@@ -63,10 +64,13 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
+    if BASE_LINE in (given.part or ()) and not has_base_line(given.scenario):
+        parser.error("base_line is a part of latency, efd and many")
     if given.part is None:
         has_holes = given.scenario in SCENARIOS and SCENARIOS[given.scenario].holes
         names = PARTS_WITH_HOLES if has_holes else PART_NAMES
-        given.part = [*names, *(WORKERS if given.spark else ())]
+        base = [BASE_LINE] if has_base_line(given.scenario) else []
+        given.part = [*base, *names, *(WORKERS if given.spark else ())]
     if given.scenario not in SCENARIOS and (
         given.tune or given.codec or given.secure or given.spark
     ):
@@ -74,6 +78,11 @@ def arguments() -> argparse.Namespace:
     if given.scenario not in LIVE and given.rate:
         parser.error("--rate is for latency, efd and catchup")
     return given
+
+
+def has_base_line(scenario: str) -> bool:
+    """Whether a scenario's load is also measured without a replicator."""
+    return scenario in LIVE and BASE_LINE in live_main.parts_of(scenario)
 
 
 def main() -> int:
