@@ -209,6 +209,31 @@ def test_small_live_comparison_reports_every_case_and_ratio(
         assert f"{name}_vs_default" in output
 
 
+def test_a_small_steady_run_reports_what_is_held_and_what_grew(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    command = [str(BENCH / "compare"), "steady", "--small", "--minutes", "0.1"]
+    returncode, output = run([*command, "--json", str(file)], tmp_path / "output.log")
+
+    assert returncode == 0, output  # so short a run is not judged
+    found = json.loads(file.read_text())
+    assert found["ours"]["finished"]
+    assert 0 < found["ours"]["p50_ms"] <= found["ours"]["p999_ms"]
+    assert [each["records"] for each in found["ours"]["slices"]] == [found["ours"]["records"]]
+    assert found["samples"]
+    for each in found["samples"]:
+        assert each["driver"]["processes"] == each["jvm"]["processes"] == 1
+        assert each["daemon"]["processes"] == 1
+        assert each["worker"]["processes"] >= 1
+        assert each["other"]["processes"] == 0
+        total = each["total"]
+        assert total["rss_mb"] > total["pss_mb"] > each["jvm"]["pss_mb"] > 0
+        assert total["files"] > total["sockets"] > 0
+        assert total["threads"] > total["processes"]
+    assert found["growth"]["judged"] is False
+    assert {"memory (PSS)", "sockets", "threads"} <= found["growth"]["series"].keys()
+    assert "too short to judge" in output
+
+
 def test_a_stopped_load_ends_without_sending(bench: Any, tmp_path: Path) -> None:
     stamped, live = bench("stamped"), bench("live")
     stamped.write_streams(tmp_path / "streams.json", [stamped.Stream("t", 1, 1.0, 100)])
