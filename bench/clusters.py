@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from kafka.admin import KafkaAdminClient
 from measure import Brokers
@@ -81,16 +82,20 @@ def pair_of_clusters(
     heap_mb: int = HEAP_MB,
     secure: bool = False,
     small: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Pair]:
     """Start both, stop both at the end; `secure` adds listeners for the replicators.
 
+    `settings` are the brokers', on top of those of all scenarios.
     Brokers of a `small` run start quickly and are slow, see `heliostat_sandbox.settings`.
     """
     heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
     also = {"security": offered()} if secure else {}
     both = start_many(
         [
-            ClusterSpec(name, settings=SETTINGS, heap_mb=heap_mb, storage=storage, **also)
+            ClusterSpec(
+                name, settings={**SETTINGS, **settings}, heap_mb=heap_mb, storage=storage, **also
+            )
             for name in NAMES
         ]
     )

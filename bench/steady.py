@@ -30,6 +30,12 @@ from live_scenarios import SMALL, STEADY, Live
 from heliostat_sandbox import find_java
 
 NAME = "steady"
+RETENTION = {
+    "log.segment.bytes": "1048576",
+    "log.retention.bytes": "1048576",
+    "log.retention.check.interval.ms": "30000",
+}
+"""Brokers delete what is old, as in operation: an hour of records is more than fits in memory."""
 SAMPLE_S = 30.0
 SMALL_SAMPLE_S = 1.0
 SLICE_S = 300.0
@@ -81,14 +87,17 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     if given.minutes:
         scenario = dataclasses.replace(scenario, window_s=given.minutes * 60)
     with pair_of_clusters(
-        storage=scenario.storage, heap_mb=scenario.heap_mb, small=scenario.small
+        storage=scenario.storage,
+        heap_mb=scenario.heap_mb,
+        small=scenario.small,
+        settings=RETENTION,
     ) as pair:
         about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
         block, samples = measured(scenario, pair, folder)
     judged = growth(samples, scenario.window_s / 60)
     document = {
         "scenario": NAME,
-        "shape": {**scenario.shape(), "rate": scenario.rates[0]},
+        "shape": {**scenario.shape(), "rate": scenario.rates[0], "brokers": RETENTION},
         "machine": about,
         "minutes": scenario.window_s / 60,
         "ours": block,
