@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from kafka.admin import KafkaAdminClient
 from measure import Brokers
@@ -17,6 +18,7 @@ from wire import Connection
 from heliostat_sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
 from heliostat_sandbox.settings import SMALL_HEAP_MB
 
+NAMES = ("bench-a", "bench-b")
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
 SETTINGS = {
@@ -80,22 +82,34 @@ def pair_of_clusters(
     heap_mb: int = HEAP_MB,
     secure: bool = False,
     small: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Pair]:
     """Start both, stop both at the end; `secure` adds listeners for the replicators.
 
+    `settings` are the brokers', on top of those of all scenarios.
     Brokers of a `small` run start quickly and are slow, see `heliostat_sandbox.settings`.
     """
     heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
-    names = ("bench-a", "bench-b")
     also = {"security": offered()} if secure else {}
     both = start_many(
         [
-            ClusterSpec(name, settings=SETTINGS, heap_mb=heap_mb, storage=storage, **also)
-            for name in names
+            ClusterSpec(
+                name, settings={**SETTINGS, **settings}, heap_mb=heap_mb, storage=storage, **also
+            )
+            for name in NAMES
         ]
     )
     with both[0] as a, both[1] as b:
         yield Pair(a, b, secure)
+
+
+@contextlib.contextmanager
+def one_cluster(*, storage: Storage, heap_mb: int, small: bool = False) -> Iterator[Pair]:
+    """Start A alone, as in `pair_of_clusters`: it is source and target of the pair."""
+    heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
+    spec = ClusterSpec(NAMES[0], settings=SETTINGS, heap_mb=heap_mb, storage=storage)
+    with start_many([spec])[0] as a:
+        yield Pair(a, a)
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     shape = {"groups": scenario.groups, "records": scenario.records}
     results = live_report.earlier(given.json, shape) if given.json else {}
     about: dict[str, Any] = {}
-    for name in (each for each in live_main.PARTS if each in given.part):
+    for name in (each for each in live_main.REPLICATORS if each in given.part):
         with pair_of_clusters(small=given.small) as pair:
             about = about or machine.describe(find_java(), KAFKA_VERSION, pair.logs)
             results[name] = {NAME: measured(name, scenario, pair, folder / name)}

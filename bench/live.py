@@ -3,7 +3,8 @@
 Every replicator takes the same steps on its own, freshly started brokers, so that the order of
 parts plays no role: topics are created with one record a partition, the replicator starts, all
 those records must arrive, then load begins. Measurements come from the two processes `load.py`
-and `watch.py` and from the kernel, nothing from the replicator.
+and `watch.py` and from the kernel, nothing from the replicator. The base line is the same on one
+broker, without a replicator.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,11 @@ class Unfinished(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Seconds of processor time at one instant."""
+    """Seconds of processor time at one instant: the replicator's, if there is one, and brokers'."""
 
     at_ns: int
-    cpu_s: float
-    source_cpu_s: float
-    target_cpu_s: float
+    cpu_s: float | None
+    broker_cpu_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +70,23 @@ class Watch:
 
 @dataclass(slots=True)
 class LiveRun:
-    """One replicator between two clusters; `prefix` is what it puts before topic names."""
+    """One replicator between two clusters; `prefix` is what it puts before topic names.
+
+    The base line has no `process`, and its target is the source.
+    """
 
     live: Live
     pair: Pair
     streams: Sequence[Stream]
     prefix: str
-    part: Part
-    process: subprocess.Popen[bytes]
+    folder: Path
+    process: subprocess.Popen[bytes] | None
     target: Connection
     started_ns: int
-    tree: Tree = field(init=False)
+    tree: Tree | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tree = Tree(self.process.pid)
-
-    @property
-    def folder(self) -> Path:
-        """Folder for the files of this part."""
-        return self.part.folder
+        self.tree = Tree(self.process.pid) if self.process else None
 
     def topics(self) -> dict[str, int]:
         """Partition counts of the live topics at the target."""
@@ -102,17 +100,25 @@ class LiveRun:
     def count(self) -> Counted:
         """Count the processor time of all so far."""
         brokers = self.pair.brokers()
+        pids = {"source": brokers.source_pid}
+        if self.process:
+            pids["target"] = brokers.target_pid
         return Counted(
             time.monotonic_ns(),
-            self.tree.look(),
-            own_cpu_s(brokers.source_pid),
-            own_cpu_s(brokers.target_pid),
+            self.tree.look() if self.tree else None,
+            {side: own_cpu_s(pid) for side, pid in pids.items()},
         )
 
     def alive(self) -> None:
-        """Raise if the replicator ended."""
-        if self.process.poll() is not None:
+        """Raise if the replicator ended; count processes that come and go."""
+        if self.process and self.process.poll() is not None:
             raise Unfinished(f"the process ended with {self.process.returncode}")
+        if self.tree:
+            self.tree.look()
+
+    def memory_mb(self) -> dict[str, int]:
+        """Return the replicator's memory now."""
+        return self.tree.memory_mb() if self.tree else {}
 
     def wait_started(self, seeds: int) -> dict[str, float]:
         """Wait for the first record of every partition; return seconds since the start."""
@@ -238,28 +244,38 @@ def replicating(
     """Start the replicator, stop it at the end."""
     started_ns = time.monotonic_ns()
     with Connection(pair.target) as target, running(part) as process:
-        yield LiveRun(live, pair, streams, prefix, part, process, target, started_ns)
+        yield LiveRun(live, pair, streams, prefix, part.folder, process, target, started_ns)
+
+
+@contextlib.contextmanager
+def without_replicator(
+    live: Live, pair: Pair, folder: Path, streams: Sequence[Stream]
+) -> Iterator[LiveRun]:
+    """Give the base line's run: the watcher reads what the load wrote, from the same broker."""
+    with Connection(pair.source) as source:
+        yield LiveRun(live, pair, streams, "", folder, None, source, time.monotonic_ns())
 
 
 def used(begin: Counted, end: Counted) -> dict[str, Any]:
     """Return the number of cores that were busy between two instants."""
     seconds = (end.at_ns - begin.at_ns) / 1e9
-    return {
-        "cpu_cores": round((end.cpu_s - begin.cpu_s) / seconds, 3),
-        "broker_cpu_cores": {
-            "source": round((end.source_cpu_s - begin.source_cpu_s) / seconds, 3),
-            "target": round((end.target_cpu_s - begin.target_cpu_s) / seconds, 3),
-        },
+    found: dict[str, Any] = {}
+    if begin.cpu_s is not None and end.cpu_s is not None:
+        found["cpu_cores"] = round((end.cpu_s - begin.cpu_s) / seconds, 3)
+    found["broker_cpu_cores"] = {
+        side: round((cpu_s - begin.broker_cpu_s[side]) / seconds, 3)
+        for side, cpu_s in end.broker_cpu_s.items()
     }
+    return found
 
 
-def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def at_each_rate(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure at each rate, one after another; yield rate and block."""
-    started = run.wait_started(seeds)
+    started = run.wait_started(seeds) if run.process else {}
     sent = seeds
     with watching(run) as watch:
         for number, rate in enumerate(run.live.rates):
-            window, counted = _at_rate(run, rate, number * NUMBERS_APART)
+            window, counted = at_rate(run, rate, number * NUMBERS_APART)
             sent += len(window.sent)
             seen = run.wait_seen(window, watch)
             run.wait_landed(sent)
@@ -270,31 +286,37 @@ def steady(run: LiveRun, seeds: int) -> Iterator[tuple[str, dict[str, Any]]]:
                     **window.figures(seen),
                     "records_per_s": delays.rate_per_s(window.sent, window.begin_ns, window.end_ns),
                     **used(*counted),
-                    **run.tree.memory_mb(),
+                    **run.memory_mb(),
                     **started,
                 },
             )
 
 
-def _at_rate(run: LiveRun, rate: int, number: int) -> tuple[Window, tuple[Counted, Counted]]:
-    """Run load at one rate; return what was sent in the window, and the counts at its two ends."""
+def at_rate(
+    run: LiveRun, rate: int, number: int, meanwhile: Callable[[], None] | None = None
+) -> tuple[Window, tuple[Counted, Counted]]:
+    """Run load at one rate; return what was sent in the window, and the counts at its two ends.
+
+    `meanwhile` is called about once a second within the window.
+    """
     live = run.live
     with loading(run, rate, live.warm_s + live.window_s, number) as (process, file):
         go(process)
         begin_ns = time.monotonic_ns() + round(live.warm_s * 1e9)
         _sleep_until(run, begin_ns)
         begin = run.count()
-        _sleep_until(run, begin_ns + round(live.window_s * 1e9))
+        _sleep_until(run, begin_ns + round(live.window_s * 1e9), meanwhile)
         end = run.count()
         if process.wait(PROCESS_S):
             raise Unfinished(f"the load failed: {log_of(LOAD, run.folder)}")
     return Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched()), (begin, end)
 
 
-def _sleep_until(run: LiveRun, at_ns: int) -> None:
+def _sleep_until(run: LiveRun, at_ns: int, meanwhile: Callable[[], None] | None = None) -> None:
     while (left_s := (at_ns - time.monotonic_ns()) / 1e9) > 0:
         run.alive()
-        run.tree.look()  # so that processes that come and go are counted
+        if meanwhile:
+            meanwhile()
         time.sleep(min(left_s, 1.0))
 
 
@@ -325,7 +347,7 @@ def catch_up(
         window = Window(delays.read_rows(file), begin.at_ns, end.at_ns, run.watched())
         seen = run.wait_seen(window, watch)
     run.wait_landed(seeds + len(window.sent))
-    block = {"finished": True, **window.figures(seen), **used(begin, end), **run.tree.memory_mb()}
+    block = {"finished": True, **window.figures(seen), **used(begin, end), **run.memory_mb()}
     block["records_per_s"] = delays.rate_per_s(window.sent, window.begin_ns, window.end_ns)
     block["start_to_first_s"] = start_s
     if due:
@@ -357,7 +379,6 @@ def _until_all(run: LiveRun, topics: Mapping[str, int], due: int) -> tuple[int, 
     moved = _landed(run, topics)
     while (look := _landed(run, topics))[1] < due:
         run.alive()
-        run.tree.look()
         if look[1] > moved[1]:
             moved = look
         if look[0] - moved[0] > DRAIN_S * 1e9:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,16 @@ import machine
 import ours
 import peer
 import report
-from clusters import KAFKA_VERSION, Pair, create_topics, log_ends, pair_of_clusters
+from clusters import (
+    KAFKA_VERSION,
+    Pair,
+    create_topics,
+    log_ends,
+    one_cluster,
+    pair_of_clusters,
+)
 from live import Unfinished
+from live_report import BASE_LINE
 from live_scenarios import (
     BACKLOG_BATCH_RECORDS,
     BACKLOG_PARTITIONS,
@@ -32,7 +40,8 @@ from measure import Part
 
 from heliostat_sandbox import find_java
 
-PARTS = ("mm2_default", "mm2_tuned", "ours")
+REPLICATORS = ("mm2_default", "mm2_tuned", "ours")
+PARTS = (BASE_LINE, *REPLICATORS)
 EXIT_UNFINISHED = 1
 OUTPUT_TAIL = 2_000
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -46,7 +55,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     results: Results = live_report.earlier(given.json, shape) if given.json else {}
     if given.rate:
         scenario = dataclasses.replace(scenario, rates=tuple(sorted(given.rate)))
-    names = [name for name in PARTS if name in given.part]
+    names = [name for name in parts_of(given.scenario) if name in given.part]
     about: dict[str, Any] = {}
     failed = False
     for name in names:
@@ -61,6 +70,11 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     return EXIT_UNFINISHED if failed else 0
 
 
+def parts_of(scenario: str) -> Sequence[str]:
+    """Return the parts that a scenario has: there is nothing to catch up with on one broker."""
+    return REPLICATORS if scenario == "catchup" else PARTS
+
+
 def part(
     name: str, scenario: Live, folder: Path
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
@@ -70,38 +84,48 @@ def part(
         variants.append(dataclasses.replace(scenario, backlog_records=0))
     for variant in variants:
         label = name if variant is scenario else f"{name}-without"
-        with pair_of_clusters(
-            storage=variant.storage, heap_mb=variant.heap_mb, small=variant.small
-        ) as pair:
+        start = one_cluster if name == BASE_LINE else pair_of_clusters
+        with start(storage=variant.storage, heap_mb=variant.heap_mb, small=variant.small) as pair:
             about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
             for case, block in measured(name, variant, pair, folder / label):
                 yield case, block, about
 
 
 def measured(name: str, scenario: Live, pair: Pair, folder: Path) -> Measured:
-    """Run one replicator on fresh clusters: its cases, the last one with why it stopped."""
+    """Run one part on fresh clusters: its cases, the last one with why it stopped."""
     streams = scenario.streams()
     create_topics(pair.source, {each.topic: each.partitions for each in streams})
     seeds = live.seed_all(pair, streams)
     backlog = fill_backlog(pair, scenario)
     folder.mkdir(parents=True, exist_ok=True)
-    replicator, prefix, settings = replicator_of(name, scenario, pair, folder)
     cases = expected_cases(scenario)
     found: dict[str, dict[str, Any]] = {}
+    settings: Mapping[str, Any] = {}
+    if name == BASE_LINE:
+        started = live.without_replicator(scenario, pair, folder, streams)
+    else:
+        replicator, prefix, settings = replicator_of(name, scenario, pair, folder)
+        started = live.replicating(scenario, pair, replicator, streams, prefix)
     try:
-        with live.replicating(scenario, pair, replicator, streams, prefix) as running:
+        with started as running:
             steps = (
                 live.catch_up(running, seeds, backlog)
                 if scenario.name == "catchup"
-                else live.steady(running, seeds)
+                else live.at_each_rate(running, seeds)
             )
             for case, block in steps:
                 found[case] = {**block, **settings}
                 yield case, found[case]
     except Unfinished as error:
-        tail = (folder / "output.log").read_text(errors="replace")[-OUTPUT_TAIL:]
+        tail = output_tail(folder)
         for case in cases[len(found) :]:
             yield case, {"finished": False, "reason": str(error), "output_tail": tail, **settings}
+
+
+def output_tail(folder: Path) -> str:
+    """Return the end of what the replicator printed, if there is one."""
+    file = folder / "output.log"
+    return file.read_text(errors="replace")[-OUTPUT_TAIL:] if file.exists() else ""
 
 
 def expected_cases(scenario: Live) -> list[str]:
@@ -166,7 +190,9 @@ def words(block: Mapping[str, Any]) -> str:
     """Return one line about a case."""
     if not block["finished"]:
         return f"did not finish: {block['reason']}\n{block['output_tail']}"
-    said = f"p50 {block['p50_ms']} ms, p99 {block['p99_ms']} ms, {block['cpu_cores']} cores"
+    said = f"p50 {block['p50_ms']} ms, p99 {block['p99_ms']} ms"
+    if "cpu_cores" in block:
+        said += f", {block['cpu_cores']} cores"
     if "backlog_records_per_s" in block:
         said += f", backlog {block['backlog_records_per_s']:,} records/s"
     return said

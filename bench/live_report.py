@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("ours", "mm2_default", "mm2_tuned")
+BASE_LINE = "base_line"
+"""The same load and watcher on one broker, without a replicator."""
+PARTS = ("ours", "mm2_default", "mm2_tuned", BASE_LINE)
 OTHERS = {"default": "mm2_default", "tuned": "mm2_tuned"}
 FIGURES = {
     "p50": "p50_ms",
@@ -22,7 +24,9 @@ FIGURES = {
     "start": "start_to_first_s",
     "backlog": "backlog_records_per_s",
 }
+LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 DIGITS = 4
+MS_DIGITS = 3
 WITH, WITHOUT = "with_backlog", "without_backlog"
 HEADINGS = (
     *("p50 ms", "p99 ms", "p99.9 ms", "max ms", "records"),
@@ -59,6 +63,27 @@ def ratios(results: Results) -> dict[str, float | None]:
     return found
 
 
+def above_base_line(results: Results) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return each latency less the base line's in ms, by part and case; null if one is unknown.
+
+    Empty if no base line was measured.
+    """
+    base = results.get(BASE_LINE, {})
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    for part, cases in results.items() if base else ():
+        for case, block in cases.items() if part != BASE_LINE else ():
+            found.setdefault(part, {})[case] = {
+                name: _less(block, base.get(case, {}), name) for name in LATENCIES
+            }
+    return found
+
+
+def _less(block: Mapping[str, Any], base: Mapping[str, Any], figure: str) -> float | None:
+    if not _known(block, figure) or not _known(base, figure):
+        return None
+    return round(float(block[figure] - base[figure]), MS_DIGITS)
+
+
 def _known(block: Mapping[str, Any], figure: str) -> bool:
     return bool(block.get("finished")) and block.get(figure) is not None
 
@@ -90,6 +115,7 @@ def document(
         "machine": dict(machine),
         **{part: _part(results[part]) if part in results else None for part in PARTS},
         "ratios": ratios(results),
+        "above_base_line": above_base_line(results),
     }
 
 
@@ -120,6 +146,8 @@ def show(report: Mapping[str, Any]) -> None:
     for case, part, block in rows:
         table.add_row(case, part, *_cells(block))
     console.print(table)
+    if report["above_base_line"]:
+        console.print(_above(report["above_base_line"]))
     for case, part, block in rows:
         if not block["finished"]:
             console.print(f"{case} {part} did not finish: {block['reason']}")
@@ -127,6 +155,19 @@ def show(report: Mapping[str, Any]) -> None:
             console.print(f"{case} {part}: {block['seen_twice']} records were seen twice")
     for name, ratio in report["ratios"].items():
         console.print(f"{name}: {'unknown' if ratio is None else f'{ratio:g}'}")
+
+
+def _above(found: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> Table:
+    table = Table(title="above the base line, ms")
+    for heading in ("case", "part"):
+        table.add_column(heading)
+    for heading in LATENCIES.values():
+        table.add_column(heading, justify="right")
+    for part, cases in found.items():
+        for case, less in cases.items():
+            cells = ("unknown" if ms is None else f"{ms:+}" for ms in less.values())
+            table.add_row(case, part, *cells)
+    return table
 
 
 def _blocks(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -141,17 +182,20 @@ def _blocks(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, 
 def _cells(block: Mapping[str, Any]) -> list[str]:
     if not block["finished"]:
         return ["did not finish"]
-    broker = block["broker_cpu_cores"]
-    backlog = block.get("backlog_records_per_s")
     return [
         *(f"{block[name]}" for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "records")),
-        f"{block['cpu_cores']}",
-        f"{broker['source']} + {broker['target']}",
-        f"{block['memory_mb']:,}",
-        f"{block['memory_pss_mb']:,}",
-        f"{block['start_to_first_s']}",
-        "" if backlog is None else f"{backlog:,}",
+        _cell(block, "cpu_cores"),
+        " + ".join(f"{cores}" for cores in block["broker_cpu_cores"].values()),
+        _cell(block, "memory_mb"),
+        _cell(block, "memory_pss_mb"),
+        _cell(block, "start_to_first_s"),
+        _cell(block, "backlog_records_per_s"),
     ]
+
+
+def _cell(block: Mapping[str, Any], figure: str) -> str:
+    """Return the figure, or nothing where it means nothing (a base line has no replicator)."""
+    return f"{block[figure]:,}" if figure in block else ""
 
 
 def _words(shape: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ EFD_SINGLE_TOPICS = 3_000
 EFD_SPREAD_TOPICS = 71
 EFD_SPREAD_PARTITIONS = 26
 MANY_SPREAD_PARTITIONS = 99
-EFD_SHAPED = ("efd", "many")
+EFD_SHAPED = ("efd", "many", "steady")
 BACKLOG_TOPIC = "back-log"
 BACKLOG_PARTITIONS = 4
 BACKLOG_RECORD_BYTES = 500
@@ -178,6 +178,17 @@ LIVE = {
     ),
 }
 
+STEADY = dataclasses.replace(
+    LIVE["efd"],
+    name="steady",
+    rates=(2_200,),
+    warm_s=30,
+    window_s=3_600,
+    topics=EFD_SINGLE_TOPICS // 3,
+)
+"""An hour of the EFD's load, for `steady.py`. 1,598 partitions, so that two cores keep up with it
+easily: what grows is to be seen, not a machine that falls behind."""
+
 SMALL = {
     "latency": dataclasses.replace(LIVE["latency"], warm_s=2, window_s=5, small=True),
     "efd": dataclasses.replace(
@@ -187,5 +198,8 @@ SMALL = {
         LIVE["many"], warm_s=2, window_s=6, topics=60, partitions=9, sampled=30, small=True
     ),
     "catchup": dataclasses.replace(LIVE["catchup"], window_s=3, backlog_records=40_000, small=True),
+    "steady": dataclasses.replace(
+        STEADY, rates=(300,), warm_s=2, window_s=60, topics=40, partitions=5, sampled=20, small=True
+    ),
 }
 """The same at a small size, for tests."""

@@ -1,10 +1,11 @@
 """Compare Heliostat with MirrorMaker 2 on this machine.
 
-`latency`, `efd` and `catchup` are live scenarios, see `live.py`. `maps` needs no brokers, see
-`maps.py`. `bulk`, `tiny`, `transactional` and `compacted` copy existing records: two brokers, one
-source topic per codec, and one part after another copies it to a fresh target topic: MirrorMaker 2
-with defaults, MirrorMaker 2 tuned, Heliostat, and the most that the target can append. See
-bench/README.md for what each figure means.
+`latency`, `efd`, `many` and `catchup` are live scenarios, see `live.py`. `maps` needs no brokers,
+see `maps.py`; `steady` runs Heliostat alone and looks for growth, see `steady.py`. `bulk`, `tiny`,
+`transactional` and `compacted` copy existing records: two brokers, one source topic per codec, and
+one part after another copies it to a fresh target topic: MirrorMaker 2 with defaults, MirrorMaker 2
+tuned, Heliostat, and the most that the target can append. See bench/README.md for what each figure
+means.
 """
 
 from __future__ import annotations
@@ -23,25 +24,29 @@ import machine
 import maps
 import peer
 import report
+import steady
 from clusters import KAFKA_VERSION, pair_of_clusters
+from live_report import BASE_LINE
 from live_scenarios import LIVE
 from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, Scenario
 
 from heliostat_sandbox import find_java
 
+ALONE = (groups.NAME, maps.NAME, steady.NAME)
+"""Scenarios that are like no other one."""
 EXIT_UNFINISHED = 1
 Results = dict[str, dict[str, dict[str, Any]]]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/compare", description=__doc__)
-    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE, groups.NAME, maps.NAME}))
+    parser.add_argument("scenario", choices=sorted({*SCENARIOS, *LIVE, *ALONE}))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument("--small", action="store_true", help="a few thousand records: a test")
     parser.add_argument(
         "--part",
         nargs="+",
-        choices=(*PART_NAMES, *WORKERS),
+        choices=(*PART_NAMES, *WORKERS, BASE_LINE),
         help="only these; with --json, the other parts of an existing FILE are kept",
     )
     parser.add_argument(
@@ -61,19 +66,37 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=int, nargs="+", help="only these records a second of a live scenario"
     )
+    parser.add_argument("--minutes", type=float, help="how long steady runs, instead of 60")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
+    complete(parser, given)
+    return given
+
+
+def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Refuse what does not fit together, and choose the parts if none are given."""
+    if BASE_LINE in (given.part or ()) and not has_base_line(given.scenario):
+        parser.error("base_line is a part of latency, efd and many")
+    if given.scenario == steady.NAME and given.part not in (None, ["ours"]):
+        parser.error("steady runs ours alone")
     if given.part is None:
         has_holes = given.scenario in SCENARIOS and SCENARIOS[given.scenario].holes
         names = PARTS_WITH_HOLES if has_holes else PART_NAMES
-        given.part = [*names, *(WORKERS if given.spark else ())]
+        base = [BASE_LINE] if has_base_line(given.scenario) else []
+        given.part = [*base, *names, *(WORKERS if given.spark else ())]
     if given.scenario not in SCENARIOS and (
         given.tune or given.codec or given.secure or given.spark
     ):
         parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
     if given.scenario not in LIVE and given.rate:
         parser.error("--rate is for latency, efd and catchup")
-    return given
+    if given.scenario != steady.NAME and given.minutes:
+        parser.error("--minutes is for steady")
+
+
+def has_base_line(scenario: str) -> bool:
+    """Whether a scenario's load is also measured without a replicator."""
+    return scenario in LIVE and BASE_LINE in live_main.parts_of(scenario)
 
 
 def main() -> int:
@@ -87,6 +110,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if given.scenario == groups.NAME:
             return groups.run(given, folder)
+        if given.scenario == steady.NAME:
+            return steady.run(given, folder)
         return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)
 
 

@@ -128,6 +128,28 @@ def test_catching_up_is_also_compared_with_our_run_without_a_backlog(bench: Any)
     assert not any("without" in name for name in found)
 
 
+def test_each_latency_is_compared_with_the_base_line_of_its_rate(bench: Any) -> None:
+    late = {"finished": False, "reason": "2 records were never readable"}
+    report = bench("live_report")
+    results = {
+        "ours": {"300": block(10, 100, p999_ms=150.5), "2200": block(20, 200, p999_ms=300)},
+        "mm2_default": {"300": late, "2200": block(30, 300, p999_ms=400)},
+    }
+    assert report.above_base_line(results) == {}
+    results["base_line"] = {"300": block(1.5, 2.25, p999_ms=3.125)}
+
+    found = report.document({"name": "efd"}, {}, results)["above_base_line"]
+
+    unknown = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms"))
+    assert found == {
+        "ours": {
+            "300": {"p50_ms": 8.5, "p99_ms": 97.75, "p999_ms": 147.375},
+            "2200": unknown,
+        },
+        "mm2_default": {"300": unknown, "2200": unknown},
+    }
+
+
 def run(command: list[str], log: Path) -> tuple[int, str]:
     """Run to its end; one that is late is asked to stop, so that it stops what it started."""
     with log.open("wb") as output:
@@ -146,7 +168,7 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
     [
         # How a peer is started and read is catchup's, with topics as latency has them; here it is
         # the rates, as latency's, and the catalogue.
-        ("efd", ["--rate", "300"], {"ours": {"300"}}),
+        ("efd", ["--rate", "300"], {"ours": {"300"}, "base_line": {"300"}}),
         (
             "catchup",
             [],
@@ -172,10 +194,44 @@ def test_small_live_comparison_reports_every_case_and_ratio(
             assert measured["records"] > 0
             assert measured["seen_twice"] == 0
             assert 0 < measured["p50_ms"] <= measured["p99_ms"] <= measured["max_ms"]
-            assert measured["memory_mb"] > measured["memory_pss_mb"] > 0
+            if part == "base_line":
+                assert measured["broker_cpu_cores"].keys() == {"source"}
+                assert not any("memory" in name or name == "cpu_cores" for name in measured)
+            else:
+                assert measured["memory_mb"] > measured["memory_pss_mb"] > 0
+    if "base_line" in cases:
+        above = found["above_base_line"]["ours"]["300"]
+        own, base = (found[part]["cases"]["300"] for part in ("ours", "base_line"))
+        assert above["p50_ms"] == pytest.approx(own["p50_ms"] - base["p50_ms"])
+        assert "above the base line" in output
     for name in ("p50", "p99", "p999") if "mm2_default" in cases else ():
         assert found["ratios"][f"{name}_vs_default"] > 0
         assert f"{name}_vs_default" in output
+
+
+def test_a_small_steady_run_reports_what_is_held_and_what_grew(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    command = [str(BENCH / "compare"), "steady", "--small", "--minutes", "0.1"]
+    returncode, output = run([*command, "--json", str(file)], tmp_path / "output.log")
+
+    assert returncode == 0, output  # so short a run is not judged
+    found = json.loads(file.read_text())
+    assert found["ours"]["finished"]
+    assert 0 < found["ours"]["p50_ms"] <= found["ours"]["p999_ms"]
+    assert [each["records"] for each in found["ours"]["slices"]] == [found["ours"]["records"]]
+    assert found["samples"]
+    for each in found["samples"]:
+        assert each["driver"]["processes"] == each["jvm"]["processes"] == 1
+        assert each["daemon"]["processes"] == 1
+        assert each["worker"]["processes"] >= 1
+        assert each["other"]["processes"] == 0
+        total = each["total"]
+        assert total["rss_mb"] > total["pss_mb"] > each["jvm"]["pss_mb"] > 0
+        assert total["files"] > total["sockets"] > 0
+        assert total["threads"] > total["processes"]
+    assert found["growth"]["judged"] is False
+    assert {"memory (PSS)", "sockets", "threads"} <= found["growth"]["series"].keys()
+    assert "too short to judge" in output
 
 
 def test_a_stopped_load_ends_without_sending(bench: Any, tmp_path: Path) -> None:
