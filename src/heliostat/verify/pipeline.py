@@ -172,7 +172,7 @@ def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
     builder = SparkSession.builder.master(spark).appName("heliostat verify")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session: SparkSession = begun(builder, SparkContext)
+    session: SparkSession = begun(builder.getOrCreate, SparkContext)
     package: ShippedPackage | None = None
     try:
         if not is_local(spark):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-import heliostat.records.spark.pipeline  # noqa: F401  # loaded before the fork
+import heliostat.records.spark.copy_round  # noqa: F401  # loaded before the fork
 from heliostat.records.spark.warm_up import warm_up
 
 if __name__ == "__main__":
