@@ -77,7 +77,10 @@ def copy_round(lane: LaneSpec) -> RoundReport:
         state.publish(report)
         return report
     finally:
-        gc.unfreeze()
+        if "SPARK_REUSE_WORKER" in os.environ:  # as PySpark's daemon reads it
+            # In a process for this round alone, thawing would only make the collector write to, and
+            # so copy, all the pages that it shares with the daemon.
+            gc.unfreeze()
         late_sends.close()
         state.close()
         network.close()

@@ -7,6 +7,7 @@ that come back are the report's sums. See docs/adr/0002 for why not Structured S
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -16,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
-from heliostat.ops.pyspark_private import jvm_of, scala_context
+from heliostat.ops.pyspark_private import (
+    ask_numpy_converters_of_numpy_only,
+    jvm_of,
+    scala_context,
+)
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
@@ -34,7 +39,13 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
-WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
+LOCAL_SETTINGS = {
+    "spark.python.daemon.module": "heliostat.records.spark.worker_daemon",
+    # Each round has a new process, a fork that takes milliseconds. Two rounds of a lane overlap
+    # for a moment, so Spark would keep two processes a lane, half of them idle. On a cluster a new
+    # process would load everything again, 1.4 s of processor time.
+    "spark.python.worker.reuse": "false",
+}
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
 """How long a round waits when all executors are gone, before it fails."""
@@ -62,8 +73,10 @@ class SparkRounds:
     def __init__(
         self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
     ) -> None:
+        from py4j import protocol
         from pyspark import SparkConf, SparkContext
 
+        ask_numpy_converters_of_numpy_only(protocol.INPUT_CONVERTER)
         self.is_local = is_local(master)
         """Whether rounds run on this machine."""
         self._lock = threading.Lock()
@@ -75,7 +88,7 @@ class SparkRounds:
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, at the new position
             "spark.task.reaper.enabled": "true",
             "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
-            **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
+            **(LOCAL_SETTINGS if self.is_local else {}),
             **session_settings(master, conf),
         }
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
@@ -87,7 +100,9 @@ class SparkRounds:
         self._package: ShippedPackage | None = None
         try:
             self.context.setLogLevel("OFF")
-            if not self.is_local:
+            if self.is_local:
+                threading.Thread(target=self._start_daemon, name="workers", daemon=True).start()
+            else:
                 self._package = ShippedPackage(self.context)
                 wait_executors(self.context)
         except BaseException:
@@ -167,6 +182,15 @@ class SparkRounds:
         finally:
             if self._package is not None:
                 self._package.delete()
+
+    def _start_daemon(self) -> None:
+        """Run a job that does nothing, so that Spark starts its daemon of Python workers now.
+
+        The daemon takes 2 s to load our code: the first round need not wait for it.
+        """
+        with contextlib.suppress(Exception):  # as when Spark is stopped meanwhile; rounds report it
+            self.context.setJobDescription("start the daemon of Python workers")
+            self.context.parallelize([0], 1).mapPartitions(list).collect()
 
     def _wait_executors(self) -> list[Executor]:
         """Return the running executors; waits for one when all are gone."""
