@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "share" / "heliostat" / "spark-classes.jsa"
-"""Classes of Spark's driver, beside the packages that they come from; about 120 MB."""
+"""Classes of Spark's driver, beside the packages that they come from; about 70 MB."""
 QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For a JVM that should start fast and never has much to do."""
 SMALL_HEAP = ("-Xms48m", "-Xmn16m")
