@@ -81,12 +81,16 @@ class Tree:
     """Processor time of a process and all its descendants, also ended ones.
 
     Live processes count themselves plus the children they have waited for, so that a Python worker
-    that ended stays counted. Members are remembered: one whose parent died is still ours.
+    that ended stays counted. Spark's daemon waits for none, and the kernel then counts their time
+    nowhere: what was seen of these last is kept. Members are remembered: one whose parent died is
+    still ours.
     """
 
     def __init__(self, pid: int, helpers: Sequence[int] = ()) -> None:
         self._roots = [psutil.Process(each) for each in (pid, *helpers)]
         self._known: dict[int, psutil.Process] = {each.pid: each for each in self._roots}
+        self._seen_s: dict[int, float] = {}  # of processes that nobody waits for
+        self._ended_s = 0.0
         self._highest_s = 0.0
 
     def look(self) -> float:
@@ -94,17 +98,24 @@ class Tree:
         for root in self._roots:
             with contextlib.suppress(psutil.Error):
                 for child in root.children(recursive=True):
-                    self._known.setdefault(child.pid, child)
+                    if child.pid not in self._known:
+                        self._known[child.pid] = child
+                        if _ignores_its_children(child.ppid()):
+                            self._seen_s[child.pid] = 0.0
         total = 0.0
         for pid, process in list(self._known.items()):
             try:
                 times = process.cpu_times()
             except psutil.Error:
                 del self._known[pid]
+                self._ended_s += self._seen_s.pop(pid, 0.0)
                 continue
-            total += times.user + times.system + times.children_user + times.children_system
+            took_s = times.user + times.system + times.children_user + times.children_system
+            if pid in self._seen_s:
+                self._seen_s[pid] = took_s
+            total += took_s
         # A child can end between two polls before its parent has its time: never go back.
-        self._highest_s = max(self._highest_s, total)
+        self._highest_s = max(self._highest_s, total + self._ended_s)
         return self._highest_s
 
     def memory_mb(self) -> dict[str, int]:
@@ -269,3 +280,13 @@ def _figures(part: Part, first: Sample, last: Sample, started_s: float) -> dict[
             "ends_equal": True if part.ends is not None else None,
         },
     }
+
+
+def _ignores_its_children(pid: int) -> bool:
+    """Whether a process ignores SIGCHLD, so that its children's time is not added to its own."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # no Linux, or it has just ended
+        return False
+    mask = next(line for line in lines if line.startswith("SigIgn"))
+    return bool(int(mask.split()[1], 16) >> (signal.SIGCHLD - 1) & 1)

@@ -23,7 +23,7 @@ from heliostat.names import Offset, PartitionId, TopicPartition
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionSpec
-from heliostat.records.spark.pipeline import network_of
+from heliostat.records.spark.copy_round import network_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 

@@ -27,7 +27,7 @@ from heliostat.config import load_config
 from heliostat.errors import BrokerError
 from heliostat.names import Alias, LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionSpec
-from heliostat.records.spark.pipeline import copy_round
+from heliostat.records.spark.copy_round import copy_round
 from heliostat.records.spark.warm_up import warm_up
 from heliostat_sandbox.shapes import GenericShape, Timestamps
 

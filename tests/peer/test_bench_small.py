@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
 import pytest
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
@@ -134,6 +135,36 @@ def test_processor_time_of_children_that_ended_is_counted_once(
     assert burner.stdout.readline() == b"done\n"
 
     assert 0.5 <= tree.look() < 0.95
+
+
+UNREAPED = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    while time.process_time() < 0.6:
+        pass
+    print("burnt", flush=True)
+time.sleep(60)
+"""
+
+
+def test_processor_time_of_children_that_nobody_waits_for_is_kept(measure: ModuleType) -> None:
+    """Given a parent like Spark's daemon / when its child has ended / then its time stays."""
+    process = subprocess.Popen([sys.executable, "-c", UNREAPED], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        tree = measure.Tree(process.pid)
+        assert process.stdout.readline() == b"burnt\n"
+        assert tree.look() >= 0.5
+        (child,) = psutil.Process(process.pid).children()
+        child.kill()
+        child.wait(10)
+        tree.look()
+        assert tree._ended_s >= 0.5
+    finally:
+        tree.end()
+        process.communicate()
 
 
 def run(command: list[str], log: Path) -> tuple[int, str]:

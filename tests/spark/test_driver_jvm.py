@@ -27,5 +27,5 @@ def test_a_session_loads_the_class_archive_silently() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=120, check=True
     )
-    assert str(ARCHIVE) in done.stdout, done.stdout + done.stderr
+    assert str(ARCHIVE.resolve()) in done.stdout, done.stdout + done.stderr
     assert "cds" not in done.stdout + done.stderr

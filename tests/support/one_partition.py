@@ -34,7 +34,7 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionReport, PartitionSpec
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.spark.pipeline import network_of
+from heliostat.records.spark.copy_round import network_of
 from heliostat_sandbox import Cluster
 
 ROUND_S = 30.0

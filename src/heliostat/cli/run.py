@@ -63,18 +63,21 @@ def run_command(
       heliostat run -c heliostat.yaml
       heliostat run -c heliostat.yaml --link summit-to-usdf --plain
     """
-    from heliostat.link.running import Running
+    from heliostat.link.spark_start import SparkStart
     from heliostat.operate.links import links_of
-    from heliostat.ops.events import Events
 
     config = load_config(config_file)
     links = links_of(config, link_name)
     stop = StopSignal()
     stop.install()
+    starting = SparkStart(config, links)  # takes seconds: meanwhile the rest is loaded
+    from heliostat.link.running import Running
+    from heliostat.ops.events import Events
+
     clock = SystemClock()
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr)
-    running = Running(config, links, events, clock, stop.is_set)
+    running = Running(config, links, events, clock, stop.is_set, starting=starting)
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
     try:

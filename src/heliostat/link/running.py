@@ -15,6 +15,7 @@ from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
 from heliostat.link.service import LinkService
+from heliostat.link.spark_start import SparkStart
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.other_links.same_file import Neighbours
@@ -46,6 +47,8 @@ class Running:
         Set when `start` must not wait any longer.
     rounds
         A Spark session to run in, which its owner stops; one of our own by default.
+    starting
+        Our own session, if it is being started already.
     """
 
     def __init__(
@@ -57,12 +60,14 @@ class Running:
         stop_asked: threading.Event | None = None,
         *,
         rounds: SparkRounds | None = None,
+        starting: SparkStart | None = None,
     ) -> None:
         self._config = config
         self._links = links
         self._events = events
         self._clock = clock or SystemClock()
         self._lent = rounds
+        self._starting = starting
         self.spark: SparkRounds | None = None
         self._readers: list[threading.Thread] = []
         self._stop_asked = stop_asked or threading.Event()
@@ -81,12 +86,10 @@ class Running:
         SparkUnavailable
             Spark can't be started.
         """
-        spark = self._lent or SparkRounds(
-            "heliostat " + ",".join(link.name for link in self._links),
-            self._config.spark.master,
-            self._config.spark.conf,
-            task_cpus=self._config.spark.task_cpus,
-        )
+        if self._lent is not None:
+            spark = self._lent
+        else:
+            spark = (self._starting or SparkStart(self._config, self._links)).rounds()
         self.spark = spark
         self._warn_of_few_slots(spark)
         for text in sent_in_clear(self._config, self._links):

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from heliostat.errors import SparkUnavailable
-from heliostat.ops.pyspark_private import gateway_of, java_process, silence_accumulators
+from heliostat.ops.pyspark_private import (
+    active_context,
+    gateway_of,
+    java_process,
+    silence_accumulators,
+)
 
 DYING_S = 2.0
 """A killed JVM refuses connections shortly before its process is seen to have ended."""
@@ -28,11 +33,13 @@ DEATH_HINT = (
 )
 
 
-def begun(builder: Any, context_kind: Any) -> Any:
-    """Start (or return) the session that `builder` describes.
+def begun(start: Callable[[], Any], context_kind: Any) -> Any:
+    """Start Spark; return what `start` returns.
 
     Parameters
     ----------
+    start
+        Starts (or returns) a session or a `SparkContext`.
     context_kind
         PySpark's class `SparkContext`, which keeps a process's JVM.
 
@@ -46,7 +53,7 @@ def begun(builder: Any, context_kind: Any) -> Any:
         _find_java()
     _silence_py4j()
     try:
-        session = builder.getOrCreate()
+        started = start()
     except Exception as error:
         # What PySpark and py4j raise then has no common base class. A setting that Spark refuses
         # does not end the JVM: Spark's own message says more.
@@ -56,8 +63,8 @@ def begun(builder: Any, context_kind: Any) -> Any:
             "Spark's JVM ended while it started; its own output is above",
             hint=INSTALL_HINT,
         ) from error
-    silence_accumulators(session.sparkContext)
-    return session
+    silence_accumulators(active_context(context_kind))
+    return started
 
 
 def has_died(context: Any) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from pyspark import SparkContext
+from py4j import protocol
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from heliostat.access import ClusterAccess, Reachable, access_of
@@ -23,7 +24,7 @@ from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
-from heliostat.ops.pyspark_private import active_context
+from heliostat.ops.pyspark_private import active_context, ask_numpy_converters_of_numpy_only
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
@@ -108,10 +109,10 @@ def verify_pair(
     sides = ComparedClusters(access_of(source), access_of(target), decode_all)
     asked = ranges or RangeSpec()
     planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
-    with _session(spark, conf or {}) as session:
-        count = tasks or TASKS_PER_CORE * session.sparkContext.defaultParallelism
+    with _context(spark, conf or {}) as context:
+        count = tasks or TASKS_PER_CORE * context.defaultParallelism
         results = [PartitionResult(stretch) for stretch in planned.stretches]
-        failed = _compare(session, sides, results, count)
+        failed = _compare(context, sides, results, count)
     if planned.tails:
         with LogReader(sides.source, Isolation.READ_COMMITTED) as reader:
             planned.behind_records -= offsets_without_record(reader, planned.tails)
@@ -156,41 +157,44 @@ def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> 
 
 
 @contextmanager
-def _session(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield the given session, or one of our own that ends with the block."""
+def _context(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[SparkContext]:
+    """Yield the given session's context, or one of our own that ends with the block.
+
+    Not a session of our own: comparing needs no SQL, thousands of classes that a JVM would load.
+    """
     if not isinstance(spark, str):
-        yield spark
+        yield spark.sparkContext
         return
-    if active_context(SparkContext) is not None:
-        yield SparkSession.active()
+    running = active_context(SparkContext)
+    if running is not None:
+        yield running
         return
     settings = {
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": driver_java_options(),
         **session_settings(spark, conf),
     }
-    builder = SparkSession.builder.master(spark).appName("heliostat verify")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session: SparkSession = begun(builder, SparkContext)
+    ask_numpy_converters_of_numpy_only(protocol.INPUT_CONVERTER)
+    wanted = SparkConf().setMaster(spark).setAppName("heliostat verify")
+    wanted.setAll(list(settings.items()))
+    context: SparkContext = begun(lambda: SparkContext.getOrCreate(wanted), SparkContext)
     package: ShippedPackage | None = None
     try:
         if not is_local(spark):
-            package = ShippedPackage(session.sparkContext)
-            wait_executors(session.sparkContext)
-        with report_death(session.sparkContext):
-            yield session
+            package = ShippedPackage(context)
+            wait_executors(context)
+        with report_death(context):
+            yield context
     finally:
-        stopped(session.sparkContext, session.stop)
+        stopped(context, context.stop)
         if package is not None:
             package.delete()
 
 
 def _compare(
-    spark: SparkSession, sides: ComparedClusters, results: list[PartitionResult], tasks: int
+    context: SparkContext, sides: ComparedClusters, results: list[PartitionResult], tasks: int
 ) -> dict[int, NotCompared]:
     """Fill in the results; return those that could not be compared, by index."""
-    context = spark.sparkContext
     shares = pack([one.stretch for one in results], tasks)
     differing: dict[int, int] = {}  # first offset that differs, by index
     failed: dict[int, NotCompared] = {}

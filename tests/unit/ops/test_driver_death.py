@@ -91,10 +91,10 @@ def test_without_java_nothing_is_started(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     if home is not None:
         monkeypatch.setenv("JAVA_HOME", home and str(tmp_path))
-    builder = Mock()
+    start = Mock()
     with pytest.raises(SparkUnavailable, match=str(tmp_path) if home else "PATH"):
-        begun(builder, no_jvm)
-    assert not builder.getOrCreate.called
+        begun(start, no_jvm)
+    assert not start.called
 
 
 def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
@@ -106,18 +106,18 @@ def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
     java.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    builder = Mock()
-    builder.getOrCreate.side_effect = ValueError("no such setting")
+    start = Mock()
+    start.side_effect = ValueError("no such setting")
     with pytest.raises(SparkUnavailable, match="while it started"):
-        begun(builder, no_jvm)
+        begun(start, no_jvm)
 
     def came_up() -> None:
         no_jvm._gateway = SimpleNamespace(proc=SimpleNamespace(poll=lambda: None))
         raise ValueError("no such setting")
 
-    builder.getOrCreate.side_effect = came_up
+    start.side_effect = came_up
     with pytest.raises(ValueError, match="no such setting"):
-        begun(builder, no_jvm)
+        begun(start, no_jvm)
 
 
 def test_traces_of_py4j_are_kept_from_stderr_and_others_are_not() -> None:

@@ -75,7 +75,7 @@ def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -
     assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
     # As an executor does it: by a relative path, and all that a task runs.
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    code += "import heliostat.records.spark.pipeline as task, heliostat.verify.work\n"
+    code += "import heliostat.records.spark.copy_round as task, heliostat.verify.work\n"
     code += "print(task.__file__)"
     place = f"./{first.name}"
     done = subprocess.run(

@@ -31,7 +31,7 @@ def make_archive() -> None:
     gateway = gateway_of(SparkContext)  # PySpark has no public way to end its JVM
     assert gateway is not None
     try:
-        context = rounds.session.sparkContext
+        context = rounds.context
         context.setJobGroup("classes", "classes", interruptOnCancel=True)
         assert context.parallelize([1], 1).mapPartitions(list).collect() == [1]
     finally:

@@ -7,23 +7,21 @@ that come back are the report's sums. See docs/adr/0002 for why not Structured S
 
 from __future__ import annotations
 
-import gc
-import os
+import contextlib
 import signal
-import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heliostat.clock import Clock, SystemClock
-from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
-from heliostat.ops.pyspark_private import jvm_of, scala_context
+from heliostat.ops.pyspark_private import (
+    ask_numpy_converters_of_numpy_only,
+    jvm_of,
+    scala_context,
+)
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
@@ -33,30 +31,25 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
-from heliostat.records.copier.copier import Copier
-from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import LaneSpec, RoundReport
-from heliostat.records.copier.late_sends import KilledWhenLate
 from heliostat.records.spark.placement import Placement, lanes_for
-from heliostat.records.spark.warm_up import warm_up
-from heliostat.records.transport.control_channel import StateChannel
-from heliostat.records.transport.kafka_network import WireNetwork
-from heliostat.records.transport.offset_map_topic import MapChannel
+from heliostat.records.spark.task import copy_rounds
 
 if TYPE_CHECKING:
-    from pyspark import RDD
+    from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
-WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
+LOCAL_SETTINGS = {
+    "spark.python.daemon.module": "heliostat.records.spark.worker_daemon",
+    # Each round has a new process, a fork that takes milliseconds. Two rounds of a lane overlap
+    # for a moment, so Spark would keep two processes a lane, half of them idle. On a cluster a new
+    # process would load everything again, 1.4 s of processor time.
+    "spark.python.worker.reuse": "false",
+}
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
 """How long a round waits when all executors are gone, before it fails."""
 LOOK_S = 0.1
-STATE_TIMEOUT_S = 8.0
-"""For requests about state topics: a lane that gets no answer for 20 s ends its round."""
-SWITCH_INTERVAL_S = 0.0005
-"""While the other thread writes a report, copying waits at most this long for the interpreter, not
-Python's 5 ms."""
 NAMED_PARTITIONS_MAX = 4
 """A description names at most this many; Spark's page shows one line."""
 
@@ -80,9 +73,10 @@ class SparkRounds:
     def __init__(
         self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
     ) -> None:
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
+        from py4j import protocol
+        from pyspark import SparkConf, SparkContext
 
+        ask_numpy_converters_of_numpy_only(protocol.INPUT_CONVERTER)
         self.is_local = is_local(master)
         """Whether rounds run on this machine."""
         self._lock = threading.Lock()
@@ -94,31 +88,41 @@ class SparkRounds:
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, at the new position
             "spark.task.reaper.enabled": "true",
             "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
-            **({"spark.python.daemon.module": WORKER_DAEMON} if self.is_local else {}),
+            **(LOCAL_SETTINGS if self.is_local else {}),
             **session_settings(master, conf),
         }
-        builder = SparkSession.builder.appName(app_name).master(master)
-        for key, value in settings.items():
-            builder = builder.config(key, value)
+        wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
-        self.session: SparkSession = begun(builder, SparkContext)
+        self.context: SparkContext = begun(lambda: SparkContext.getOrCreate(wanted), SparkContext)
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
             signal.signal(signal.SIGINT, caught)
         self._package: ShippedPackage | None = None
         try:
-            self.session.sparkContext.setLogLevel("OFF")
-            if not self.is_local:
-                self._package = ShippedPackage(self.session.sparkContext)
-                wait_executors(self.session.sparkContext)
+            self.context.setLogLevel("OFF")
+            if self.is_local:
+                threading.Thread(target=self._start_daemon, name="workers", daemon=True).start()
+            else:
+                self._package = ShippedPackage(self.context)
+                wait_executors(self.context)
         except BaseException:
             self.stop()
             raise
 
     @property
+    def session(self) -> SparkSession:
+        """A SQL session in the same Spark, for `verify`.
+
+        Rounds need none: its JVM would load thousands of classes more.
+        """
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate()
+
+    @property
     def cores(self) -> int:
         """Number of cores that Spark has for us now; on a cluster it varies with its executors."""
-        context = self.session.sparkContext
+        context = self.context
         with report_death(context):
             if self.is_local:
                 return int(context.defaultParallelism)
@@ -134,11 +138,11 @@ class SparkRounds:
         py4j.protocol.Py4JJavaError
             The task failed; the text holds our error's code.
         """
-        with report_death(self.session.sparkContext):
+        with report_death(self.context):
             return self._run(lane)
 
     def _run(self, lane: LaneSpec) -> RoundReport:
-        context = self.session.sparkContext
+        context = self.context
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
         if self.is_local:
             context.setJobGroup(group, describe(lane), True)
@@ -156,7 +160,7 @@ class SparkRounds:
 
     def why_ended(self) -> SparkUnavailable | None:
         """Return why Spark ended: its JVM died, or the cluster's master removed this program."""
-        context = self.session.sparkContext
+        context = self.context
         if has_died(context):
             return death()
         try:
@@ -168,21 +172,30 @@ class SparkRounds:
 
     def cancel(self, lane: LaneSpec) -> None:
         """Kill a lane's job: the last resort when a task does not end by itself."""
-        context = self.session.sparkContext
+        context = self.context
         stopped(context, lambda: context.cancelJobGroup(_job_group(lane)))
 
     def stop(self) -> None:
         """Stop Spark."""
         try:
-            stopped(self.session.sparkContext, self.session.stop)
+            stopped(self.context, self.context.stop)
         finally:
             if self._package is not None:
                 self._package.delete()
 
+    def _start_daemon(self) -> None:
+        """Run a job that does nothing, so that Spark starts its daemon of Python workers now.
+
+        The daemon takes 2 s to load our code: the first round need not wait for it.
+        """
+        with contextlib.suppress(Exception):  # as when Spark is stopped meanwhile; rounds report it
+            self.context.setJobDescription("start the daemon of Python workers")
+            self.context.parallelize([0], 1).mapPartitions(list).collect()
+
     def _wait_executors(self) -> list[Executor]:
         """Return the running executors; waits for one when all are gone."""
         deadline_s = time.monotonic() + AN_EXECUTOR_WITHIN_S
-        while not (found := executors_of(self.session.sparkContext)):
+        while not (found := executors_of(self.context)):
             if time.monotonic() > deadline_s:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
@@ -228,68 +241,3 @@ def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
     rows = scala_context(context).makeRDD(jvm.PythonUtils.toSeq([row]), tag)
     placed = jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rows, tag)
     return RDD(placed, context, pickles)
-
-
-def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
-    """Body of the Spark task."""
-    for lane in lanes:
-        # The driver learns about partitions from the progress topic. Sending thousands of rows
-        # through Spark would take processor time from the next round, which begins just now.
-        yield replace(copy_round(lane), partitions=[])
-
-
-def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
-    """Return both clusters of a lane, not connected yet; the caller closes it."""
-    target = WireCluster(lane.target_access, dial)
-    return WireNetwork(
-        lane.partitions,
-        WireCluster(lane.source_access, dial),
-        target,
-        lane.settings,
-        clock.monotonic_s,
-        maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
-        producer_id=lane.producer_id,
-    )
-
-
-def copy_round(lane: LaneSpec) -> RoundReport:
-    """Run one round over real connections, in this process."""
-    warm_up()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    clock = SystemClock()
-    late_sends = KilledWhenLate()
-    dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
-    network = network_of(lane, clock, dial)
-    state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
-    state = StateChannel(
-        lane, WireCluster(lane.target_access, state_dial), clock.monotonic_s, clock.wall_ms
-    )
-    try:
-        copier = Copier(lane, network, clock)
-        # The objects of thousands of partitions live as long as the round: the collector need not
-        # scan them again and again while it copies.
-        gc.freeze()
-        parent = os.getppid()
-
-        def is_superseded() -> bool:
-            # Without the daemon that started it, this process no longer belongs to an executor:
-            # the lane's next round runs elsewhere.
-            return os.getppid() != parent or state.is_superseded()
-
-        report = copier.run(
-            Hooks(
-                is_superseded,
-                state.due,
-                state.publish,
-                state.running,
-                lambda: state.switch_at_ms,
-                late_sends,
-            )
-        )
-        state.publish(report)
-        return report
-    finally:
-        gc.unfreeze()
-        late_sends.close()
-        state.close()
-        network.close()

@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers, with the copying code loaded before it forks them.
 
-Each round of a lane may get a worker process of its own. Loading numpy, Numba and its compiled code
+Each round of a lane has a worker process of its own. Loading numpy, Numba and its compiled code
 takes 1.4 s of processor time; a fork of this process has all of it at once, and shares the memory.
 Spark starts it as `python -m heliostat.records.spark.worker_daemon pyspark.worker`
 (`spark.python.daemon.module`), on local masters only: elsewhere our code comes with the job.
@@ -8,11 +8,26 @@ Spark starts it as `python -m heliostat.records.spark.worker_daemon pyspark.work
 
 from __future__ import annotations
 
-from pyspark import daemon
+import importlib
 
-import heliostat.records.spark.pipeline  # noqa: F401  # loaded before the fork
-from heliostat.records.spark.warm_up import warm_up
+from heliostat.records.spark.quick_path import drop_archives
 
-if __name__ == "__main__":
+LOADED = ("pyspark.worker", "heliostat.records.spark.task", "heliostat.records.spark.copy_round")
+"""What workers would import, each by itself, after the fork."""
+
+
+def main() -> None:
+    """Load all that a worker needs, then serve Spark's requests for workers."""
+    drop_archives()
+    for module in LOADED:
+        importlib.import_module(module)
+    from pyspark import daemon
+
+    from heliostat.records.spark.warm_up import warm_up
+
     warm_up()
     daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

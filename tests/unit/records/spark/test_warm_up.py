@@ -10,7 +10,7 @@ from heliostat.records.spark.warm_up import warm_up
 
 SCRIPT = """
 import gc
-import heliostat.records.spark.pipeline
+import heliostat.records.spark.copy_round
 from heliostat.records.spark.warm_up import warm_up
 warm_up()
 print(gc.get_freeze_count() > 10_000)

@@ -1,0 +1,58 @@
+"""Starts Spark on a thread, while the program loads the rest of its code.
+
+Most of that time Spark's JVM loads its classes. Two threads may import at once only what has no
+cycles between them: here PySpark, which nothing else in a driver imports.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from heliostat.config import Config, LinkConfig
+from heliostat.records.spark.pipeline import SparkRounds
+
+
+class SparkStart:
+    """A Spark session for links that is being started.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    links
+        Which of its links will run in it.
+    """
+
+    def __init__(self, config: Config, links: Sequence[LinkConfig]) -> None:
+        self._config = config
+        self._links = links
+        self._rounds: SparkRounds | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="Spark's start", daemon=True)
+        self._thread.start()
+
+    def rounds(self) -> SparkRounds:
+        """Wait until Spark has started; whoever calls this stops it.
+
+        Raises
+        ------
+        SparkUnavailable
+            Spark can't be started.
+        """
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._rounds is not None
+        return self._rounds
+
+    def _run(self) -> None:
+        try:
+            self._rounds = SparkRounds(
+                "heliostat " + ",".join(link.name for link in self._links),
+                self._config.spark.master,
+                self._config.spark.conf,
+                task_cpus=self._config.spark.task_cpus,
+            )
+        except BaseException as error:  # noqa: BLE001  # raised where it is awaited
+            self._failure = error

@@ -1,0 +1,86 @@
+"""One round of a lane over real connections: what a worker does, and the driver never imports."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from dataclasses import replace
+
+from heliostat.clock import Clock, SystemClock
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.records.copier.copier import Copier
+from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.late_sends import KilledWhenLate
+from heliostat.records.spark.warm_up import warm_up
+from heliostat.records.transport.control_channel import StateChannel
+from heliostat.records.transport.kafka_network import WireNetwork
+from heliostat.records.transport.offset_map_topic import MapChannel
+
+STATE_TIMEOUT_S = 8.0
+"""For requests about state topics: a lane that gets no answer for 20 s ends its round."""
+SWITCH_INTERVAL_S = 0.0005
+"""While the other thread writes a report, copying waits at most this long for the interpreter, not
+Python's 5 ms."""
+
+
+def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
+    """Return both clusters of a lane, not connected yet; the caller closes it."""
+    target = WireCluster(lane.target_access, dial)
+    return WireNetwork(
+        lane.partitions,
+        WireCluster(lane.source_access, dial),
+        target,
+        lane.settings,
+        clock.monotonic_s,
+        maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
+        producer_id=lane.producer_id,
+    )
+
+
+def copy_round(lane: LaneSpec) -> RoundReport:
+    """Run one round over real connections, in this process."""
+    warm_up()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    clock = SystemClock()
+    late_sends = KilledWhenLate()
+    dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
+    network = network_of(lane, clock, dial)
+    state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
+    state = StateChannel(
+        lane, WireCluster(lane.target_access, state_dial), clock.monotonic_s, clock.wall_ms
+    )
+    try:
+        copier = Copier(lane, network, clock)
+        # The objects of thousands of partitions live as long as the round: the collector need not
+        # scan them again and again while it copies.
+        gc.freeze()
+        parent = os.getppid()
+
+        def is_superseded() -> bool:
+            # Without the daemon that started it, this process no longer belongs to an executor:
+            # the lane's next round runs elsewhere.
+            return os.getppid() != parent or state.is_superseded()
+
+        report = copier.run(
+            Hooks(
+                is_superseded,
+                state.due,
+                state.publish,
+                state.running,
+                lambda: state.switch_at_ms,
+                late_sends,
+            )
+        )
+        state.publish(report)
+        return report
+    finally:
+        if "SPARK_REUSE_WORKER" in os.environ:  # as PySpark's daemon reads it
+            # In a process for this round alone, thawing would only make the collector write to, and
+            # so copy, all the pages that it shares with the daemon.
+            gc.unfreeze()
+        late_sends.close()
+        state.close()
+        network.close()
