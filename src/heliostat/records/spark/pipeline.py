@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
+WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
 LOCAL_SETTINGS = {
-    "spark.python.daemon.module": "heliostat.records.spark.worker_daemon",
+    "spark.python.daemon.module": WORKER_DAEMON,
     # Each round has a new process, a fork that takes milliseconds. Two rounds of a lane overlap
     # for a moment, so Spark would keep two processes a lane, half of them idle. On a cluster a new
     # process would load everything again, 1.4 s of processor time.
