@@ -22,15 +22,15 @@ QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For a JVM that should start fast and never has much to do."""
 SMALL_HEAP = ("-Xms48m", "-Xmn16m")
 """Of a driver's heap: a JVM fills its young generation before it collects, and its default, a
-third of the heap, was 100 MB of garbage. 15 MB survive, so collections take milliseconds. The heap
-still grows up to `spark.driver.memory`."""
+third of the heap, was 100 MB of garbage where 15 MB were in use (2026-11-25). The heap still grows
+up to `spark.driver.memory`."""
 UNMOVED = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:ArchiveRelocationMode=0",
 )
 """The archive where it was written for, if that place is free: a moved one has every page patched,
-84 MB of memory, and half a second (2026-11-25, Java 17). JVMs without this option ignore it."""
+84 MB of memory (2026-11-25, Java 17). JVMs without this option ignore it."""
 _QUIET = ("-Xlog:disable", "-Xlog:all=error")
 """A JVM that ignores the archive would print a warning that users see."""
 
