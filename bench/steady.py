@@ -26,6 +26,7 @@ from delays import Window
 from footprint import DAEMON, DRIVER, JVM, TOTAL, WORKER, Footprint, footprint
 from growth import Limit, settled, trend
 from live_scenarios import SMALL, STEADY, Live
+from wire import Connection, WireError
 
 from heliostat_sandbox import find_java
 
@@ -36,6 +37,8 @@ RETENTION = {
     "log.retention.check.interval.ms": "30000",
 }
 """Brokers delete what is old, as in operation: an hour of records is more than fits in memory."""
+SMALL_IDLE = {"connections.max.idle.ms": "5000"}
+"""Brokers close idle connections after ten minutes: in a small run after seconds."""
 SAMPLE_S = 30.0
 SMALL_SAMPLE_S = 1.0
 SLICE_S = 300.0
@@ -90,7 +93,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
         storage=scenario.storage,
         heap_mb=scenario.heap_mb,
         small=scenario.small,
-        settings=RETENTION,
+        settings={**RETENTION, **(SMALL_IDLE if scenario.small else {})},
     ) as pair:
         about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
         block, samples = measured(scenario, pair, folder)
@@ -128,7 +131,7 @@ def measured(
             sampler = Sampler(lambda: footprint(root), every_s, time.monotonic)
             samples = sampler.samples
             return under_load(running, seeds, sampler.look), samples
-    except live.Unfinished as error:
+    except (live.Unfinished, WireError, OSError) as error:  # an hour's samples must not be lost
         tail = live_main.output_tail(folder)
         return {"finished": False, "reason": str(error), "output_tail": tail}, samples
 
@@ -139,7 +142,9 @@ def under_load(run: live.LiveRun, seeds: int, look: Callable[[], None]) -> dict[
     with live.watching(run) as watch:
         window, counted = live.at_rate(run, run.live.rates[0], 0, look)
         seen = run.wait_seen(window, watch)
-        run.wait_landed(seeds + len(window.sent))
+        # A connection of its own: the broker has closed the run's, which was idle in the window.
+        with Connection(run.pair.target) as target:
+            dataclasses.replace(run, target=target).wait_landed(seeds + len(window.sent))
     return {
         "finished": True,
         **window.figures(seen),
