@@ -13,9 +13,6 @@ from collections.abc import Callable
 FEWER_AFTER_S = 60.0
 """How long cores must be missing, or idle: a dead executor is mostly back within seconds, others
 run its lanes until then, and spreading partitions again ends rounds."""
-FEWER_THAN_GUESSED_AFTER_S = 10.0
-"""The same for lanes that were started before any load was known: they are twice the requests of
-what is needed, and a backlog would have shown by then."""
 LANE_BYTES_PER_S = 4e6
 """Load of one lane before there is a second; it could copy fifty times as much (`bulk`)."""
 LANE_PARTITIONS = 1_000
@@ -56,8 +53,6 @@ class LaneCount:
         self._by_load = by_load
         self._count = 0
         self._fewer_since_s: float | None = None
-        self._is_guess = False
-        """Whether the present count was chosen before any load was known."""
 
     def __call__(self, partitions: int = 0, bytes_per_s: float | None = None) -> int:
         """Return the most lanes, at least 1; it rises at once and falls after a while.
@@ -80,9 +75,7 @@ class LaneCount:
             self._fewer_since_s = None
         elif self._fewer_since_s is None:
             self._fewer_since_s = now_s
-        wait_s = FEWER_THAN_GUESSED_AFTER_S if self._is_guess else FEWER_AFTER_S
-        if count >= self._count or now_s >= (self._fewer_since_s or now_s) + wait_s:
+        if count >= self._count or now_s >= (self._fewer_since_s or now_s) + FEWER_AFTER_S:
             self._count = count
             self._fewer_since_s = None
-            self._is_guess = self._by_load and bytes_per_s is None
         return self._count
