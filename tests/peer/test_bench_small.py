@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -213,3 +214,15 @@ def test_small_comparison_reports_every_part_and_ratio(
     for ratio in ratios:
         assert found["ratios"][ratio] is not None
         assert ratio in output
+
+
+def test_processor_time_of_one_lane_is_measured() -> None:
+    """Given a steady load / when a lane copies it for two seconds / then its cost is printed."""
+    words = (sys.executable, str(BENCH / "lane_cpu.py"), "--rate", "300", "--seconds", "2")
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found = re.match(r"(\d+) records in 2 s: (\d+) us of processor time a record", ran.stdout)
+    assert found is not None, ran.stdout
+    records, cost_us = map(int, found.groups())
+    assert records > 0
+    assert cost_us > 0
