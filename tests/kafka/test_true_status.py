@@ -90,13 +90,13 @@ def test_a_hanging_transaction_is_reported_with_its_lag(link: Link) -> None:
 
 
 def frozen(running: RunningLink) -> list[psutil.Process]:
-    """Pause the workers, and the daemon that would restart them."""
+    """Pause the daemon that forks workers, then those that there are."""
     stopped: list[psutil.Process] = []
-    for each in running.workers():
-        for process in (each.parent(), each):
-            if process is not None and process not in stopped:
-                process.suspend()
-                stopped.append(process)
+    for find in (running.worker_daemons, running.workers):
+        for process in find():
+            process.suspend()
+            stopped.append(process)
+    assert stopped, "there is no daemon yet"
     return stopped
 
 

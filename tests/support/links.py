@@ -145,8 +145,12 @@ class RunningLink:
         return self.code
 
     def workers(self) -> list[psutil.Process]:
-        """Return Python workers of the session, also idle ones."""
+        """Return Python workers of the session."""
         return _workers_below(os.getpid())
+
+    def worker_daemons(self) -> list[psutil.Process]:
+        """Return what forks the workers of the session, also while there are none."""
+        return [each for each in _pyspark_below(os.getpid()) if not _is_worker(each)]
 
     def kill_all(self) -> None:
         """Stop it; there is no harder way within one process."""
@@ -257,12 +261,20 @@ def _guard(pid: int) -> subprocess.Popen[bytes]:
 
 def _workers_below(pid: int) -> list[psutil.Process]:
     """Return Python workers of a process's Spark: forked by the daemon."""
+    return [process for process in _pyspark_below(pid) if _is_worker(process)]
+
+
+def _pyspark_below(pid: int) -> list[psutil.Process]:
+    """Return Python workers of a process's Spark, and their daemons."""
     try:
         below = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-    found = [process for process in below if "pyspark.worker" in _command(process)]
-    return [process for process in found if "pyspark.worker" in _command(_parent(process))]
+    return [process for process in below if "pyspark.worker" in _command(process)]
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    return "pyspark.worker" in _command(_parent(process))
 
 
 def _parent(process: psutil.Process) -> psutil.Process | None:
