@@ -26,9 +26,9 @@ class Traffic(IntEnum):  # its numbers are hashed for each connection on every t
     """Kinds of traffic that must not wait for one another, each on separate connections."""
 
     LIVE = 0
-    """Small fetches that wait at the broker for the next record: an answer within milliseconds."""
+    """Appends of all partitions but those far behind."""
     SPARSE = 1
-    """Small groups of partitions with little traffic, each with a fetch that waits."""
+    """Groups of partitions, each with a fetch that waits at the broker for the next record."""
     BACKLOG = 2
     """Partitions far behind: large fetches and appends."""
 

@@ -17,7 +17,7 @@ from heliostat.records.batches.converted import (
     StopReason,
 )
 from heliostat.records.batches.copied_epochs import CopiedEpochs
-from heliostat.records.batches.plain_batch import PlainBatch, plain_batch
+from heliostat.records.batches.plain_batch import plain_batch
 from heliostat.records.copier.begin_checks import Stopped
 from heliostat.records.copier.lane import CopySettings, PartitionCode, PartitionState
 from heliostat.records.copier.markers import Filling
@@ -97,11 +97,12 @@ class PartitionFetches:
         plain = plain_batch(view, start, end, place, self._convert) if not self.refusal else None
         if plain is not None:
             self._claimed.continued()
-            self._take_plain(plain, now_ms)
-            return None
-        answer = self._claimed.believed(view[start:end], self.offset, stable)
-        upto = start + answer.end
-        outcome = convert(buffer, start, upto, place, self._convert, aborted, self.refusal)
+            answer, outcome = plain
+            upto = end
+        else:
+            answer = self._claimed.believed(view[start:end], self.offset, stable)
+            upto = start + answer.end
+            outcome = convert(buffer, start, upto, place, self._convert, aborted, self.refusal)
         outcome.stop = outcome.stop or answer.stop
         for batch in outcome.batches:
             if self._map.fills and not self._fill_before(batch, now_ms):
@@ -122,15 +123,6 @@ class PartitionFetches:
         if outcome.stop is None:
             self.epochs.fetched(answer.epoch, outcome.next_offset)
         return outcome.stop
-
-    def _take_plain(self, plain: PlainBatch, now_ms: int) -> None:
-        """Queue the only batch of an answer, and what its hole needs before it."""
-        batch, epoch = plain
-        if self._map.fills and not self._fill_before(batch, now_ms):
-            return
-        self._queue(batch)
-        self.offset = epoch.offset
-        self.epochs.fetched(epoch, epoch.offset)
 
     def _queue(self, batch: ConvertedBatch) -> None:
         self._appends.put(batch)

@@ -206,14 +206,12 @@ class LaneConnections:
         self, place: BrokerChannel, connection: Connection, version: int
     ) -> None:
         broker, channel = place
-        bytes_max = self._context.settings.fetch_bytes_max
         if channel.traffic is Traffic.SPARSE:
             conn: FetchConnection = WatchConnection(
                 broker, channel, connection, version, self._context
             )
         else:
-            if channel.traffic is Traffic.BACKLOG:
-                bytes_max = min(bytes_max, BACKLOG_FETCH_BYTES_MAX)
+            bytes_max = min(self._context.settings.fetch_bytes_max, BACKLOG_FETCH_BYTES_MAX)
             conn = FetchConnection(connection, version, self._context, bytes_max)
         connection.buffer_for = self._buffer_for
         self.fetching[place] = conn
