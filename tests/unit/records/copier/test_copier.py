@@ -99,7 +99,8 @@ def test_an_answer_to_a_superseded_fetch_is_ignored(off: str) -> None:
     )
     data = bytearray(one.world.source[item.index].read(0, 10**6))
     want = Want(item.index, item.attempt - (off == "attempt"), at - (off == "offset"), 10**6)
-    one.copier._take([Fetched(want, 0, at, data, 0, len(data), at)])
+    earlier_end = item.progress.high_watermark - 1  # as it was when the other fetch was sent
+    one.copier._take([Fetched(want, 0, earlier_end, data, 0, len(data), earlier_end)])
     assert (len(item.appends.queue), item.fetches.offset, item.progress.high_watermark) == before
 
 
