@@ -55,8 +55,7 @@ def lane_of(source: ClusterAccess, target: ClusterAccess, seconds: float) -> Lan
         lane=LaneId(0),
         generation=1,
         round_number=0,
-        round_s=WARM_S + seconds + SPARE_S,
-        expires_at_ms=int((time.time() + WARM_S + seconds + SPARE_S) * 1000),
+        lease_s=WARM_S + seconds + SPARE_S,
         source_access=source,
         target_access=target,
         producer_id=producer_id,
@@ -146,6 +145,7 @@ def measure(pair: Pair, rate: float, seconds: float) -> Measured:
                 lambda: found.is_over(copier),
                 found.is_report_due,
                 lambda _: None,
+                answered=lambda: 1,
                 late_sends=late_sends,
             )
         )

@@ -38,14 +38,14 @@ def write_config(folder: Path, source: str, target: str) -> Path:
         LINKS[0]: {**topics, **kept, "include": [PLAIN, COMPACTED, TRANSACTIONS]},
         LINKS[1]: {**topics, "include": [FILLED], "offsets": "exact"},
     }
-    return write_links(folder, source, target, links, round_s=10)
+    return write_links(folder, source, target, links, lease_s=10)
 
 
 def write_links(
-    folder: Path, source: str, target: str, links: Mapping[str, Mapping[str, Any]], round_s: int
+    folder: Path, source: str, target: str, links: Mapping[str, Mapping[str, Any]], lease_s: int
 ) -> Path:
     """Write links from one cluster to the other; `links` has `topics` by link name."""
-    both = {"source": "east", "target": "west", "lanes": {"round_s": round_s}}
+    both = {"source": "east", "target": "west", "lanes": {"lease_s": lease_s}}
     config = {
         "clusters": {
             "east": {"bootstrap": source.split(",")},

@@ -46,7 +46,7 @@ links:
     topics:
       include: ['lsst\\..*']
       refresh_interval_s: 5
-    lanes: {{round_s: 20}}
+    lanes: {{lease_s: 20}}
 """
 
 

@@ -10,9 +10,9 @@ I6  A source record that was not copied and never will be is a gap, and never sk
 I7  A partition's failure stops only that partition.
 I8  A record whose schema is not readable at the target yet is not visible there yet.
 I9  A published group offset never points past what has landed and never moves a live group.
-I10 One owner: a round sends nothing after its deadline, and its process is killed if it froze in
-    mid send; a successor waits until then and fences its predecessor; lanes obey only the newest
-    owner they know.
+I10 One owner: a round sends only while it has a lease, and its process is killed if it froze in
+    mid send; a successor waits until all leases are over and fences its predecessor; lanes obey
+    only the newest owner they know.
 
 Only tests call `position_is_target_end` and `gap_is_recorded`. I8 concerns schemas, which the
 product does not copy yet.
@@ -68,9 +68,18 @@ def gap_is_recorded(first: int, end: int, recorded: Iterable[tuple[int, int | No
     return at >= end
 
 
-def may_send(now_s: float, deadline_s: float) -> bool:
+def may_send(now_s: float, until_s: float) -> bool:
     """I10: checked before every send; both times are from the same monotonic clock."""
-    return now_s < deadline_s
+    return now_s < until_s
+
+
+def lease_is_covered(reported_s: float, recorded_s: float, lease_s: float, lasts_s: float) -> bool:
+    """I10: a lease is over before the owner's record under which it was given.
+
+    It lasts `lease_s` from when the lane sent the report that was answered, at `reported_s`; the
+    record lasts `lasts_s` from when the driver began to write it, at `recorded_s`.
+    """
+    return reported_s + lease_s <= recorded_s + lasts_s
 
 
 def group_offset_may_be_published(offset: int, target_end: int, *, has_members: bool) -> bool:

@@ -120,6 +120,24 @@ def test_a_hole_larger_than_can_be_filled(
     provoked("HOLE_TOO_LARGE", told)
 
 
+@pytest.mark.provokes("LEASE_ENDED", how="a lane that nobody answers any more")
+def test_a_lane_without_answers(cluster_pair: ClusterPair, provoked: Provoked) -> None:
+    """Given a lease that is over / when records come / then nothing is sent, and it says why."""
+    one = OnePartition(cluster_pair)
+    one.write_source(3)
+    assert one.copy_to(3).position == 3
+
+    def is_found(item: PartitionCopy) -> bool:
+        if item.standing.code != "LEASE_ENDED":
+            return False
+        one.write_source(4)
+        return True
+
+    told = one.copy(is_found, lease_s=2.0)
+    assert (told.state, told.position) == (PartitionState.RETRYING, 3)
+    provoked("LEASE_ENDED", told)
+
+
 @pytest.mark.provokes("MARKERS_MISSING", how="another producer's records come between markers")
 def test_a_mirror_that_does_not_end_after_its_markers(
     cluster_pair: ClusterPair, provoked: Provoked

@@ -46,7 +46,7 @@ def file_of(folder: Path, sites: Sites, ways: Sequence[Way], **topics: Any) -> P
             alias: {"bootstrap": each.bootstrap.split(",")} for alias, each in sites.items()
         },
         "spark": {"master": "local[2]"},
-        "defaults": {"lanes": {"round_s": 5}},
+        "defaults": {"lanes": {"lease_s": 5}},
         "links": [
             {
                 "name": fresh_name(f"{source}-{target}"),

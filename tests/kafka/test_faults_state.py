@@ -37,7 +37,7 @@ def stage(
         for name, value in clock.environment.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("topics")
-        with stage_of(folder, spark, link={"lanes": {"round_s": ROUND_S}}) as made:
+        with stage_of(folder, spark, link={"lanes": {"lease_s": ROUND_S}}) as made:
             yield made
 
 

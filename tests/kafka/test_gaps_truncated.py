@@ -51,7 +51,7 @@ def clusters() -> Iterator[tuple[Cluster, Cluster]]:
 
 def config_of(folder: Path, source: Cluster, target: Cluster, *included: TopicName) -> Path:
     topics = {"include": [*included], "refresh_interval_s": 0.5}
-    lanes = {"round_s": ROUND_S}
+    lanes = {"lease_s": ROUND_S}
     return write_config(folder, source.bootstrap, target.bootstrap, topics=topics, lanes=lanes)
 
 

@@ -183,7 +183,7 @@ def test_partitions_of_other_brokers_continue(
         source,
         target.bootstrap,
         topics={"include": [topic]},
-        lanes={"round_s": ROUND_S},
+        lanes={"lease_s": ROUND_S},
     )
     with RunningLink(config) as link:
         with beside(writing(source, topic)):
@@ -245,7 +245,7 @@ def test_the_leader_of_the_links_own_topics_hangs(
         target.bootstrap,
         name=name,
         topics={"include": [topic]},
-        lanes={"round_s": ROUND_S},
+        lanes={"lease_s": ROUND_S},
     )
     with RunningLink(config) as link:
         with beside(writing(source, topic)):

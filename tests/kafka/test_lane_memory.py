@@ -106,8 +106,7 @@ def lane_of(pair: ClusterPair) -> LaneSpec:
         producer_id=producer,
         offsets_topic=maps,
         waits_for=("codes/0/0",),
-        round_s=ROUND_S,
-        expires_at_ms=int((time.time() + ROUND_S) * 1000),
+        lease_s=ROUND_S,
         settings=CopySettings(
             join_below_bytes=0, fetch_wait_ms=FETCH_WAIT_MS, lane_queued_bytes_max=BOUND
         ),
@@ -136,6 +135,7 @@ def test_a_waiting_partition_keeps_no_more_memory_than_the_lanes_bound(
                     lambda: False,
                     lambda _: None,
                     lambda: steps.running(lane),
+                    lambda: 1,
                 )
             )
     finally:

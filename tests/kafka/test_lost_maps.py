@@ -54,7 +54,7 @@ class Mirrors:
             pair.target.bootstrap,
             name=self.link,
             topics={"include": [*self.all], "refresh_interval_s": 0.5},
-            lanes={"round_s": ROUND_S},
+            lanes={"lease_s": ROUND_S},
         )
 
     def write(self) -> None:

@@ -52,7 +52,7 @@ class Mirrors:
             pair.target.bootstrap,
             name=self.maps,
             topics={"include": [*self.of_maps], "start": "latest", **common},
-            lanes={"round_s": ROUND_S},
+            lanes={"lease_s": ROUND_S},
         )
         settings = yaml.safe_load(self.config.read_text())
         (first,) = settings["links"]

@@ -26,9 +26,16 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import load_config
 from heliostat.errors import BrokerError
 from heliostat.names import Alias, LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionSpec
+from heliostat.records.copier.lane import (
+    Announcement,
+    CopySettings,
+    LaneSpec,
+    PartitionSpec,
+    WantedRound,
+)
 from heliostat.records.spark.copy_round import copy_round
 from heliostat.records.spark.warm_up import warm_up
+from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat_sandbox.shapes import GenericShape, Timestamps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
@@ -40,7 +47,7 @@ its own start on a busy machine."""
 AT_ONCE_S = 6.0
 """A resigned predecessor is not waited for: less than any announced deadline here."""
 BEGIN_WITHIN_S = 150.0
-RIVALS_BEGIN_MS = 5_000
+RIVALS_BEGIN_S = 5.0
 """Three processes start and connect, then begin at the same moment."""
 ROUNDS_LAST_S = 60.0
 """Limit: rounds are told to end when all is copied."""
@@ -60,7 +67,7 @@ FORGETFUL = {
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("owners")
-    lanes = {"lanes": {"round_s": ROUND_S}}
+    lanes = {"lanes": {"lease_s": ROUND_S}}
     with stage_of(folder, spark, has_process=True, target=FORGETFUL, link=lanes) as made:
         yield made
 
@@ -197,12 +204,16 @@ def control_of(topic: TopicName) -> str:
     return f"heliostat.{topic}.control"
 
 
-def say_wanted(stage: Stage, topic: TopicName, generations: dict[str, int]) -> None:
-    """Announce the generations of the lanes that are to run; others end."""
+def say_wanted(stage: Stage, topic: TopicName, lanes: int) -> None:
+    """Announce the first rounds of so many lanes, and leases for them; others end."""
     access = load_config(stage.config).clusters[Alias("west")].access()
     with contextlib.closing(KeyedTopic(access, control_of(topic))) as control:
         control.ensure(1)
-        control.write("lanes", {"claim": 0, "lanes": generations})
+        ids = {LaneId(number): f"{number}/1/0" for number in range(lanes)}
+        wanted = {number: WantedRound(its_id) for number, its_id in ids.items()}
+        answered = dict.fromkeys(ids.values(), 10**9)  # whatever they report
+        plan = Announcement(wanted, tuple(ids.values()), answered)
+        control.write("lanes", encode_announcement(0, plan))
 
 
 def two_lanes(
@@ -220,8 +231,7 @@ def two_lanes(
     with contextlib.closing(reports), contextlib.closing(maps):
         maps.ensure(1)
         reports.ensure(1)
-    say_wanted(stage, topic, {str(lane): 1 for lane in range(len(fetch_bytes))})
-    now_ms = int(time.time() * 1000)
+    say_wanted(stage, topic, len(fetch_bytes))
     here = [TopicPartition(topic, PartitionId(number)) for number in range(partitions)]
     rows = tuple(
         PartitionSpec(each, each, ids[0], ids[1], Offset(0), 1024 * 1024, is_compacted=False)
@@ -233,9 +243,7 @@ def two_lanes(
             lane=LaneId(number),
             generation=1,
             round_number=0,
-            round_s=ROUNDS_LAST_S,
-            begin_at_ms=now_ms + RIVALS_BEGIN_MS,
-            expires_at_ms=now_ms + RIVALS_BEGIN_MS + int(ROUNDS_LAST_S * 1000),
+            lease_s=ROUNDS_LAST_S,
             source_access=access[0],
             target_access=access[1],
             producer_id=producer,
@@ -276,7 +284,7 @@ def test_concurrent_owners_leave_one_copy(stage: Stage) -> None:
         lanes = two_lanes(stage, topic, partitions, fetch_bytes)
         pending = pool.map_async(copy_round, lanes, chunksize=1)
         processes = [psutil.Process(child.pid) for child in multiprocessing.active_children()]
-        pending.wait(RIVALS_BEGIN_MS / 1000)
+        pending.wait(RIVALS_BEGIN_S)
         for turn in range(turns):  # whoever copies now is stopped soon: another one must continue
             processes[turn % len(processes)].suspend()
             try:
@@ -293,7 +301,7 @@ def test_concurrent_owners_leave_one_copy(stage: Stage) -> None:
             lambda: ends(stage.target.bootstrap, {topic: partitions}) == wanted,
             ROUNDS_LAST_S,
         )
-        say_wanted(stage, topic, {})  # their rounds end; what is under way is answered before
+        say_wanted(stage, topic, 0)  # their rounds end; what is under way is answered before
         reports = pending.get(60)
     copied = [report.records for report in reports]
     assert sum(count > 0 for count in copied) > 1, f"they were no rivals: {copied}"

@@ -66,7 +66,7 @@ class Mirror:
             target.bootstrap,
             name=fresh_name("link"),
             topics={"include": [self.topic], "refresh_interval_s": 0.5},
-            lanes={"round_s": ROUND_S},
+            lanes={"lease_s": ROUND_S},
         )
 
     def write(self, cluster: Cluster, count: int, *partitions: int) -> None:

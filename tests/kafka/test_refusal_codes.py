@@ -248,7 +248,7 @@ def test_acknowledged_records_that_the_target_lost_are_copied_again(
         target.bootstrap,
         name=name,
         topics={"include": [topic], "refresh_interval_s": 0.5},
-        lanes={"round_s": 20},
+        lanes={"lease_s": 20},
     )
     batch = encode([Sample(b"k", bytes(BATCH_BYTES), 1_790_000_000_000)])
 

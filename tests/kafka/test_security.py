@@ -334,7 +334,7 @@ def secured_config(
     folder: Path, east: Cluster, west: Cluster, topic: str, spark: dict[str, Any]
 ) -> Path:
     """A link over SASL_SSL with SCRAM; one password from a file, the other from a variable."""
-    path = write_config(folder, "x:1", "y:1", topics={"include": [topic]}, lanes={"round_s": 12})
+    path = write_config(folder, "x:1", "y:1", topics={"include": [topic]}, lanes={"lease_s": 12})
     config = yaml.safe_load(path.read_text())
     for alias, cluster in (("east", east), ("west", west)):
         found = door(cluster, Listener.SASL_SSL)

@@ -16,6 +16,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import MapReader, OffsetMap
 from heliostat.records.batches.aborted import Aborted
+from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import (
     Appended,
@@ -46,8 +47,7 @@ BROKER = BrokerId(1)
 PRODUCER = 4242
 """The link's."""
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
-STRETCH_BYTES = 400
-"""A few markers; a broker gives more."""
+STRETCH_BYTES = 400  # a few markers
 UNKNOWN_TOPIC_ID = 100
 OFFSET_BYTES = 8
 
@@ -92,7 +92,6 @@ class World:
     """That have happened."""
     late_rows: list[tuple[float, int, list[MapWrite]]] = field(default_factory=list)
     """Rows of lost connections that may still become durable: due second, tie, rows."""
-
     damage_rate: float = 0.0
     """Share of answers in which an offset that no checksum covers is damaged."""
     damaged: set[int] = field(default_factory=set)
@@ -105,6 +104,9 @@ class World:
     """Longest wait of each for replicas, in seconds; later ones on its connection wait as well."""
     forgets_ms: int | None = None
     """The target's `producer.id.expiration.ms`, where it sweeps at any time."""
+
+    every: tuple[list[PartitionLog], list[PartitionLog]] | None = None
+    """All logs of both sides, if `source` and `target` are those of a lane."""
 
     def settle_late(self) -> None:
         """Serve late appends that are due, for which no copier waits any more."""
@@ -194,11 +196,21 @@ class SimNetwork:
         """Rows under way, and when they arrive."""
         self._given_up: list[Event] = []
 
-    def leaders(self) -> Leaders:
+    is_outdated = False
+
+    def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
+        """Add logs by their partitions' numbers; one taken again has two indexes."""
+        source, target = self.world.every or (self.world.source, self.world.target)
+        numbers = [spec.source.partition for spec in new]
+        self.world.source += [source[number] for number in numbers]
+        self.world.target += [target[number] for number in numbers]
+        self.world.identities += [source[number].identity for number in numbers]
+
+    def leaders(self, indexes: Sequence[int] | None = None) -> Leaders:
         if self.world.happens(0.2):
             raise ConnectionLost("no broker answers")
-        indexes = range(len(self.world.source))
-        return Leaders(dict.fromkeys(indexes, BROKER), dict.fromkeys(indexes, BROKER), {})
+        every = dict.fromkeys(range(len(self.world.source)), BROKER)
+        return Leaders(every, dict(every), {})
 
     def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
         self.world.clock.sleep(self.world.random.random() * 0.01)
@@ -285,11 +297,9 @@ class SimNetwork:
         code = self.world.target[index].delete_before(before)
         return BrokerError("delete records", kafka_code=code) if code else None
 
-    def expect(self, channel_keys: Iterable[tuple[BrokerId, Channel]]) -> None:
-        pass
+    def expect(self, channel_keys: Iterable[tuple[BrokerId, Channel]]) -> None: ...
 
-    def open(self, target: Iterable[BrokerId]) -> None:
-        pass
+    def open(self, target: Iterable[BrokerId]) -> None: ...
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         return channel not in self._fetching
@@ -314,8 +324,8 @@ class SimNetwork:
 
     def _is_news(self, event: Fetched) -> bool:
         index, end = event.want.index, event.high_watermark
-        is_news = bool(event.error) or event.end > 0 or self._heard.get(index) != end
-        is_news = is_news or event.diverging_epoch is not None
+        is_news = bool(event.error) or event.end > 0 or event.diverging_epoch is not None
+        is_news = is_news or self._heard.get(index) != end
         self._heard[index] = end
         return is_news
 

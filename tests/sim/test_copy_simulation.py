@@ -20,7 +20,6 @@ from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
 from heliostat.names import TopicPartition as Partition
-from heliostat.records.copier import provisional
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import (
@@ -30,6 +29,7 @@ from heliostat.records.copier.lane import (
     PartitionState,
     RoundReport,
 )
+from heliostat.records.copier.lease import NOT_GRANTED
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "600"))
@@ -75,8 +75,7 @@ def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSp
         lane=LaneId(0),
         generation=1,
         round_number=number,
-        round_s=round_s,
-        expires_at_ms=world.clock.wall_ms() + int(round_s * 1000),
+        lease_s=round_s,
         source_access=ClusterAccess(()),
         target_access=ClusterAccess(()),
         producer_id=ProducerId(PRODUCER),
@@ -200,82 +199,42 @@ class Stillness:
 
 
 def run_to_the_end(world: World, copier: Copier) -> RoundReport:
-    """Run a round to its deadline, or until nothing happens any more, without a report."""
+    """Run a round to the end of its one lease, or until nothing happens any more."""
     stillness = Stillness(world, [copier], STILL_S)
-    return copier.run(Hooks(stillness.is_reached, lambda: False, lambda _: None))
+
+    def is_over() -> bool:
+        is_granted = copier.lease.until_s != NOT_GRANTED
+        return (is_granted and not copier.lease.may_send()) or stillness.is_reached()
+
+    return copier.run(Hooks(is_over, lambda: False, lambda _: None, answered=lambda: 1))
+
+
+def granted(copier: Copier) -> Copier:
+    """Give a round its first lease."""
+    copier.lease.report(1)
+    copier.lease.answer(1)
+    return copier
 
 
 def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: float = 2.5) -> None:
     """Interleave turns of copiers at random; after a kill requests in flight may arrive late."""
-    networks = [copier._network for copier in copiers]
+    networks = [granted(copier)._network for copier in copiers]
     until_s = world.clock.now_s + within_s
     stillness = Stillness(world, copiers, STILL_S / 5)
     for _ in range(turns):
         copier = world.random.choice(copiers)
         now_s = world.clock.monotonic_s()
-        if now_s >= min(copier._time.deadline_s, until_s) or stillness.is_reached():
+        if now_s >= min(copier.lease.until_s, until_s) or stillness.is_reached():
             break
         copier.turn(now_s)
     for network in networks:
         network.cut_all()
 
 
-def prepared(world: World, number: int, starts: list[int]) -> Copier:
-    """A round that takes over from one that may copy on for a while: not begun yet."""
-    begin_at_ms = world.clock.wall_ms() + world.random.choice([-DAY_MS, 0, 50])
-    spec = lane(world, number, 2.0, starts)
-    spec = replace(spec, waits_for=("before",), begin_at_ms=begin_at_ms)
-    copier = Copier(spec, SimNetwork(world, world.random.choice([1, 5])), world.clock)
-    copier._find_leaders(world.clock.monotonic_s())
-    copier._provisional.ask(copier._network, copier._fetches.plan_of, world.clock.wall_ms())
-    return copier
-
-
-@pytest.mark.parametrize("first", range(0, SEEDS // 5, 100))
-def test_rounds_prepared_while_others_copy_continue_exactly(
-    first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(provisional, "PARTITIONS_MIN", 0)
-    watched = moved = 0
-    for seed in range(first, first + 100):
-        world = make_world(seed + 7_000_000)
-        rng, starts = world.random, [0, 0]
-        copier = Copier(lane(world, 0, 2.0, starts), SimNetwork(world, 1), world.clock)
-        for number in range(1, ROUNDS_MAX):
-            turn_some(world, copier, rng.randrange(40))
-            successor = prepared(world, number, starts)
-            before = [log.end for log in world.target]
-            turn_some(world, copier, rng.choice([0, rng.randrange(40)]))
-            copier._network.cut_all()  # what is on its way may arrive later
-            copier = successor
-            if rng.random() < 0.7:  # else what is old has to wait
-                copier._look_for_predecessors(frozenset({copier._lane.round_id}))
-            watched += len(copier._provisional._open)
-            turn_some(world, copier, 1)
-            moved += [log.end for log in world.target] != before
-            turn_some(world, copier, rng.randrange(40))
-            check_is_beginning(world, starts, seed)
-            assert not any(item.standing.state.is_stopped for item in copier.partitions), (
-                f"seed {seed}"
-            )
-            if number > 20 and all(
-                a.end == b.end for a, b in zip(world.source, world.target, strict=True)
-            ):
-                break
-            if number < 20 and rng.random() < 0.5:
-                for log in world.source:
-                    fill(log, rng, log.end + rng.randrange(5), world.clock.wall_ms())
-            world.fault_rate *= 0.97
-        else:
-            raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
-    assert watched > 100
-    assert moved > 100
-
-
 def turn_some(world: World, copier: Copier, turns: int) -> None:
     for _ in range(turns):
         now_s = world.clock.monotonic_s()
-        if now_s >= copier._time.deadline_s:
+        if now_s >= copier.lease.until_s:
             break
         copier.turn(now_s)
 
@@ -415,12 +374,12 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
         rng, starts = world.random, [0, 0]
         for log in world.source:
             fill(log, rng, 200, WALL_MS - 3 * DAY_MS)
-        copier = Copier(lane(world, 0, 2.0, starts), SimNetwork(world, 1), world.clock)
+        copier = granted(Copier(lane(world, 0, 9.0, starts), SimNetwork(world, 1), world.clock))
         for number in range(1, ROUNDS_MAX):
             turn_some(world, copier, rng.randrange(40))
             copier._network.cut_all()
-            spec = replace(lane(world, number, 2.0, starts), waits_for=("before",))
-            copier = Copier(spec, SimNetwork(world, 1), world.clock)
+            spec = replace(lane(world, number, 9.0, starts), waits_for=("before",))
+            copier = granted(Copier(spec, SimNetwork(world, 1), world.clock))
             turn_some(world, copier, rng.randrange(4))
             before = [log.end for log in world.target]
             while world.late:
@@ -430,6 +389,7 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
             for log in world.target:
                 log.expire_producers(world.clock.wall_ms(), DAY_MS)
             copier._look_for_predecessors(frozenset({copier._lane.round_id}))
+            world.clock.sleep(LANDS_WITHIN_S)
             turn_some(world, copier, rng.randrange(40))
             check_is_beginning(world, starts, seed)
             assert not any(item.standing.state.is_stopped for item in copier.partitions), (
@@ -460,7 +420,7 @@ def test_a_mirror_with_a_foreign_record_stays_stopped_in_later_rounds() -> None:
         world = make_world(seed + 8_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
         rng, log = world.random, world.target[0]
         fill(world.source[0], rng, 200, WALL_MS - 3 * DAY_MS)
-        copier = Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
+        copier = granted(Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock))
         while not log.end:  # ends: some turn copies a batch
             turn_some(world, copier, 1)
         turn_some(world, copier, rng.choice([0, 5, 400]))
@@ -469,6 +429,7 @@ def test_a_mirror_with_a_foreign_record_stays_stopped_in_later_rounds() -> None:
             world.clock.sleep(3.0)
             world.settle_late()
             copier = Copier(lane(world, 0, 0.01, [0, 0]), SimNetwork(world, 5), world.clock)
+            granted(copier)
         theirs = log.end
         log.append(strangers_batch(seed))
         fill(world.source[0], rng, 300, WALL_MS - 3 * DAY_MS)

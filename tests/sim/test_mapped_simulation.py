@@ -16,7 +16,15 @@ import pytest
 from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode
 from sim.partition_log import MODULUS, NONE, PartitionLog
 from sim.sim_network import SimClock, SimNetwork, World
-from sim.test_copy_simulation import ROUNDS_MAX, SEEDS, WALL_MS, lane, run_to_the_end, run_together
+from sim.test_copy_simulation import (
+    ROUNDS_MAX,
+    SEEDS,
+    WALL_MS,
+    granted,
+    lane,
+    run_to_the_end,
+    run_together,
+)
 from sim.witness import Witness
 
 from heliostat.records.copier.copier import Copier
@@ -247,7 +255,7 @@ def test_a_round_is_over_when_its_rows_are_answered() -> None:
     for seed in range(SEEDS // 10):
         scene = Scene(seed + 16_000_000, fault_rate=0.0)
         scene.write(BATCHES)
-        [copier] = scene.begun(0, 1)
+        [copier] = map(granted, scene.begun(0, 1))
         for _ in range(200):
             copier.turn(scene.world.clock.monotonic_s())
             if not copier._network.can_write_map():

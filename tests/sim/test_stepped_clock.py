@@ -1,6 +1,6 @@
 """The wall clock steps by an hour again and again while the simulation copies.
 
-Rounds end by monotonic time and positions come from logs, so that it costs time at most.
+Leases count monotonic time and positions come from logs, so that it costs time at most.
 """
 
 from __future__ import annotations

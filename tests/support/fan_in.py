@@ -62,7 +62,7 @@ def fan_in_of(
     config = {
         "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in addresses.items()},
         "spark": {"master": "local[2]"},
-        "defaults": {**defaults, "lanes": {"round_s": 5}},
+        "defaults": {**defaults, "lanes": {"lease_s": 5}},
         "links": [
             {"name": name, "source": alias, "target": "base", "topics": dict(own)}
             for name, alias, own in zip(links, sources, topics, strict=True)

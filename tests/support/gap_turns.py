@@ -18,9 +18,11 @@ from heliostat.gaps.choices import GapChoice
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapDecision, GapRow
 from heliostat.gaps.rows import Memory
+from heliostat.gaps.source_truncation import LostRange
 from heliostat.names import (
     Alias,
     ClusterId,
+    LaneId,
     LinkName,
     Offset,
     PartitionId,
@@ -29,7 +31,12 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.offsets.offset_map import MapReader
-from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
+from heliostat.records.copier.lane import (
+    PartitionReport,
+    PartitionSpec,
+    PartitionState,
+    RoundReport,
+)
 from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import RefusedTopic, TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopic
@@ -125,6 +132,10 @@ class Turns:
         spec = PartitionSpec(P, P, OLD_ID, TARGET_ID, Offset(0), 1 << 20, is_compacted=False)
         return self.keeper.with_gaps({P: spec})[P]
 
+    def lose(self, first: int, end: int, source_id: UUID = OLD_ID) -> None:
+        """A lane reports that the target has lost `[first, end)`."""
+        self.keeper.note_lost(LostRange(P, P, first, end), source_id)
+
     def decide(
         self, choice: GapChoice, code: str = "SOURCE_OVERTOOK", *, whole: bool = False
     ) -> None:
@@ -155,3 +166,10 @@ def copying(position: int, copied_to: int, epoch: int) -> PartitionReport:
         copied_to=copied_to,
         copied_epoch=epoch,
     )
+
+
+def ended(offset: int, epoch: int, end: int) -> RoundReport:
+    """The last report of a round that copied so far."""
+    found = RoundReport(LaneId(0), 1, 0, 1, 1, "plan", [])
+    found.copied = [(P, offset, epoch, end)]
+    return found

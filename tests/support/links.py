@@ -57,7 +57,7 @@ def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
         "name": "east-to-west",
         "source": "east",
         "target": "west",
-        "lanes": {"round_s": 5},
+        "lanes": {"lease_s": 5},
         **link,
     }
     config = {

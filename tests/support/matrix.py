@@ -215,7 +215,7 @@ def write_config(folder: Path, source: str, target: str) -> Path:
         MAPPED: {**both, "include": [r"m\..*"], "config_set": KEPT},
         FILLED: {**both, "include": [r"f\..*"], "offsets": "exact"},
     }
-    return write_links(folder, source, target, links, round_s=ROUND_S)
+    return write_links(folder, source, target, links, lease_s=ROUND_S)
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import CopySettings, LaneSpec, PartitionReport, PartitionSpec
 from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_report import report_of
 from heliostat.records.spark.copy_round import network_of
 from heliostat_sandbox import Cluster
 
@@ -48,8 +49,7 @@ def lane_spec(source: ClusterAccess, target: ClusterAccess, *specs: PartitionSpe
         lane=LaneId(0),
         generation=1,
         round_number=0,
-        round_s=ROUND_S,
-        expires_at_ms=0,
+        lease_s=2 * ROUND_S,
         source_access=source,
         target_access=target,
         producer_id=ProducerId(-1),
@@ -133,8 +133,7 @@ class OnePartition:
     ) -> PartitionReport:
         """Run one round until `is_over`; `spec` and `lane` change its partition and lane specs."""
         partitions = (replace(self._lane.partitions[0], **(spec or {})),)
-        expires_at_ms = int((time.time() + 2 * ROUND_S) * 1000)
-        told = replace(self._lane, partitions=partitions, expires_at_ms=expires_at_ms, **lane)
+        told = replace(self._lane, partitions=partitions, **lane)
         clock = SystemClock()
         network = network_of(told, clock, DialSettings(client_id="one-partition"))
         with contextlib.closing(network):
@@ -142,12 +141,15 @@ class OnePartition:
             (item,) = copier.partitions
             seen: list[PartitionReport] = []
 
+            until_s = clock.monotonic_s() + ROUND_S
+
             def is_superseded() -> bool:
                 if not seen and is_over(item):
-                    seen.extend(copier.report("plan").partitions)
-                return bool(seen)
+                    seen.append(report_of(item))
+                return bool(seen) or clock.monotonic_s() > until_s
 
-            report = copier.run(Hooks(is_superseded, lambda: False, lambda _: None))
+            hooks = Hooks(is_superseded, lambda: True, lambda _: None, answered=lambda: 1)
+            report = copier.run(hooks)
         (last,) = seen or report.partitions
         assert seen, f"it did not come to that: {last}"
         return last

@@ -353,8 +353,10 @@ class LanesConfig(Frozen):
     ] = "auto"
     """Spark tasks at once; `auto` = as many as the session can run, on this machine (`local[...]`)
     no more than the load needs."""
-    round_s: Annotated[float, Field(title="Round", ge=1, le=3600)] = 30
-    """Seconds that one Spark job of a lane may last."""
+    lease_s: Annotated[float, Field(title="Lease", ge=2, le=300)] = 20
+    """Seconds that a lane may send without an answer of its driver. A driver that was killed is
+    succeeded after this time; one that can't reach the target's state topics for so long stops its
+    lanes until it can."""
 
 
 GapPolicy: TypeAlias = Literal["stop", "continue", "restart"]

@@ -12,10 +12,16 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.gaps.ledger import CopiedTopic, CopyNote, GapLedger
 from heliostat.gaps.rows import Memory, lost_row
-from heliostat.gaps.source_truncation import WRITE_EVERY_S, Divergence, EpochBook, truncations
-from heliostat.names import Offset, TopicName, TopicPartition, is_still
+from heliostat.gaps.source_truncation import (
+    WRITE_EVERY_S,
+    Divergence,
+    EpochBook,
+    LostRange,
+    truncations,
+)
+from heliostat.names import Offset, TopicId, TopicName, TopicPartition, is_still
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.topics.values import MirrorRecord
 
 NOTHING_NOTED = CopyNote(Offset(-1), -1)
@@ -101,12 +107,17 @@ class CopyProgress:
         """Return how far a source topic's partitions were copied; None: nothing is noted."""
         return self._book.topics().get(name)
 
-    def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
-        """Note how far a round has copied, and what the target lost in it; from any thread."""
-        for index, *lost in report.lost:
-            self._book.note_lost(spec.partitions[index], *lost)
-        for index, *row in report.copied:
-            self._book.note(spec.partitions[index], CopyNote(*row))
+    def round_ended(
+        self, specs: Mapping[TopicPartition, PartitionSpec], report: RoundReport
+    ) -> None:
+        """Note how far a round has copied of its partitions; from any thread."""
+        for source, *row in report.copied:
+            if source in specs:
+                self._book.note(specs[source], CopyNote(*row))
+
+    def note_lost(self, loss: LostRange, source_id: TopicId | None) -> None:
+        """Note what a lane reports that the target has lost; from any thread."""
+        self._book.note_lost(loss, source_id)
 
     def forget(self, source: TopicPartition) -> None:
         """Forget how far it was copied: that says nothing of the next mirror."""

@@ -26,12 +26,13 @@ from heliostat.gaps.decisions import Decisions
 from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
 from heliostat.gaps.rows import Memory, gone_rows
 from heliostat.gaps.settlement import FactFinder, Settlement
+from heliostat.gaps.source_truncation import LostRange
 from heliostat.gaps.target_cleanup import TargetCleanup
 from heliostat.gaps.warn_once import WarnOnce
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import LaneSpec, PartitionReport, PartitionSpec, RoundReport
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.copier.partition_standing import truncated_text
 from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import TopicPlan
@@ -120,9 +121,15 @@ class GapKeeper:
         """Return how far a source partition was copied, as far as that is noted."""
         return self._progress.copied_to(source)
 
-    def round_ended(self, spec: LaneSpec, report: RoundReport) -> None:
-        """Note how far a round has copied, and what the target lost in it; from any thread."""
-        self._progress.round_ended(spec, report)
+    def round_ended(
+        self, specs: Mapping[TopicPartition, PartitionSpec], report: RoundReport
+    ) -> None:
+        """Note how far a round has copied of its partitions; from any thread."""
+        self._progress.round_ended(specs, report)
+
+    def note_lost(self, loss: LostRange, source_id: TopicId | None) -> None:
+        """Note what a lane reports that the target has lost; from any thread."""
+        self._progress.note_lost(loss, source_id)
 
     # -- in each reconciliation ----------------------------------------------------------------
 

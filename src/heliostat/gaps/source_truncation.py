@@ -99,9 +99,9 @@ class EpochBook:
         self._noted: dict[TopicPartition, tuple[str, CopyNote]] = {}
         """Progress at the end of rounds, with the source topic's id; reports may lag behind it."""
         self._seen_lost: dict[TopicPartition, tuple[int, int]] = {}
-        """Losses by reports of rounds that have not ended: source offsets `[first, end)`."""
+        """Losses that positions in reports have shown: source offsets `[first, end)`."""
         self._noted_lost: list[tuple[str, LostRange]] = []
-        """Losses by rounds that have ended, with the source topic's id."""
+        """Losses that lanes have reported, with the source topic's id."""
         self._target_ends: dict[TopicPartition, tuple[str, int]] = {}
         """Log ends of mirrors by the reports so far, with the source topic's id."""
         self._begun: dict[TopicPartition, str] = {}
@@ -193,17 +193,18 @@ class EpochBook:
                 self._put(partition, fresh)
                 self._has_new_epoch.add(partition.topic)
 
-    def note_lost(self, spec: PartitionSpec, position: int, was: int) -> None:
-        """Take a loss that a round reports at its end, less what reports have shown already.
+    def note_lost(self, loss: LostRange, source_id: TopicId | None) -> None:
+        """Take a loss that a lane reports, less what positions have shown already.
 
-        Reports may lag behind what the round knew: they show less of it, at either end.
+        Positions may lag behind what the lane knows: they show less of it, at either end.
         """
+        position, was = loss.position, loss.was
         with self._lock:
-            seen = self._seen_lost.pop(spec.source, (was, was))
+            seen = self._seen_lost.pop(loss.partition, (was, was))
             for first, end in ((position, min(was, seen[0])), (max(position, seen[1]), was)):
                 if first < end:
-                    item = LostRange(spec.source, spec.target, first, end)
-                    self._noted_lost.append((id_text(spec.source_topic_id), item))
+                    item = loss._replace(position=first, was=end)
+                    self._noted_lost.append((id_text(source_id), item))
 
     def note(self, spec: PartitionSpec, row: CopyNote) -> None:
         """Note where a round has ended; from any thread."""

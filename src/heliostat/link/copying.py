@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from heliostat.clock import Clock
@@ -17,6 +17,7 @@ from heliostat.link.flow import Lanes, Reconciler
 from heliostat.link.group_part import GroupPart
 from heliostat.link.known import Known
 from heliostat.link.lane_set import LaneSet, Runner
+from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.planning import Planner
@@ -30,7 +31,7 @@ from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.records.copier.lane import LaneSpec, PartitionReport
+from heliostat.records.copier.lane import LaneSpec, PartitionReport, RoundReport
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
@@ -114,7 +115,7 @@ class Copying:
         Both clusters.
     known
         What the link knows, kept up to date here.
-    template
+    template, wake
         See `LaneSet`.
     """
 
@@ -127,6 +128,7 @@ class Copying:
         *,
         known: Known,
         template: LaneSpec,
+        wake: Callable[[], None],
     ) -> None:
         self._context = context
         self._resources = resources
@@ -146,15 +148,17 @@ class Copying:
             template,
             resources.runner,
             announce=lambda plan: context.owner.run(lambda: context.state.announce(plan)),
-            announce_deadline=context.owner.announce_deadline,
             clock=context.clock,
             events=context.events,
             first_generation=first_generation(context.owner.ownership.claim_number),
+            wake=wake,
             maps=context.state.offsets.tails,
             copied=self._gaps.copied,
             rates=context.board.rates,
             ended=self._gaps.round_ended,
         )
+        self._losses = Losses(self._gaps.note_lost, known)
+        context.board.listener = self._heard
         self._interchange = Interchange(
             context.link,
             source,
@@ -260,7 +264,13 @@ class Copying:
 
     def reports(self) -> list[PartitionReport]:
         """Return the last report of each partition by rounds of the newest plans."""
-        return self._context.board.reports_of(self.lanes.generations)
+        return self._context.board.reports_since(self.lanes.known_since())
+
+    def _heard(self, report: RoundReport | None) -> None:
+        """Take a lane's report, as soon as it is read; None: this driver's own."""
+        if report is not None and report.lost:
+            self._losses.take(report)
+        self.lanes.reported(report)
 
     def report(self) -> dict[str, object]:
         """Return these parts' fields of the driver's report."""

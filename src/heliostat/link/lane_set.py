@@ -1,17 +1,12 @@
-"""The lanes of a link at run time: rounds follow each other on Spark, each prepared in advance.
+"""The lanes of a link at run time: one Spark job each, which lasts until it must end.
 
-A round is given out before its predecessor ends. It opens its connections, waits until the
-predecessor stops sending, and begins: so the change of rounds causes no pause.
+    lane_plans       which partitions each lane should have and has
+    leases           how long rounds may send
+    round_content    what a round is told
+    here             threads that run rounds; announcing; stopping
 
-    lane_schedule    which rounds there are, and when the next ones are due
-    round_specs      the description of a round
-    here             threads that run rounds; announcing plans; stopping
-
-I10 Before a round is given out its last deadline is announced on the target, mostly seconds ahead,
-by the loop that renews the claim (`announced_for_s`): a hung broker delays announcements until the
-cluster notices, and a round that waits for its own copies nothing. Rounds that share a partition
-never overlap by their clocks; as clocks may differ, records for which the broker's duplicate check
-may not hold wait until earlier rounds have really ended (`waits_for`).
+I10 A round may send while it has a lease (`leases`). A driver that another one has fenced can't
+renew its record, so it gives no more of them.
 """
 
 from __future__ import annotations
@@ -21,22 +16,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from heliostat.clock import Clock
-from heliostat.link.lane_schedule import (
-    END_WITHIN_S,
-    ROUNDS_AT_ONCE,
-    Lane,
-    LaneHealth,
-    LaneRound,
-    LaneSchedule,
-)
-from heliostat.link.round_specs import CopiedRowsOf, MapsOf, Rates, RoundSpecs
-from heliostat.names import LaneId
+from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
+from heliostat.link.leases import Leases
+from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
+from heliostat.names import LaneId, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
-from heliostat.records.copier.late_sends import LATE_S
 
+END_WITHIN_S = 30.0
+"""A round ends within seconds of being told to; after this its job is cancelled."""
 CANCEL_WITHIN_S = 10.0
 """A round whose job is cancelled ends within this."""
+SILENT_S = 30.0
+"""A round that has not reported for so long hangs, if others' reports are read: it is cancelled."""
+READ_WITHIN_S = 5.0
+"""The driver's own report, one a second, was read within this: so reports are read at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Runner:
     cancel: Callable[[LaneSpec], None]
 
 
-Ended = Callable[[LaneSpec, RoundReport], None]
+Ended = Callable[[Mapping[TopicPartition, PartitionSpec], RoundReport], None]
 
 
 class LaneSet:
@@ -56,18 +50,17 @@ class LaneSet:
     Parameters
     ----------
     template
-        A `LaneSpec` with all that lanes have in common; partitions, ids and deadlines are filled
-        in here.
+        A `LaneSpec` with all that lanes have in common; partitions and ids are filled in here.
     runner
         Runs one round.
     announce
-        Writes the wanted plans for tasks; durable when it returns (see `LinkState.announce`).
-    announce_deadline
-        Makes the last deadline durable, in wall ms.
+        Writes what rounds must know; durable when it returns (see `LinkState.announce`).
     clock, events
         Time, and where trouble is logged.
     first_generation
         Larger than any that was used before.
+    wake
+        Asks for `keep` to be called at once.
     maps
         The known part of the offset maps, see `LaneSpec.maps`, `maps_from` and `maps_topic_id`;
         it reaches back to the log ends noted in `copied`.
@@ -85,182 +78,211 @@ class LaneSet:
         runner: Runner,
         *,
         announce: Callable[[Announcement], None],
-        announce_deadline: Callable[[int], None],
         clock: Clock,
         events: Events,
         first_generation: int,
+        wake: Callable[[], None] = lambda: None,
         maps: MapsOf = lambda _specs, _copied: ((), 0, ""),
         copied: CopiedRowsOf = lambda _: (),
         rates: Rates = lambda _: (),
-        ended: Ended = lambda _spec, _report: None,
+        ended: Ended = lambda _specs, _report: None,
     ) -> None:
-        self._schedule = LaneSchedule(template.round_s, first_generation, clock)
-        self._specs = RoundSpecs(template, maps, copied, rates)
+        self._leases = Leases(template.lease_s, clock)
+        contents = Contents(template, maps, copied, rates)
+        self._plans = LanePlans(contents, self._leases, first_generation, clock)
         self._runner = runner
-        self._announce_to_tasks = announce
-        self._announce_deadline = announce_deadline
+        self._announce_to_rounds = announce
         self._clock = clock
         self._events = events
+        self._wake = wake
         self._on_end = ended
         self._changed = threading.Condition()
-        """Guards the schedule, and signals its changes."""
+        """Guards the plans and leases, and signals their changes."""
         self._announcing = threading.Lock()
-        self._threads: dict[LaneId, list[threading.Thread]] = {}
+        self._must_announce = False
+        self._read_at_s = float("-inf")
+        self._threads: dict[LaneId, threading.Thread] = {}
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
         """Health of each lane."""
         with self._changed:
-            return {number: lane.health for number, lane in self._schedule.lanes.items()}
+            return {number: lane.health for number, lane in self._plans.lanes.items()}
 
     @property
     def generations(self) -> dict[LaneId, int]:
-        """Wanted generation of each lane."""
+        """Generation of the round of each lane that should have one; 0: it has none now."""
         with self._changed:
-            return self._schedule.generations()
+            return {
+                number: 0 if lane.round is None else lane.round.spec.generation
+                for number, lane in self._plans.lanes.items()
+                if lane.wanted and not self._plans.is_stopping
+            }
 
-    def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> list[LaneId]:
-        """Make `wanted` the lanes' partitions; return the lanes that changed.
-
-        Rounds of changed lanes end at the same moment, and their next ones begin then.
-        """
+    def known_since(self) -> dict[TopicPartition, int]:
+        """See `LanePlans.known_since`."""
         with self._changed:
-            changed = self._schedule.assign(wanted)
-            for number in changed:
-                if number not in self._threads:
+            return self._plans.known_since()
+
+    def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> None:
+        """Make `wanted` the lanes' partitions; what does not change is copied on meanwhile."""
+        with self._changed:
+            self._must_announce |= self._plans.assign(wanted)
+            for number in wanted:
+                if number not in self._threads and not self._plans.is_stopping:
                     self._start(number)
-        if changed:
+            self._changed.notify_all()
+            is_due = self._must_announce
+        if is_due:
             self.announce()
-        return changed
 
-    def renew(self, lasts_s: float) -> None:
-        """Announce that this driver owns the link for `lasts_s` more seconds, rounds or not.
+    # -- leases --------------------------------------------------------------------------------
 
-        Also cancels the jobs of rounds that do not end.
+    def reported(self, report: RoundReport | None) -> None:
+        """Take a lane's report as read from the target, or a sign of life of this driver (None)."""
+        with self._changed:
+            self._read_at_s = self._clock.monotonic_s()
+            if report is None:
+                return
+            round_id = f"{report.lane}/{report.generation}/{report.round_number}"
+            if all(round_id != item.spec.round_id for item in self._plans.rounds()):
+                return
+            is_due = self._leases.reported(round_id, report.number)
+            if self._plans.heard(round_id, report.plan):
+                self._must_announce = is_due = True
+                self._changed.notify_all()
+        if is_due:
+            self._wake()
+
+    def keep(self, renew: Callable[[], None]) -> None:
+        """Renew the leases: note reports, make our claim last, then answer (I10).
+
+        Also cancels the jobs of rounds that hang.
+
+        Parameters
+        ----------
+        renew
+            Writes the owner's record; raises if it can't.
         """
         with self._changed:
-            if self._schedule.is_stopping:
-                return
-            overdue = self._schedule.overdue()
-            is_unannounced = self._schedule.is_unannounced()
-        self._cancel(overdue)
-        if is_unannounced:  # it failed the last time
-            self.announce()
-        if lasts_s:
-            self._announce_deadline(self._clock.wall_ms() + int(lasts_s * 1000))
-
-    def announced_for_s(self) -> float:
-        """Return for how long from now current rounds and the next ones must be announced."""
+            answers = self._leases.to_answer(self._plans.with_lease())
+            hung = self._hung()
+        renew()
         with self._changed:
-            return self._schedule.announced_for_s()
+            self._leases.answer(answers)
+            is_due = bool(answers) or self._must_announce or bool(self._plans.rounds())
+        if is_due:
+            self.announce()
+        self._cancel(hung)
+
+    def _hung(self) -> list[LaneRound]:
+        now_s = self._clock.monotonic_s()
+        if now_s > self._read_at_s + READ_WITHIN_S:
+            return []
+        heard = [(item, self._leases.heard_s(item.spec.round_id)) for item in self._plans.rounds()]
+        return [item for item, at_s in heard if at_s is not None and now_s > at_s + SILENT_S]
 
     # -- rounds --------------------------------------------------------------------------------
 
     def _start(self, number: LaneId) -> None:
-        """Start the threads of a new lane; they wait until its first round is due."""
-        lane = self._schedule.lanes[number]
-        threads = self._threads[number] = [
-            threading.Thread(
-                target=self._run, args=(lane,), name=f"lane-{number}-{place}", daemon=True
-            )
-            for place in range(ROUNDS_AT_ONCE)
-        ]
-        for thread in threads:
-            thread.start()
+        """Start the thread of a new lane; it waits until its first round is due."""
+        thread = self._threads[number] = threading.Thread(
+            target=self._run,
+            args=(self._plans.lanes[number],),
+            name=f"lane-{number}",
+            daemon=True,
+        )
+        thread.start()
 
     def _run(self, lane: Lane) -> None:
-        """Run round after round, in turn with the lane's other thread."""
+        """Run round after round."""
         while True:  # ends when `stop` makes `_next_round` return None
             item = self._next_round(lane)
             if item is None:
                 return
             error: Exception | None = None
             try:
-                self._announce_deadline(item.spec.expires_at_ms + int(LATE_S * 1000))
-                item.has_begun = True
+                self.announce()  # a round that is not announced takes itself for superseded
                 report = self._runner.run(item.spec)
-                self._on_end(item.spec, report)
                 with self._changed:
-                    self._schedule.learn(lane, item, report.spare_s)
+                    had = {**dict.fromkeys(item.leaving), **item.has}
+                self._on_end({at: spec for at, spec in had.items() if spec is not None}, report)
             except Exception as caught:  # noqa: BLE001  # any failure is logged and retried
                 error = caught
             self._ended(lane, item, error)
 
     def _next_round(self, lane: Lane) -> LaneRound | None:
-        """Wait until it is time to prepare the lane's next round; None when the link stops."""
+        """Wait until the lane's next round is due; None when the link stops."""
         with self._changed:
             while True:  # ends when the link stops, or when it is time
-                if self._schedule.is_stopping:
+                if self._plans.is_stopping:
                     return None
-                wait_s = self._schedule.wait_s(lane)
+                wait_s = self._plans.wait_s(lane)
                 if wait_s is not None and wait_s <= 0:
-                    times = self._schedule.next_times(lane)
-                    spec = self._specs.spec(lane, times)
-                    return self._schedule.give_out(lane, spec, times)
+                    return self._plans.begin(lane)
                 self._changed.wait(wait_s)
 
     def _ended(self, lane: Lane, item: LaneRound, error: Exception | None) -> None:
         with self._changed:
-            must_announce = self._schedule.end(lane, item, error)
-            is_stopping = self._schedule.is_stopping
+            self._plans.end(lane, item, error)
+            self._must_announce = True
+            is_stopping = self._plans.is_stopping
             self._changed.notify_all()
         if is_stopping:
             return
-        health = lane.health
         if error is not None:
+            health = lane.health
             self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
-        if must_announce:
-            try:
-                self.announce()
-            except Exception as failure:  # noqa: BLE001  # logged; the next round's end retries
-                self._events.warn(
-                    f"lane {health.lane}: the end of a round can't be announced: {failure}"
-                )
+        self._wake()
 
     # -- announcing ----------------------------------------------------------------------------
 
     def announce(self) -> None:
-        """Announce the wanted plans; one caller at a time, so that the newest comes last."""
+        """Announce to rounds what they must know; one caller at a time, so the newest is last."""
         with self._announcing:
             with self._changed:
-                plan = self._schedule.announcement()
-            self._announce_to_tasks(plan)
-            with self._changed:
-                self._schedule.take_announced(plan)
-                self._changed.notify_all()
+                plan, self._must_announce = self._plans.announcement(), False
+            try:
+                self._announce_to_rounds(plan)
+            except BaseException:
+                with self._changed:
+                    self._must_announce = True  # `keep` tries again
+                raise
 
     # -- stopping ------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End all rounds and wait for them; requests in flight are acknowledged first."""
         with self._changed:
-            self._schedule.stop()
+            self._plans.is_stopping = True
             self._changed.notify_all()
         try:
             self.announce()
         finally:
             self._await_end()
-            for threads in self._threads.values():
-                for thread in threads:
-                    thread.join(CANCEL_WITHIN_S)
+            for thread in self._threads.values():
+                thread.join(CANCEL_WITHIN_S)
+
+    def lease_left_s(self) -> float:
+        """Return for how long rounds may still send: 0 unless some did not end as they should."""
+        with self._changed:
+            return self._plans.lease_left_s()
 
     def _await_end(self) -> None:
         """Wait until no round runs; cancel the jobs of those that do not end."""
         if self._wait_until_idle(END_WITHIN_S):
             return
         with self._changed:
-            left = list(self._schedule.rounds())
+            left = self._plans.rounds()
         self._cancel(left)
         self._wait_until_idle(CANCEL_WITHIN_S)
 
     def _wait_until_idle(self, timeout_s: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(
-                lambda: not any(True for _ in self._schedule.rounds()), timeout_s
-            )
+            return self._changed.wait_for(lambda: not self._plans.rounds(), timeout_s)
 
-    def _cancel(self, overdue: list[LaneRound]) -> None:
-        for item in overdue:
+    def _cancel(self, hung: list[LaneRound]) -> None:
+        for item in hung:
             if item.is_cancelled:
                 continue
             item.is_cancelled = True

@@ -17,7 +17,7 @@ def lane_template(
     producer_id: ProducerId,
     expiration_s: float,
 ) -> LaneSpec:
-    """Return a `LaneSpec` without partitions, ids and deadlines; each round sets these.
+    """Return a `LaneSpec` without partitions and ids; each round sets these.
 
     Parameters
     ----------
@@ -32,8 +32,7 @@ def lane_template(
         lane=LaneId(-1),
         generation=0,
         round_number=0,
-        round_s=link.lanes.round_s,
-        expires_at_ms=0,
+        lease_s=link.lanes.lease_s,
         source_access=source_access,
         target_access=target_access,
         producer_id=producer_id,

@@ -54,6 +54,8 @@ class Loop:
         The wall clock, in ms since the epoch.
     events
         Where failures are logged.
+    wake
+        Set by others to have the next run at once.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Loop:
         on_halt: Callable[[BaseException], None],
         wall_ms: Callable[[], int],
         events: Events,
+        wake: threading.Event | None = None,
     ) -> None:
         self.health = LoopHealth(name, interval_s)
+        self._wake = wake or threading.Event()
         self._turn = turn
         self._on_halt = on_halt
         self._wall_ms = wall_ms
@@ -82,6 +86,7 @@ class Loop:
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end and wait for that; return whether it has ended."""
         self._stop.set()
+        self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -103,7 +108,8 @@ class Loop:
                 self.health.last_good_ms = self._wall_ms()
                 self.health.failures_in_a_row = 0
                 self.health.last_error = ""
-            self._stop.wait(self._pause_s())
+            self._wake.wait(self._pause_s())
+            self._wake.clear()
 
     def _failed(self, error: BaseException) -> None:
         failures = self.health.failures_in_a_row = self.health.failures_in_a_row + 1
@@ -151,6 +157,7 @@ class Loops:
                 on_halt=self._on_halt,
                 wall_ms=self._clock.wall_ms,
                 events=self._events,
+                wake=spec.wake,
             )
             for spec in specs
         ]

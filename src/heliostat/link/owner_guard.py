@@ -46,17 +46,13 @@ class OwnerGuard:
         """Return `act` with a check before each call that the link is ours."""
         return functools.partial(self.run, act)
 
-    def announce_deadline(self, deadline_ms: int) -> None:
-        """Make durable that rounds may send until then, by this machine's wall clock."""
+    def renew(self, lasts_s: float) -> None:
+        """Make durable that the link is ours for `lasts_s` more seconds, or longer."""
         try:
-            self.ownership.announce(deadline_ms)
+            self.ownership.keep(max(OWN_LASTS_S, lasts_s))
         except LinkTakenOver as error:
             self.halt(error)
             raise
-
-    def renew(self, ahead_s: float) -> None:
-        """Renew the claim for at least `ahead_s`, for which rounds must be announced."""
-        self.ownership.keep(max(OWN_LASTS_S, ahead_s))
 
     def halt(self, error: BaseException) -> None:
         """Note why the link must not continue; the first reason counts."""

@@ -22,19 +22,19 @@ from heliostat.link.flow import Lanes
 from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
 from heliostat.link.lane_template import lane_template
+from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
-from heliostat.link.owner_guard import OwnerGuard
+from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.names import LinkName, ProducerId
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState, Stored
-from heliostat.state.ownership import Ownership
+from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.status.board import StatusBoard
 from heliostat.topics.producer_age import producer_expiration_ms
 
 REPORT_EVERY_S = 1.0
-OWN_EVERY_S = 2.0
 BEGIN_EVERY_S = 1.0
 LOOK_S = 0.1
 CONNECT_WITHIN_S = 2.0
@@ -75,6 +75,9 @@ class LinkService:
         claimed: NeighbourClaims,
     ) -> None:
         self._stopping = threading.Event()
+        self._wake = threading.Event()
+        """Ends a pause of the loop that keeps leases."""
+        self._lease_s = link.lanes.lease_s
         self._beginning = threading.Lock()
         self._begun = threading.Event()
         self.waits = threading.Event()
@@ -138,7 +141,7 @@ class LinkService:
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
         begin = owner.guarded(lambda: self._begin_copying(target))
         *_, beginning = self._loops.start(
-            LoopSpec("ownership", OWN_EVERY_S, self._keep_owning),
+            LoopSpec("ownership", renew_every_s(self._lease_s), self._keep_owning, self._wake),
             LoopSpec("report", REPORT_EVERY_S, report),
             LoopSpec("source", BEGIN_EVERY_S, begin),
         )
@@ -187,7 +190,13 @@ class LinkService:
         if self._copying is not None:
             self._copying.close()  # of an earlier start that failed
         copying = self._copying = Copying(
-            context, self._resources, source, target, known=self._known, template=template
+            context,
+            self._resources,
+            source,
+            target,
+            known=self._known,
+            template=template,
+            wake=self._wake.set,
         )
         self._loops.start(*copying.begin())
         self._begun.set()
@@ -195,10 +204,11 @@ class LinkService:
     # -- as the owner --------------------------------------------------------------------------
 
     def _keep_owning(self) -> None:
-        lanes = None if self._copying is None else self._copying.lanes
-        self._context.owner.renew(0.0 if lanes is None else lanes.announced_for_s())
-        if lanes is not None:
-            lanes.renew(0.0)  # the deadline was announced just now
+        owner, copying = self._context.owner, self._copying
+        if copying is None:
+            owner.renew(OWN_LASTS_S)
+        else:
+            copying.lanes.keep(lambda: owner.renew(owner_lasts_s(self._lease_s)))
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
@@ -239,6 +249,8 @@ class LinkService:
             with contextlib.suppress(LinkTakenOver):
                 owner.run(lambda: context.keep_stops(reports, self._known))
                 owner.run(lambda: context.state.put_driver(self._report("stopped")))
+                if copying is not None:  # a successor begins at once
+                    context.clock.sleep(copying.lanes.lease_left_s())
                 owner.ownership.resign()
 
     def _close(self) -> None:

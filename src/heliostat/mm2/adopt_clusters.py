@@ -23,13 +23,13 @@ from heliostat.ops.events import Events
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import Claims
 from heliostat.state.link_state import LinkState
-from heliostat.state.ownership import Ownership
+from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.topics.values import MirrorRecord
 
 WORKERS_GONE_WITHIN_S = 30.0
 """Killed workers remain members until their session expires: 10 s by default."""
-OWNER_GONE_WITHIN_S = 30.0
-"""The owner of a killed link keeps it for as long as its last round may send."""
+OWNER_SLACK_S = 9.0
+"""The owner of a killed link keeps it for as long as its last lease; a claim takes seconds."""
 LOOK_EVERY_S = 0.5
 OWN_LASTS_S = 30.0
 """For how long the link must still be ours before its state is written: writing takes less."""
@@ -88,10 +88,11 @@ class LinkClusters:
 def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
     """Claim the link, and yield its state and the ownership."""
     clock: Clock = SystemClock()
+    lease_s = clusters.link.lanes.lease_s
     state = LinkState(clusters.link, clusters.config.clusters[clusters.link.target])
     with contextlib.closing(state):
         state.ensure()
-        until_s = clock.monotonic_s() + OWNER_GONE_WITHIN_S
+        until_s = clock.monotonic_s() + owner_lasts_s(lease_s) + OWNER_SLACK_S
         ownership = Ownership(
             clusters.name,
             state,

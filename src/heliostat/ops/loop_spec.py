@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class LoopSpec(NamedTuple):
-    """A loop to run: its name, the seconds between its turns, and one turn."""
+    """A loop to run: its name, the seconds between its turns, one turn, and what ends a pause."""
 
     name: str
     interval_s: float
     turn: Callable[[], None]
+    wake: threading.Event | None = None

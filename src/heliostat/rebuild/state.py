@@ -26,7 +26,6 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.invariants import GENERATIONS_PER_CLAIM
-from heliostat.link.lane_schedule import START_SLACK_S
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
     LinkClusters,
@@ -43,9 +42,8 @@ from heliostat.rebuild.offset_maps import put_map
 from heliostat.rebuild.plan import RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind
 from heliostat.records.copier.lane import Announcement
-from heliostat.records.copier.late_sends import LATE_S
 from heliostat.state.link_state import LinkState, progress_topic
-from heliostat.state.ownership import Ownership
+from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.status.reader import StatusReader
 from heliostat.topics.values import MirrorRecord
 
@@ -141,8 +139,8 @@ def _refuse_running(clusters: LinkClusters) -> bool:
 
 
 def _rounds_last_s(link: LinkConfig) -> float:
-    """Return the longest time for which a round that was given out may send (`LaneSet`)."""
-    return link.lanes.round_s + START_SLACK_S + LATE_S
+    """Return the longest time for which a round may still send without its driver."""
+    return owner_lasts_s(link.lanes.lease_s)
 
 
 def _end_rounds(
@@ -161,7 +159,7 @@ def _end_rounds(
     stamps = (maps.stamp_of(*name).generation for name in maps.maps)
     newest = max(stamps, default=0) // GENERATIONS_PER_CLAIM
     state.claim = max(ownership.claim_number, newest)
-    state.announce(Announcement({}, None, ()))
+    state.announce(Announcement({}, (), {}))
     until_s = clock.monotonic_s() + last_s
     while (left_s := until_s - clock.monotonic_s()) > 0:
         ownership.keep(OWN_LASTS_S)

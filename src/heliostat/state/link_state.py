@@ -2,7 +2,7 @@
 
     heliostat.<link>.state     compacted: producer id, owner, mirrors, start offsets; the owner is
                                written in transactions, which fence a predecessor (I10)
-    heliostat.<link>.control   compacted: which generation of which lane is wanted
+    heliostat.<link>.control   compacted: which round each lane should have, and its changes
     heliostat.<link>.offsets   compacted: the offset maps of mirrors whose source has holes (I3)
     heliostat.<link>.progress  an hour of reports, one per second and lane
 
@@ -28,6 +28,7 @@ from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
 from heliostat.records.copier.lane import Announcement
 from heliostat.records.transport.announcements import CONTROL_KEY
+from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.state.ownership import Owner
 from heliostat.state.stops import Changed, StopBook, Stops, stop_key, stop_row, stops_in
 from heliostat.state_topics import state_topic
@@ -149,7 +150,7 @@ def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed
 
 
 def control_topic(link: LinkName) -> str:
-    """Return the name of the topic that announces to lanes which generation is wanted."""
+    """Return the name of the topic that announces to lanes what they must know."""
     return f"{STATE_TOPIC_PREFIX}{link}.control"
 
 
@@ -362,16 +363,8 @@ class LinkState:
         self._progress_writer.write(DRIVER_KEY, report)
 
     def announce(self, plan: Announcement) -> None:
-        """Announce to running tasks which generation of each lane is wanted; all others end.
+        """Announce to running rounds what they must know; those that are not named end.
 
         From then on they ignore announcements of earlier owners.
         """
-        self._control.write(
-            CONTROL_KEY,
-            {
-                "claim": self.claim,
-                "lanes": {str(lane): number for lane, number in plan.generations.items()},
-                "switch_at_ms": plan.switch_at_ms,
-                "running": list(plan.running),
-            },
-        )
+        self._control.write(CONTROL_KEY, encode_announcement(self.claim, plan))

@@ -1,6 +1,6 @@
 """Ownership of a link: the claim, the wait for a predecessor, and being taken over.
 
-I10 One owner. The owner's record says for how long its rounds may still send; a waiting instance
+I10 One owner. The owner's record lasts as long as the leases given under it; a waiting instance
     counts that time on its own monotonic clock from when it first saw the record, so that no two
     machines' clocks are compared. A claim first fences its predecessor: the broker refuses what
     that one announces later, so it starts no more rounds.
@@ -26,6 +26,7 @@ from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver, Verdict
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
+from heliostat.records.copier.late_sends import LATE_S
 
 LOOK_EVERY_S = 0.2
 """How often a waiting instance looks for changes, and whether it must stop."""
@@ -36,8 +37,18 @@ OLDER_VERSION_LASTS_MS = 60_000
 """For records without a duration: rounds of the versions that wrote them were not longer."""
 RIVALS_PAUSE_S = 1.0
 """Two instances that fenced each other try again after random pauses, up to this."""
+RATES_DIFFER = 1e-3
+"""By how much two machines' clocks may differ in rate; quartz keeps to a tenth of that."""
 ANNOUNCE_TRIES = 4
 """Each try takes a new epoch; more than one fails only with a rival or a broken broker."""
+
+
+def owner_lasts_s(lease_s: float) -> float:
+    """Return for how long (s) the owner's record keeps others from the link.
+
+    A process that is late with a send is killed `LATE_S` after its lease.
+    """
+    return lease_s * (1.0 + RATES_DIFFER) + LATE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ class Owner:
     since_ms: int
     """Wall clock of its claim, for people."""
     lasts_ms: int
-    """No round that this driver started sends later than this after the record was written."""
+    """No lease given under the record is longer; for a claim: until the first lease."""
     resigned: bool
 
     @classmethod
@@ -241,32 +252,19 @@ class Ownership:
 
     # -- being the owner -----------------------------------------------------------------------
 
-    def announce(self, deadline_ms: int) -> None:
-        """Make durable that rounds may send until `deadline_ms` by this machine's wall clock.
-
-        Raises
-        ------
-        LinkTakenOver
-            Another instance owns the link: no round may be started.
-        ConnectionLost, BrokerError
-            The record can't be written: no round may be started either.
-        """
-        if self._covers(deadline_ms):  # another thread's write may take long
-            return
-        with self._lock:
-            if not self._covers(deadline_ms):
-                self._renew((deadline_ms - self._clock.wall_ms()) / 1000)
-
-    def _covers(self, deadline_ms: int) -> bool:
-        """Whether our last record already covers this time, so that no takeover can precede it."""
-        left_s = (deadline_ms - self._clock.wall_ms()) / 1000
-        return self._is_ours and self._clock.monotonic_s() + left_s <= self._until_s
-
     def _is_announced(self) -> bool:
         return self._is_ours and self._clock.monotonic_s() < self._until_s
 
     def keep(self, lasts_s: float) -> None:
-        """Renew the claim for `lasts_s`, or the announced time if longer; raises as `announce`."""
+        """Renew the claim for `lasts_s`, or the announced time if longer.
+
+        Raises
+        ------
+        LinkTakenOver
+            Another instance owns the link: no lease may be given.
+        ConnectionLost, BrokerError
+            The record can't be written: no lease may be given either.
+        """
         with self._lock:
             self._renew(max(lasts_s, self._until_s - self._clock.monotonic_s()))
 
@@ -275,7 +273,7 @@ class Ownership:
 
         Costs nothing otherwise; a process that was suspended for long learns here that it has a
         successor. If the record's topic was deleted, returns, so that the caller can recreate it.
-        Raises as `announce`.
+        Raises as `keep`.
         """
         if self._is_announced():  # another thread's write may take long
             return
@@ -289,7 +287,7 @@ class Ownership:
                     raise
 
     def resign(self) -> None:
-        """Let a successor begin at once, if the link is still ours. Raises as `announce`."""
+        """Let a successor begin at once, if the link is still ours. Raises as `keep`."""
         with self._lock:
             if self._is_ours:
                 self._me = replace(self._me, resigned=True)

@@ -6,12 +6,12 @@ The driver's own view and `heliostat status` on any other machine read the same 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heliostat.errors import HeliostatError
-from heliostat.names import LaneId, LinkName, TopicPartition
-from heliostat.records.copier.lane import PartitionReport, PartitionSpec
+from heliostat.names import LinkName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import decode_progress
 from heliostat.state.link_state import DRIVER_KEY
 from heliostat.status.reports import Reports
@@ -44,16 +44,20 @@ class StatusBoard:
         self._reports = Reports()
         self._stops: Stops = {}
         """The stops in the link's state topic."""
+        self.listener: Callable[[RoundReport | None], None] = lambda _: None
+        """Called with each report of a lane, as it is taken; None: with each of the driver."""
 
     def consume(self, key: str, value: Mapping[str, Any]) -> None:
         """Process one record of the progress topic."""
         if key == DRIVER_KEY:
             with self._lock:
                 self._reports.take_driver(value)
+            self.listener(None)
         elif key.startswith(LANE_PREFIX):
             progress = decode_progress(value)
             with self._lock:
                 self._reports.take_lane(progress)
+            self.listener(progress.report)
 
     def know_stops(self, stops: Stops) -> None:
         """Set the stops in the link's state, shown where no lane of its driver has reported."""
@@ -80,13 +84,13 @@ class StatusBoard:
         with self._lock:
             return [row.report for row in self._reports.rows.values()]
 
-    def reports_of(self, generations: Mapping[LaneId, int]) -> list[PartitionReport]:
-        """Return reports of rounds of these generations; older ones may miss later decisions."""
+    def reports_since(self, generations: Mapping[TopicPartition, int]) -> list[PartitionReport]:
+        """Return reports of these generations or later; older ones may miss later decisions."""
         with self._lock:
             return [
                 row.report
-                for row in self._reports.rows.values()
-                if row.reported_in[0] == generations.get(row.lane)
+                for source, row in self._reports.rows.items()
+                if source in generations and row.reported_in >= generations[source]
             ]
 
     def load(self) -> dict[TopicPartition, float]:

@@ -1,7 +1,7 @@
 """What a link's driver and its lanes have reported so far; pure.
 
-A report contains only what changed. Two rounds of a lane may overlap: an older one's report never
-replaces a newer one's, but the records it copied count.
+A report contains only what changed. Rounds that failed may still report: an older one's report
+never replaces a newer one's, but the records it copied count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heliostat.invariants import first_generation
 from heliostat.names import LaneId, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
-from heliostat.status.rows import NO_ROUND, PartitionRow, RoundId, is_old
+from heliostat.status.rows import PartitionRow, RoundId, is_old
 
 WINDOW_S = 5.0
 """Rates are averages over about this time."""
@@ -29,8 +29,8 @@ class LaneReports:
     """The last reports of a lane."""
 
     newest: LaneProgress
-    whole: RoundId = NO_ROUND
-    """The newest round that has reported all its partitions."""
+    whole: int = -1
+    """The newest generation of the lane's plan of which all partitions were reported."""
     first_ms: int = 0
     latency: dict[RoundId, list[int]] = field(default_factory=dict)
     """Counts reported so far of the newest two rounds."""
@@ -38,11 +38,6 @@ class LaneReports:
         default_factory=deque
     )
     """Reports within `WINDOW_S`: time (ms), records and bytes by partition, latency counts."""
-
-    @property
-    def round(self) -> RoundId:
-        """The newest round that has reported."""
-        return _round_of(self.newest.report)
 
     @property
     def seconds(self) -> float:
@@ -102,12 +97,13 @@ class Reports:
         lanes = {LaneId(int(lane)) for lane in self.driver.get("generations", ())}
         known = Counter(row.lane for row in self.rows.values())
         return lanes <= self.lanes.keys() and all(
-            known[number] >= lane.newest.lane_partitions for number, lane in self.lanes.items()
+            known[number] >= lane.newest.report.lane_partitions
+            for number, lane in self.lanes.items()
         )
 
     def is_own(self, row: PartitionRow) -> bool:
         """Whether the row is from a lane of the reporting driver, not of an earlier one."""
-        return row.reported_in[0] >= first_generation(self.claim)
+        return row.reported_in >= first_generation(self.claim)
 
     @property
     def _has_begun(self) -> bool:
@@ -139,6 +135,7 @@ class Reports:
         if over:
             self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
             self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
+        self._drop_left(at_ms)
 
     def take_lane(self, progress: LaneProgress) -> None:
         """Process a lane's report."""
@@ -147,29 +144,31 @@ class Reports:
         lane = self.lanes.get(report.lane)
         if lane is None:
             lane = self.lanes[report.lane] = LaneReports(progress, first_ms=progress.at_ms)
-        is_newest = its_round >= lane.round or is_old(lane.newest.at_ms, progress.at_ms)
+        is_newest = report.plan >= lane.newest.report.plan or is_old(
+            lane.newest.at_ms, progress.at_ms
+        )
         if is_newest:
             lane.newest = progress
         copied: dict[TopicPartition, tuple[int, int]] = {}
         for item in report.partitions:
-            delta = self._take_partition(lane, its_round, item, progress.at_ms)
+            delta = self._take_partition(lane, report, item, progress.at_ms)
             if delta != (0, 0):
                 copied[item.source] = delta
         lane.recent.append((progress.at_ms, copied, lane.new_counts(its_round, report)))
         lane.forget_old()
-        if is_newest and progress.is_whole and its_round != lane.whole:
-            was, lane.whole = lane.whole, its_round
-            if was[0] != its_round[0]:
-                self._drop_rows_before(report.lane, its_round)
+        if is_newest and progress.is_whole and report.plan != lane.whole:
+            lane.whole = report.plan
+            self._leave_rows_before(report, progress.at_ms)
 
     def _take_partition(
-        self, lane: LaneReports, its_round: RoundId, item: PartitionReport, at_ms: int
+        self, lane: LaneReports, report: RoundReport, item: PartitionReport, at_ms: int
     ) -> tuple[int, int]:
         """Process one row; return the newly copied records and bytes."""
+        its_round, plan = _round_of(report), report.plan
         row = self.rows.get(item.source)
         if row is None:
-            if its_round >= lane.whole:  # otherwise it is no longer of this lane
-                row = PartitionRow(lane.newest.report.lane, its_round, at_ms, item, its_round)
+            if plan >= lane.whole:  # otherwise it is no longer of this lane
+                row = PartitionRow(report.lane, plan, at_ms, item, plan)
                 row.counted[its_round] = (item.records, item.bytes)
                 self.rows[item.source] = row
             return 0, 0
@@ -179,18 +178,24 @@ class Reports:
         row.counted[its_round] = (item.records, item.bytes)
         if len(row.counted) > 2:
             del row.counted[min(row.counted)]
-        if its_round >= row.round or is_old(row.at_ms, at_ms):
-            row.replace(lane.newest.report.lane, its_round, item, at_ms)
+        is_left = row.lane == report.lane and plan < lane.whole
+        if (plan >= row.plan and not is_left) or is_old(row.at_ms, at_ms):
+            row.replace(report.lane, plan, item, at_ms)
         row.count(max(0, item.records - records), at_ms)
         return max(0, item.records - records), max(0, item.bytes - size)
 
-    def _drop_rows_before(self, lane: LaneId, its_round: RoundId) -> None:
-        """Forget partitions that a lane had before its plan changed."""
-        self.rows = {
-            key: row
-            for key, row in self.rows.items()
-            if row.lane != lane or row.round[0] >= its_round[0]
-        }
+    def _leave_rows_before(self, report: RoundReport, at_ms: int) -> None:
+        """Note which partitions a lane had before its plan changed: another may report them."""
+        for row in self.rows.values():
+            if row.lane == report.lane and row.plan < report.plan and not row.left_ms:
+                row.left_ms = at_ms
+
+    def _drop_left(self, now_ms: int) -> None:
+        """Forget partitions that no lane has reported since theirs gave them up."""
+        before_ms = now_ms - MOVED_WITHIN_S * 1000
+        over = [key for key, row in self.rows.items() if 0 < row.left_ms <= before_ms]
+        for key in over:
+            del self.rows[key]
 
 
 def _round_of(report: RoundReport) -> RoundId:

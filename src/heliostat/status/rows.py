@@ -14,7 +14,6 @@ RATE_S = 30.0
 """The rate of a partition that lanes receive is an average over about this time."""
 RoundId = tuple[int, int]
 """Generation and number of a round: later ones are larger, over all lanes of a link."""
-NO_ROUND: RoundId = (-1, -1)
 STARTING_STATES = (PartitionState.STARTING, PartitionState.COPYING)
 """States of a round that may not know its position or the source's end yet."""
 
@@ -24,11 +23,15 @@ class PartitionRow:
     """The last report of a partition."""
 
     lane: LaneId
-    round: RoundId
+    plan: int
+    """Generation of the plan under which it was last reported: later plans have larger ones, over
+    all lanes of a link."""
     at_ms: int
     report: PartitionReport
-    reported_in: RoundId
-    """The round of `report`; the newer `round` may have no figures yet."""
+    reported_in: int
+    """The generation of `report`; the newer `plan` may have no figures yet."""
+    left_ms: int = 0
+    """Since when its lane has not had it any more (wall ms); 0: it has it."""
     starting_ms: int = 0
     """When a newer round began to determine its position (wall ms); 0: it is known."""
     counted: dict[RoundId, tuple[int, int]] = field(default_factory=dict)
@@ -42,7 +45,7 @@ class PartitionRow:
     def __post_init__(self) -> None:
         self.has_all_to_ms = _has_all_to_ms(self.report, self.at_ms)
 
-    def replace(self, lane: LaneId, its_round: RoundId, item: PartitionReport, at_ms: int) -> None:
+    def replace(self, lane: LaneId, plan: int, item: PartitionReport, at_ms: int) -> None:
         """Take a newer report, but keep the figures while a new round has no position yet."""
         # Copying begins before the source's end is known, which comes with the first answer.
         is_starting = not item.is_known and item.state in STARTING_STATES
@@ -52,8 +55,9 @@ class PartitionRow:
             self.starting_ms = 0
             was_ms = self.has_all_to_ms if item.position >= self.report.position else -1
             self.has_all_to_ms = max(was_ms, _has_all_to_ms(item, at_ms))
-            self.report, self.reported_in = item, its_round
-        self.lane, self.round, self.at_ms = lane, its_round, at_ms
+            self.report, self.reported_in = item, plan
+        self.lane, self.plan, self.at_ms = lane, plan, at_ms
+        self.left_ms = 0
 
     def count(self, records: int, at_ms: int) -> None:
         """Add records to the rate."""

@@ -11,7 +11,7 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.state.stops import has_passed_stops
 from heliostat.status.reports import LaneReports, Reports
-from heliostat.status.rows import NO_ROUND, PartitionRow
+from heliostat.status.rows import PartitionRow
 from heliostat.status.sums import Sums
 from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus
 
@@ -136,7 +136,7 @@ def standing(reports: Reports, stops: Stops) -> list[PartitionRow]:
     missing = (stop for source, stop in stops.items() if source not in rows)
     return [
         *rows.values(),
-        *(PartitionRow(NO_LANE, NO_ROUND, stop.since_ms, stop, NO_ROUND) for stop in missing),
+        *(PartitionRow(NO_LANE, -1, stop.since_ms, stop, -1) for stop in missing),
     ]
 
 
@@ -199,7 +199,7 @@ def _lane(lane: LaneReports, now_ms: int) -> dict[str, Any]:
         "lane": report.lane,
         "generation": report.generation,
         "round": report.round_number,
-        "partitions": lane.newest.lane_partitions,
+        "partitions": lane.newest.report.lane_partitions,
         "records_in_round": report.records,
         "heard_s_ago": round((now_ms - lane.newest.at_ms) / 1000, 1),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -20,6 +19,7 @@ from support.gap_turns import (
     T,
     Turns,
     copying,
+    ended,
     log_of,
     side,
     stopped,
@@ -277,14 +277,13 @@ def test_a_rounds_loss_is_recorded_once_besides_reports(
 ) -> None:
     """Given 100 copied, of which the target keeps 40 / when copied again / then recorded once."""
     world = Turns()
-    lane = Mock(partitions=[world.spec()])
     world.turn(copying(known, known, 3))
     if seen is not None:
         world.turn(copying(seen, -1, -1))
     world.turn(copying(120, 120, 3))
     world.clock.wall_ms = lambda: NOW_MS + 1
-    ended = Mock(copied=[(0, 120, 3, 120)], lost=[(0, 40, 100)])
-    world.keeper.round_ended(lane, ended)
+    world.lose(40, 100)
+    world.keeper.round_ended({world.spec().source: world.spec()}, ended(120, 3, 120))
     for _ in range(2):
         world.turn(copying(120, 120, 3))
     assert [(row.first, row.last) for row in world.rows()] == expected
@@ -293,18 +292,16 @@ def test_a_rounds_loss_is_recorded_once_besides_reports(
 
 def test_a_rounds_loss_is_recorded_also_when_the_driver_stops() -> None:
     world = Turns()
-    lane = Mock(partitions=[world.spec()])
     world.turn(copying(100, 100, 3))
-    world.keeper.round_ended(lane, Mock(copied=[], lost=[(0, 40, 100)]))
+    world.lose(40, 100)
     world.keeper.close()
     assert [(row.first, row.last) for row in world.rows()] == [(40, 99)]
 
 
 def test_a_round_of_a_deleted_topic_reports_no_loss_for_the_new_one() -> None:
     world = Turns()
-    spec = replace(world.spec(), source_topic_id=NEW_ID)
     world.turn(copying(100, 100, 3))
-    world.keeper.round_ended(Mock(partitions=[spec]), Mock(copied=[], lost=[(0, 40, 100)]))
+    world.lose(40, 100, NEW_ID)
     world.turn(copying(100, 100, 3))
     assert world.rows() == []
 
@@ -331,8 +328,7 @@ def test_progress_of_a_deleted_mirror_does_not_apply_to_the_next() -> None:
 
 def test_the_end_of_a_round_is_passed_to_the_next() -> None:
     world = Turns()
-    lane = Mock(partitions=[world.spec()])
-    world.keeper.round_ended(lane, Mock(copied=[(0, 70, 3, 68)], lost=[]))
+    world.keeper.round_ended({world.spec().source: world.spec()}, ended(70, 3, 68))
     assert world.keeper.copied([world.spec()]) == ((0, 70, 3, 68),)
     world.keeper.close()
     assert world.ledger.copied[T].partitions == {PartitionId(0): CopyNote(70, 3, 68)}

@@ -17,14 +17,14 @@ def test_an_owner_acts_after_it_has_checked_its_claim() -> None:
     act.assert_called_once_with()
 
 
-@pytest.mark.parametrize("method", ["hold", "announce"])
+@pytest.mark.parametrize("method", ["hold", "keep"])
 def test_a_fenced_owner_halts_and_changes_nothing(method: str) -> None:
     ownership, act = Mock(), Mock()
     lost = LinkTakenOver("another's")
     getattr(ownership, method).side_effect = lost
     guard = OwnerGuard(ownership)
     with pytest.raises(LinkTakenOver):
-        guard.run(act) if method == "hold" else guard.announce_deadline(5)
+        guard.run(act) if method == "hold" else guard.renew(5.0)
     act.assert_not_called()
     assert guard.failure is lost
     guard.halt(RuntimeError("later"))

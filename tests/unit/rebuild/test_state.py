@@ -22,6 +22,7 @@ from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind, NotProved, Proof
 from heliostat.rebuild.state import _end_rounds, _rounds_last_s, write_state
 from heliostat.state.link_state import Starts, Stored
+from heliostat.state.ownership import owner_lasts_s
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.compaction import Cleaning
 
@@ -86,7 +87,7 @@ class Memory:
         self.kept[what] = found
 
     def announce(self, told: Any) -> None:
-        self.announced.append((self.claim, told.generations))
+        self.announced.append((self.claim, told.rounds))
 
     def fresh(self) -> MapReader:
         return self.reader.copy()
@@ -197,11 +198,11 @@ def test_claims_continue_from_the_last_writer_of_the_maps() -> None:
     assert state.announced == [(41, {})]
 
 
-def test_the_wait_is_as_long_as_a_round_may_last() -> None:
+def test_the_wait_is_as_long_as_a_lease() -> None:
     link = LinkConfig.model_validate(
-        {"name": "l", "source": "a", "target": "b", "lanes": {"round_s": 30}}
+        {"name": "l", "source": "a", "target": "b", "lanes": {"lease_s": 30}}
     )
-    assert _rounds_last_s(link) == 30 + 15 + 1
+    assert _rounds_last_s(link) == owner_lasts_s(30)
 
 
 def test_unknown_selected_topics_count_as_younger_than_the_link() -> None:

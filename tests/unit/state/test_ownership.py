@@ -145,7 +145,7 @@ def test_a_silent_predecessor_is_waited_for_by_the_standbys_own_clock(wall_ms: i
     """Given 20 s announced and wall clocks that disagree / when claimed / then after 20 s."""
     topic = Topic()
     first = owned(topic)
-    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    first.ownership.keep(20.0)
     second = owned(topic, wall_ms)
     assert 20.0 <= second.hands.now_s < 20.5
     assert second.waited == 1
@@ -174,7 +174,7 @@ def test_a_stop_ends_the_wait_without_a_takeover() -> None:
     """Given a waiting standby / when stopped / then at once, and the record is unchanged."""
     topic = Topic()
     first = owned(topic)
-    first.ownership.announce(first.hands.wall_ms() + 3_600_000)
+    first.ownership.keep(3600.0)
     record = topic.owner
     second = Instance(topic)
 
@@ -281,7 +281,7 @@ def test_a_predecessor_that_wakes_up_learns_of_its_successor() -> None:
     writes = topic.writes
     first.hands.now_s = 3600
     for act in (
-        lambda: first.ownership.announce(first.hands.wall_ms() + 9_000),
+        lambda: first.ownership.keep(9.0),
         lambda: first.ownership.keep(6.0),
         lambda: first.ownership.hold(6.0),
     ):
@@ -299,7 +299,7 @@ def test_an_owner_fenced_by_a_standby_that_died_continues() -> None:
     topic = Topic()
     first = owned(topic)
     Store(topic).fence_owner()
-    first.ownership.announce(first.hands.wall_ms() + 30_000)
+    first.ownership.keep(30.0)
     assert topic.owner is not None
     assert (topic.owner.instance, topic.owner.lasts_ms) == (first.ownership.instance, 30_000)
 
@@ -321,7 +321,7 @@ def test_a_deleted_topic_does_not_keep_its_owner_from_recreating_it() -> None:
     topic.refuses_with = UNKNOWN_TOPIC_OR_PARTITION
     first.ownership.hold(6.0)
     with pytest.raises(BrokerError):
-        first.ownership.announce(first.hands.wall_ms() + 9_000)
+        first.ownership.keep(9.0)
 
 
 def test_time_without_the_target_is_not_counted_against_the_owner() -> None:
@@ -346,38 +346,38 @@ def test_a_target_that_is_unreachable_from_the_start_is_reported() -> None:
         Instance(topic).ownership.claim()
 
 
-def test_a_covered_announcement_costs_no_write_and_ignores_clock_steps() -> None:
-    """Given 20 s announced / when 10 s are / then no write; after a clock step 25 s are written."""
+def test_a_check_within_the_claim_costs_no_write_whatever_wall_clocks_show() -> None:
     topic = Topic()
     first = owned(topic)
-    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    first.ownership.keep(20.0)
     writes = topic.writes
-    first.ownership.announce(first.hands.wall_ms() + 10_000)
+    first.hands.wall -= 10**9
+    first.hands.now_s += 19.0
     first.ownership.hold(6.0)
     assert topic.writes == writes
-    first.hands.wall -= 10**9
-    first.ownership.announce(first.hands.wall_ms() + 25_000)
+    first.hands.now_s += 2.0
+    first.ownership.hold(6.0)
     assert topic.writes == writes + 1
     assert topic.owner is not None
-    assert topic.owner.lasts_ms == 25_000
+    assert topic.owner.lasts_ms == 6_000
 
 
 def test_a_renewal_never_shortens_what_was_announced() -> None:
     """Given 20 s announced / when renewed for 6 s after 5 / then it lasts 15 more."""
     topic = Topic()
     first = owned(topic)
-    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    first.ownership.keep(20.0)
     first.hands.now_s += 5
     first.ownership.keep(6.0)
     assert topic.owner is not None
     assert topic.owner.lasts_ms == 15_000
 
 
-def test_a_covered_announcement_does_not_wait_for_another_threads_write() -> None:
-    """Given a write that a hung broker delays / when less is announced / then at once."""
+def test_a_check_within_the_claim_does_not_wait_for_another_threads_write() -> None:
+    """Given a write that a hung broker delays / when the claim is checked / then at once."""
     topic = Topic()
     first = owned(topic)
-    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    first.ownership.keep(20.0)
     is_asked, goes_on = threading.Event(), threading.Event()
     put = first.store.put_owner
 
@@ -391,38 +391,26 @@ def test_a_covered_announcement_does_not_wait_for_another_threads_write() -> Non
     keeping.start()
     try:
         assert is_asked.wait(WAIT_S)
-        writes = topic.writes
-        asked = [
-            PendingAnswer(
-                lambda: first.ownership.announce(first.hands.wall_ms() + 19_000), "announce"
-            ),
-            PendingAnswer(lambda: first.ownership.hold(6.0), "hold"),
-        ]
-        for each in asked:
-            each.answer(WAIT_S)
-        more = PendingAnswer(
-            lambda: first.ownership.announce(first.hands.wall_ms() + 25_000), "more"
-        )
+        PendingAnswer(lambda: first.ownership.hold(6.0), "hold").answer(WAIT_S)
+        again = PendingAnswer(lambda: first.ownership.keep(6.0), "keep")
         with pytest.raises(NoAnswerYet):
-            more.answer(0.05)
-        assert topic.writes == writes
+            again.answer(0.05)
     finally:
         goes_on.set()
         keeping.join(WAIT_S)
-    more.answer(WAIT_S)
-    assert topic.writes == writes + 1
+    again.answer(WAIT_S)
 
 
 def test_no_announcement_holds_after_resigning() -> None:
     """Given 20 s announced / when resigning fails, though it may have landed / then none holds."""
     topic = Topic()
     first = owned(topic)
-    first.ownership.announce(first.hands.wall_ms() + 20_000)
+    first.ownership.keep(20.0)
     topic.is_away = True
     with pytest.raises(ConnectionLost):
         first.ownership.resign()
     with pytest.raises(ConnectionLost):
-        first.ownership.announce(first.hands.wall_ms() + 1_000)
+        first.ownership.keep(1.0)
 
 
 def test_claims_continue_from_the_last_one_that_lanes_know() -> None:

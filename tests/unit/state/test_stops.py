@@ -201,7 +201,8 @@ class Board:
     def lane(self, *rows: PartitionReport, claim: int = 2) -> None:
         generation = first_generation(claim) + 1
         said = RoundReport(LaneId(0), generation, 0, 0, 0, "", [], [])
-        for record in encode_progress(said, rows, NOW_MS, lane_partitions=1, is_whole=True):
+        said.lane_partitions, said.plan = 1, said.generation
+        for record in encode_progress(said, rows, NOW_MS, is_whole=True):
             self.board.consume("lane/0", json.loads(record))
 
     def codes(self) -> list[str]:

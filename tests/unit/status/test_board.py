@@ -39,7 +39,8 @@ def row(position: int, end: int, *, size: int = 0, state: PartitionState, reason
 
 def consume(board: StatusBoard, at_ms: int, item: PartitionReport, round_number: int = 0) -> None:
     report = RoundReport(LaneId(0), 1, round_number, 0, 0, "", [item], [0, 3])
-    for record in encode_progress(report, [item], at_ms, lane_partitions=1, is_whole=True):
+    report.lane_partitions, report.plan = 1, report.generation
+    for record in encode_progress(report, [item], at_ms, is_whole=True):
         board.consume("lane/0", json.loads(record))
 
 

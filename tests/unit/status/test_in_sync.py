@@ -54,7 +54,8 @@ class Link:
     def lane(self, *rows: PartitionReport, at_ms: int = NOW_MS, its_round: int = 0) -> None:
         report = RoundReport(LaneId(0), 1, its_round, 0, 0, "", [], [])
         count = len(rows)
-        for record in encode_progress(report, rows, at_ms, lane_partitions=count, is_whole=True):
+        report.lane_partitions, report.plan = count, report.generation
+        for record in encode_progress(report, rows, at_ms, is_whole=True):
             self.board.consume("lane/0", json.loads(record))
 
     def driver(self, at_ms: int = NOW_MS, **more: Any) -> None:

@@ -41,12 +41,15 @@ def consume(
     its_round: tuple[int, int] = (1, 0),
     whole: bool = False,
     lane: int = 0,
+    plan: int | None = None,
     count: int | None = None,
     latency: tuple[int, ...] = (),
 ) -> None:
     report = RoundReport(LaneId(lane), *its_round, 0, 0, "", [], list(latency))
     total = len(rows) if count is None else count
-    for record in encode_progress(report, rows, at_ms, lane_partitions=total, is_whole=whole):
+    report.lane_partitions = total
+    report.plan = report.generation if plan is None else plan
+    for record in encode_progress(report, rows, at_ms, is_whole=whole):
         board.consume(f"lane/{lane}", json.loads(record))
 
 
@@ -65,14 +68,14 @@ def test_partitions_missing_from_a_report_keep_their_values() -> None:
 def test_an_older_rounds_last_report_overwrites_nothing_but_counts() -> None:
     """Given the successor's report before the predecessor's last / then position and rate hold."""
     board = StatusBoard(LinkName("l"))
-    consume(board, NOW_MS - 2_000, [row(0, 100, 100)], its_round=(1, 4), whole=True, latency=(7,))
-    consume(board, NOW_MS - 1_000, [row(0, 140, 10)], its_round=(1, 5), whole=True, latency=(1,))
-    consume(board, NOW_MS, [row(0, 130, 130)], its_round=(1, 4), whole=True, latency=(10,))
+    consume(board, NOW_MS - 2_000, [row(0, 100, 100)], its_round=(4, 4), whole=True, latency=(7,))
+    consume(board, NOW_MS - 1_000, [row(0, 140, 10)], its_round=(5, 5), whole=True, latency=(1,))
+    consume(board, NOW_MS, [row(0, 130, 130)], its_round=(4, 4), whole=True, latency=(10,))
     status = board.status(NOW_MS)
     assert status.records_per_s == 40 / 1.0  # 30 of the old round, 10 of the new one, in a second
     assert status.lag_records == 0
     assert status.lanes[0]["round"] == 5
-    consume(board, NOW_MS, [row(0, 150, 20)], its_round=(1, 5))
+    consume(board, NOW_MS, [row(0, 150, 20)], its_round=(5, 5))
     assert board.status(NOW_MS).lag_records == 0
     assert board.load()[TopicPartition(TopicName("t0"), PartitionId(0))] > 0
 
@@ -82,9 +85,12 @@ def test_a_partition_that_left_the_plan_does_not_come_back() -> None:
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 2_000, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
     consume(board, NOW_MS - 1_000, [row(0, 1)], its_round=(2, 1), whole=True)
-    assert board.status(NOW_MS).partitions == 1
+    assert board.status(NOW_MS).partitions == 2  # another lane may have taken it
     consume(board, NOW_MS, [row(0, 1), row(1, 1)], its_round=(1, 0), whole=True)
-    assert board.status(NOW_MS).partitions == 1
+    driver = {"state": "running", "generations": {"0": 2}}
+    for passed_s, expected in ((MOVED_WITHIN_S - 1.1, 2), (MOVED_WITHIN_S, 1)):
+        board.consume("driver", {**driver, "at_ms": NOW_MS + round(passed_s * 1000)})
+        assert board.status(NOW_MS).partitions == expected
 
 
 def test_a_partition_that_moved_is_counted_once() -> None:
@@ -169,12 +175,11 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
         for lane, (thinning, rows) in enumerate(zip(thinnings, lanes, strict=True)):
             chosen = thinning.choose(rows, float(second), whole=second == 0, pause=lambda: None)
             report = RoundReport(LaneId(lane), 1, 0, 0, 0, "", [], [])
+            report.lane_partitions, report.plan = 5_000, 1
             at_ms = NOW_MS + second * 1000
             written += [
                 (second, lane, record)
-                for record in encode_progress(
-                    report, chosen, at_ms, lane_partitions=5_000, is_whole=second == 0
-                )
+                for record in encode_progress(report, chosen, at_ms, is_whole=second == 0)
             ]
     board = StatusBoard(LinkName("l"))
     late = [(lane, record) for second, lane, record in written if second >= 25]
@@ -186,15 +191,34 @@ def test_a_reader_that_begins_late_knows_ten_thousand_partitions_after_half_a_mi
     assert sum(len(record) for _, record in late) < 2_000_000  # whole ones: 35 MB
 
 
-def test_only_rounds_of_the_newest_plan_count_for_decisions() -> None:
-    """Given a new plan / until one of its rounds reports a position / then nothing."""
+def test_only_reports_that_know_what_is_wanted_count_for_decisions() -> None:
+    """Given a plan that treats a partition otherwise / until that has a position / then nothing.
+
+    Reports of others, which the plan does not change, are as true as before.
+    """
     board, starting = StatusBoard(LinkName("l")), PartitionState.STARTING
-    consume(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 3), whole=True)
-    assert [r.position for r in board.reports_of({LaneId(0): 1})] == [150]
-    assert board.reports_of({LaneId(0): 2}) == []
-    consume(board, NOW_MS, [row(1, -1, state=starting)], its_round=(2, 0), whole=True)
-    assert board.reports_of({LaneId(0): 2}) == []
-    consume(board, NOW_MS, [row(1, 150, state=PartitionState.GAP)], its_round=(1, 4))
-    assert board.reports_of({LaneId(0): 2}) == []
-    consume(board, NOW_MS, [row(1, 100)], its_round=(2, 0))
-    assert [r.position for r in board.reports_of({LaneId(0): 2})] == [100]
+    one, other = row(1, 150, state=PartitionState.GAP), row(2, 7)
+    consume(board, NOW_MS, [one, other], its_round=(1, 3), whole=True)
+    known = {one.source: 1, other.source: 1}
+    assert [r.position for r in board.reports_since(known)] == [150, 7]
+    later = {one.source: 2, other.source: 1}
+    assert [r.position for r in board.reports_since(later)] == [7]
+    looking = row(1, -1, state=starting)
+    consume(board, NOW_MS, [looking, other], its_round=(1, 3), plan=2, whole=True)
+    assert [r.position for r in board.reports_since(later)] == [7]
+    consume(board, NOW_MS, [one], its_round=(1, 2))
+    assert [r.position for r in board.reports_since(later)] == [7]
+    consume(board, NOW_MS, [row(1, 100)], its_round=(1, 3), plan=2)
+    assert [r.position for r in board.reports_since(later)] == [100, 7]
+    assert board.reports_since({}) == []
+
+
+def test_what_a_lane_reports_is_passed_on_with_the_drivers_signs_of_life() -> None:
+    board = StatusBoard(LinkName("l"))
+    heard: list[RoundReport | None] = []
+    board.listener = heard.append
+    consume(board, NOW_MS, [row(1, 150)], its_round=(4, 3), plan=6)
+    board.consume("driver", {"state": "running", "at_ms": NOW_MS})
+    assert heard[1:] == [None]
+    assert heard[0] is not None
+    assert (heard[0].generation, heard[0].plan) == (4, 6)

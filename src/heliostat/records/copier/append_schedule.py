@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from heliostat.names import BrokerId
 from heliostat.records.copier.fetch_schedule import FetchSchedule
 from heliostat.records.copier.lane_copies import any_old, went_wrong
+from heliostat.records.copier.lease import Lease
 from heliostat.records.copier.network import (
     LIVE,
     AppendLost,
@@ -20,7 +21,6 @@ from heliostat.records.copier.network import (
 )
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
-from heliostat.records.copier.round_time import RoundTime
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB); it reads so much in milliseconds."""
@@ -36,8 +36,8 @@ class AppendSchedule:
         Partitions of the lane, by index.
     network
         Connections to both clusters.
-    time
-        Begin and deadline of the round.
+    lease
+        For how long the round may send.
     fetches
         Decides which partitions lag far: these have separate connections for appends, too.
     """
@@ -46,12 +46,12 @@ class AppendSchedule:
         self,
         partitions: Sequence[PartitionCopy],
         network: Network,
-        time: RoundTime,
+        lease: Lease,
         fetches: FetchSchedule,
     ) -> None:
         self._partitions = partitions
         self._network = network
-        self._time = time
+        self._lease = lease
         self._fetches = fetches
         self._leader: Mapping[int, BrokerId] = {}
         self._sendable: dict[ChannelKey, Sendable] = {}
@@ -62,7 +62,12 @@ class AppendSchedule:
         self._leader = leaders
         self._sendable = {}
         for item in self._partitions:
-            self.mark(item)
+            self.mark(item)  # one that was given up has no queue
+
+    def drop(self, index: int) -> None:
+        """Forget a partition that was given up."""
+        for items in self._sendable.values():
+            items.pop(index, None)
 
     def mark(self, item: PartitionCopy) -> None:
         """Queue a partition for its connection if it has something to send.
@@ -89,15 +94,15 @@ class AppendSchedule:
 
     def send(self, now_s: float) -> None:
         """Send what can be sent."""
-        now_ms = self._time.clock.wall_ms()
+        now_ms = self._lease.clock.wall_ms()
         for (broker, channel), items in self._sendable.items():
             while items and self._network.can_append(broker, channel):
                 if self._network.is_appending(broker, channel) and any_old(items, now_ms):
                     break
                 sends = self._one_batch_of_each(items, now_s, now_ms)
-                if not sends or not self._time.may_send():
-                    # The deadline passed while the request was built: nothing of it was sent.
-                    reason = "the round's deadline passed"
+                if not sends or not self._lease.may_send():
+                    # The lease ended while the request was built: nothing of it was sent.
+                    reason = "the round's lease has ended"
                     went_wrong(self._partitions, AppendLost(sends, reason), now_s, now_ms)
                     break
                 self._network.append(broker, channel, sends)

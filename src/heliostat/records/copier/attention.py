@@ -5,11 +5,12 @@ I2  The target's end is read before a partition's map, so that the map covers it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from heliostat.clock import Clock
 from heliostat.records.copier.append_schedule import AppendSchedule
 from heliostat.records.copier.doubts import settle_doubts
+from heliostat.records.copier.fetch_plan import FetchPlan
 from heliostat.records.copier.fetch_schedule import FetchSchedule
 from heliostat.records.copier.lane_copies import (
     ask_high_watermarks,
@@ -20,8 +21,8 @@ from heliostat.records.copier.lane_copies import (
 from heliostat.records.copier.lane_leaders import LaneLeaders
 from heliostat.records.copier.network import LogRange, Network
 from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_leave import try_again
 from heliostat.records.copier.partition_standing import Phase
-from heliostat.records.copier.provisional import busy_first
 
 LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
@@ -29,6 +30,9 @@ LOOK_S_PER_PARTITION = 20e-6
 it would cost too much."""
 SEEK_S_PER_PARTITION = 100e-6
 """Pause per partition between searches for those in need: a search costs 1.5 us for each."""
+TRY_AGAIN_S = 30.0
+"""How often stopped partitions are looked at again: somebody may have mended them, at either side,
+without a decision that would reach the lane."""
 HIGH_WATERMARKS_EVERY_S = 5.0  # of stopped and retried partitions: their lag must be visible
 
 
@@ -42,7 +46,7 @@ class Attention:
     network, clock, leaders, fetches, appends
         Network, clock, leaders and schedules of the lane.
     looks_first
-        Whether busy partitions are served first: the round takes over from one that copies.
+        Whether busy partitions are served first.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Attention:
         self._appends = appends
         self._looks_first = looks_first
         self._look_at_s = self._seek_at_s = self._high_watermarks_at_s = 0.0
+        self._try_again_at_s = clock.monotonic_s() + TRY_AGAIN_S
         self._in_need: list[PartitionCopy] = []
         self._to_check: list[int] = []
 
@@ -89,11 +94,12 @@ class Attention:
         """Search all partitions for those in need: at times, and at once after a failure."""
         if not self._look_at_s or now_s >= self._seek_at_s:
             self._seek_at_s = now_s + SEEK_S_PER_PARTITION * len(self._partitions)
-            self._in_need = [
-                item
-                for item in self._partitions
-                if item.phase is not Phase.COPY or item.fetches.needs_source_range
-            ]
+            if now_s >= self._try_again_at_s:
+                self._try_again_at_s = now_s + TRY_AGAIN_S
+                now_ms = self._clock.wall_ms()
+                for item in self._partitions:
+                    try_again(item, now_ms)
+            self._in_need = [item for item in self._partitions if _is_in_need(item)]
 
     def _find_positions(self, in_need: list[PartitionCopy], now_s: float) -> None:
         now_ms = self._clock.wall_ms()
@@ -148,3 +154,14 @@ class Attention:
             ranged = [item for item in in_need if item.phase is not Phase.COPY]
         if ask_high_watermarks(self._network, ranged, now_s, now_ms):
             self._leaders.may_be_others()
+
+
+def _is_in_need(item: PartitionCopy) -> bool:
+    if item.phase is Phase.COPY:
+        return item.fetches.needs_source_range
+    return item.phase is not Phase.GIVEN_UP
+
+
+def busy_first(seekers: list[int], plans: Mapping[int, FetchPlan]) -> list[int]:
+    """Return whose ends a round reads first: the busy ones, if any; the others follow."""
+    return [i for i in seekers if i in plans and plans[i].is_busy(i)] or seekers

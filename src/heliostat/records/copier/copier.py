@@ -1,7 +1,8 @@
-"""One round of one lane: fetch → convert → append, until the deadline or a newer plan.
+"""One round of one lane: fetch → convert → append, for as long as the driver wants it.
 
 I7  Each partition has its own state; a broker's answer is split by partition.
-I10 `may_send` is checked before every append, and a process that sends too late is killed.
+I10 `may_send` is checked before every append, and a process that sends too late is killed. A round
+    whose lease has ended sends nothing; with a new one it reads the target's ends again.
 
 Natural batching: no record waits for others. While appends are in flight more records arrive, and
 what one fetch returned for a partition is joined; so batches grow by themselves under load.
@@ -20,10 +21,12 @@ from heliostat.records.copier.doubts import source_diverged
 from heliostat.records.copier.fetch_schedule import FetchSchedule
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import LaneSpec, RoundReport
-from heliostat.records.copier.lane_copies import copies_of, went_wrong
+from heliostat.records.copier.lane_copies import went_wrong
 from heliostat.records.copier.lane_leaders import LaneLeaders
 from heliostat.records.copier.lane_memory import LaneMemory
+from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.late_sends import NOT_WATCHED, LateSends
+from heliostat.records.copier.lease import Lease
 from heliostat.records.copier.map_writer import MapWriter
 from heliostat.records.copier.network import (
     Appended,
@@ -37,13 +40,11 @@ from heliostat.records.copier.network import (
     Unanswered,
     Watched,
 )
+from heliostat.records.copier.partition_leave import lease_ended, lease_renewed
 from heliostat.records.copier.partition_standing import Phase
-from heliostat.records.copier.provisional import ProvisionalPlaces
 from heliostat.records.copier.round_reports import RoundReports
-from heliostat.records.copier.round_time import RoundTime
 
-IDLE_WAIT_S = 0.05  # longest wait for answers, so that retries and the deadline are in time
-PREPARE_LOOK_S = 0.005  # how often a round that has not begun checks the clock
+IDLE_WAIT_S = 0.05  # longest wait for answers, so that retries and the end are in time
 DRAIN_S = 10.0  # how long the end of a round waits for outstanding answers
 
 
@@ -54,13 +55,14 @@ class Copier:
         self._lane = lane
         self._network = network
         self._clock = clock
-        self._time = RoundTime(lane, clock)
-        self.partitions = copies_of(lane, self._time.begin_at_s, self._time.made_ms)
-        self._reports = RoundReports(lane, self.partitions, self._time.made_ms)
+        self.lease = Lease(lane.lease_s, clock)
+        now_ms = clock.wall_ms()
+        self._plan = LanePlan(lane, network, begins_s=clock.monotonic_s(), now_ms=now_ms)
+        self.partitions = self._plan.partitions
+        self._reports = RoundReports(lane, self.partitions, self._plan, now_ms)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
-        self._appends = AppendSchedule(self.partitions, network, self._time, self._fetches)
-        takes_over = bool(lane.waits_for)
+        self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches)
         self._attention = Attention(
             self.partitions,
             network,
@@ -68,59 +70,82 @@ class Copier:
             leaders=self._leaders,
             fetches=self._fetches,
             appends=self._appends,
-            looks_first=takes_over,
+            looks_first=bool(lane.rates),
         )
-        self._provisional = ProvisionalPlaces(self.partitions, lane.begin_at_ms)
         self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
-        self._map_writer = MapWriter(self.partitions, network, is_held=takes_over)
+        self._map_writer = MapWriter(self.partitions, network)
         self._late_sends: LateSends = NOT_WATCHED
-        self._holds_old = takes_over
 
     def run(self, hooks: Hooks) -> RoundReport:
-        """Copy until the deadline or until superseded; then wait for what is in flight.
+        """Copy until the driver wants no more; then wait for what is in flight."""
+        self.begin(hooks)
+        while not (hooks.is_superseded() or self._network.is_outdated):
+            self.step(hooks)
+        return self.end()
 
-        Connections are opened before the round begins, so that its begin causes no pause.
-        """
-        ended_by = "deadline"
+    def begin(self, hooks: Hooks) -> None:
+        """Ask for the first lease, and open connections meanwhile."""
         self._late_sends = hooks.late_sends
+        self._publish(hooks, self._reports.hello())
         self._find_leaders(self._clock.monotonic_s())
         self._network.open(set(self._leaders.target.values()))
-        if self._lane.waits_for:
-            self._reports.spare_s = self._time.to_wait_s()
-        while self._time.may_send():
-            switch_at_ms = hooks.switch_at_ms()
-            # A round that would begin after the switch makes room for those of the new plan.
-            is_void = switch_at_ms is not None and switch_at_ms <= self._lane.begin_at_ms
-            if is_void or hooks.is_superseded():
-                ended_by = "plan"
-                break
-            self._time.end_by(switch_at_ms)
-            to_wait_s = self._time.to_wait_s()
-            if to_wait_s > 0:
-                if self._lane.waits_for and self._provisional.is_due(to_wait_s):
-                    self._provisional.ask(
-                        self._network, self._fetches.plan_of, self._clock.wall_ms()
-                    )
-                    continue
-                self._clock.sleep(min(to_wait_s, PREPARE_LOOK_S))
-                continue
-            if self._holds_old:
-                self._look_for_predecessors(hooks.running())
-            self.turn(self._clock.monotonic_s())
-            if hooks.is_report_due() and self._clock.monotonic_s() >= self._time.report_from_s:
-                hooks.publish(self.report(""))
+
+    def step(self, hooks: Hooks) -> None:
+        """Heed the driver, do one turn, and report if that is due."""
+        self._heed(hooks)
+        self.turn(self._clock.monotonic_s())
+        if hooks.is_report_due():
+            if self.lease.has_ended:
+                self._show_that_nothing_is_sent()
+            self._publish(hooks, self._reports.report(""))
+
+    def end(self) -> RoundReport:
+        """Wait for answers; return the last report."""
         self._drain()
-        return self.report(ended_by)
+        return self._reports.report("maps" if self._network.is_outdated else "plan")
+
+    def _show_that_nothing_is_sent(self) -> None:
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
+        for item in self.partitions:
+            lease_ended(item, now_s, now_ms)
+
+    def _publish(self, hooks: Hooks, report: RoundReport) -> None:
+        self.lease.report(report.number)  # before it is sent: that is when the lease begins
+        hooks.publish(report)
+
+    def _heed(self, hooks: Hooks) -> None:
+        """Take what the driver has said: answers to reports, changes of the plan, ended rounds."""
+        self.lease.answer(hooks.answered())
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
+        if self.lease.begins_again():
+            for item in self.partitions:
+                lease_renewed(item, now_ms)
+            self._attention.at_once()
+        self._plan.take(hooks.changes())
+        if self._plan.is_open:
+            self._change_partitions(now_s, now_ms)
+        if self._plan.holds:
+            self._look_for_predecessors(hooks.running())
+
+    def _change_partitions(self, now_s: float, now_ms: int) -> None:
+        """Carry out what can be carried out of the plan's changes."""
+        moved = self._plan.carry_out(now_s, now_ms)
+        if moved is None:
+            return
+        for item, rate in moved.new:
+            self._fetches.expect_rate(item.index, rate)
+        self._leaders.ask_of([item.index for item, _ in moved.new])
+        self._fetches.plan(self._leaders.source, self._leaders.took_s)  # without what has left
 
     def turn(self, now_s: float) -> None:
         """Do one turn: serve partitions in need, send what can be sent, process answers."""
         self._find_leaders(now_s)
         self._attention.give(now_s)
         if self._appends.has_any or self._map_writer.has_any or self._network.has_unsent():
-            self._late_sends.arm(self._time.left_s())
-            if self._time.may_send():
+            self._late_sends.arm(self.lease.left_s())
+            if self.lease.may_send():
                 self._network.send_on()
-            self._map_writer.write(self._time.may_send)
+            self._map_writer.write(self.lease.may_send)
             self._appends.send(now_s)
             self._late_sends.disarm()
         room_bytes = self._memory.room_bytes(now_s)
@@ -130,23 +155,21 @@ class Copier:
 
     def _pause_s(self, now_s: float) -> float:
         """Return how long to wait for answers: not past the next fetch that pacing delays."""
-        ends = (self._time.deadline_s, *self._fetches.held_back_until_s())
-        due = [at for at in ends if at > now_s]
+        due = [at for at in self._fetches.held_back_until_s() if at > now_s]
         return max(0.0, min([IDLE_WAIT_S, *(at - now_s for at in due)]))
-
-    def report(self, ended_by: str) -> RoundReport:
-        """Report the lane; between the first report and the last only partitions that changed."""
-        return self._reports.report(ended_by)
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Release old records and breaks for sending once all earlier rounds have ended (I10)."""
-        if not predecessors_have_ended(self._lane.round_id, self._lane.waits_for, running):
-            return
-        self._holds_old = False
-        for item in self.partitions:
-            item.appends.holds_old = False
-            self._appends.mark(item)
-        self._map_writer.release(self._clock.wall_ms())
+        for hold in self._plan.holds[:]:
+            waits_for, items = hold
+            if not predecessors_have_ended(self._lane.round_id, waits_for, running):
+                continue
+            self._plan.holds.remove(hold)
+            for item in items:
+                item.appends.holds_old = False
+                item.appends.may_land(self._clock.monotonic_s())  # what they sent last
+                self._appends.mark(item)
+            self._map_writer.release(items, self._clock.wall_ms())
 
     def _find_leaders(self, now_s: float) -> None:
         if self._leaders.find(now_s):
@@ -188,10 +211,6 @@ class Copier:
             or item.phase is not Phase.COPY
             or want.offset != item.fetches.offset  # another channel was quicker
         ):
-            return
-        if self._provisional.must_look(event):
-            item.look_again(now_ms)
-            self._attention.at_once()
             return
         if event.error:
             item.fetch_failed(event.error, "", now_s, now_ms)

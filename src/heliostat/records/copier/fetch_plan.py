@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from heliostat.names import BrokerId
 from heliostat.records.copier.lane import CopySettings
 from heliostat.records.copier.network import DIALS_AT_ONCE, Channel, Traffic
 from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
 
 REGROUP_EVERY_S = 1.0
 RATE_MEMORY_S = 10.0
@@ -80,6 +83,11 @@ class RecordRates:
         self._hits: dict[int, int] = {}
         self._learned_s = RATE_MEMORY_S if known else 0.0
 
+    @property
+    def known(self) -> Mapping[int, float]:
+        """The rates by index."""
+        return self._rates
+
     def saw_records(self, index: int) -> None:
         """Count an answer that held records of a partition."""
         self._hits[index] = self._hits.get(index, 0) + 1
@@ -106,6 +114,15 @@ class RecordRates:
         self._hits.clear()
 
 
+class Learnt(NamedTuple):
+    """What a plan has learnt of a broker's partitions."""
+
+    pace: WatchPace
+    rates: Mapping[int, float]
+    busy: AbstractSet[int] = frozenset()
+    behind: AbstractSet[int] = frozenset()
+
+
 class FetchPlan:
     """Groups the partitions of a lane that one source broker leads.
 
@@ -117,8 +134,8 @@ class FetchPlan:
         Number of connections for partitions that lag far.
     watches_max
         Largest number of groups of sparse partitions.
-    rates
-        Records a second by index, as known from earlier rounds.
+    known
+        What is known of them from earlier rounds, or from the broker's plan so far.
     """
 
     def __init__(
@@ -127,9 +144,10 @@ class FetchPlan:
         *,
         backlog_slots: int,
         watches_max: int = WATCHES_MAX,
-        rates: Mapping[int, float] | None = None,
+        known: Learnt | None = None,
     ) -> None:
-        self.pace = WatchPace()
+        known = known or Learnt(WatchPace(), {})
+        self.pace = known.pace
         self.items = list(items)
         self._items = {item.index: item for item in items}
         size = max(WATCHED_MAX, -(-len(items) // watches_max))
@@ -144,15 +162,20 @@ class FetchPlan:
             for place, item in enumerate(items)
         }
         self._slots = backlog_slots
-        self._behind: set[int] = set()
-        known = rates or {}
-        self._rates = RecordRates({i: known[i] for i in self._items if i in known})
-        self._busy = self._rates.busy(())
+        self._behind = set(known.behind & self._items.keys())
+        rates = {index: known.rates[index] for index in self._items if index in known.rates}
+        self._rates = RecordRates(rates)
+        self._busy = self._rates.busy(known.busy)
         self._leaving: set[int] = set()
         """Were busy until lately: the last fetch of their sparse group may have left them out."""
         self._regroup_at_s: float | None = None
         self._groups: dict[Channel, list[PartitionCopy]] = {}
         self._is_stale = True
+
+    @property
+    def learnt(self) -> Learnt:
+        """What is known of the partitions, for a plan with others."""
+        return Learnt(self.pace, self._rates.known, self._busy, self._behind)
 
     @property
     def groups(self) -> dict[Channel, list[PartitionCopy]]:
@@ -260,17 +283,19 @@ def make_plans(
     led: dict[BrokerId, list[PartitionCopy]] = {}
     for item in partitions:
         broker = leaders.get(item.index)
-        if broker is not None:
+        if broker is not None and item.phase is not Phase.GIVEN_UP:
             led.setdefault(broker, []).append(item)
     plans: dict[BrokerId, FetchPlan] = {}
     for broker, items in led.items():
-        known = before.get(broker)
-        if known is None or known.items != items:
-            known = FetchPlan(
+        plan = before.get(broker)
+        if plan is None or plan.items != items:
+            told = rates or {}
+            known = Learnt(WatchPace(), told) if plan is None else plan.learnt
+            plan = FetchPlan(
                 items,
                 backlog_slots=settings.backlog_connections,
                 watches_max=watches_max,
-                rates=rates,
+                known=known._replace(rates={**told, **known.rates}),
             )
-        plans[broker] = known
+        plans[broker] = plan
     return plans

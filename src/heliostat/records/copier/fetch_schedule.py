@@ -57,6 +57,11 @@ class FetchSchedule:
         self._turn: dict[ChannelKey, int] = {}
         self._wants_of_groups = GroupWants()
         self._not_before_s: dict[ChannelKey, float] = {}
+        self._rates = dict(lane.rates)
+
+    def expect_rate(self, index: int, rate: float) -> None:
+        """Note how many records a second a partition that the lane takes is known to have."""
+        self._rates[index] = rate
 
     def plan(self, leaders: Mapping[int, BrokerId], open_s: float) -> None:
         """Spread the partitions over connections to the brokers that lead them now.
@@ -71,7 +76,7 @@ class FetchSchedule:
             self._plans,
             self._lane.settings,
             watches_max=self._watches_max,
-            rates=dict(self._lane.rates),
+            rates=self._rates,
         )
         self._network.expect(channels_of(self._plans))
         self.plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}

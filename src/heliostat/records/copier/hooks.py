@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from heliostat.records.copier.lane import RoundReport
+from heliostat.records.copier.lane import PlanChange, RoundReport
 from heliostat.records.copier.late_sends import NOT_WATCHED, LateSends
 
 
@@ -14,14 +14,16 @@ class Hooks:
     """Callbacks of a round to its driver."""
 
     is_superseded: Callable[[], bool]
-    """Returns whether a newer plan, or a stop, ends this round; called often, must be quick."""
+    """Returns whether another round, or a stop, ends this one; called often, must be quick."""
     is_report_due: Callable[[], bool]
     """Returns whether a report is due now; called often, must be quick."""
     publish: Callable[[RoundReport], None]
     """Takes a report of the round so far."""
     running: Callable[[], frozenset[str] | None] = lambda: None
-    """Returns the rounds that still run, None if not known; called often, must be quick."""
-    switch_at_ms: Callable[[], int | None] = lambda: None
-    """Returns when a newer plan ends this round (wall clock); called often, must be quick."""
+    """Returns the rounds that may still send, None if not known; called often, must be quick."""
+    answered: Callable[[], int] = lambda: 0
+    """Returns the number of the newest report that the driver has answered; called often."""
+    changes: Callable[[], Sequence[PlanChange]] = tuple
+    """Returns changes of the plan, also those taken before; called often, must be quick."""
     late_sends: LateSends = NOT_WATCHED
-    """Kills this process if it sends after its deadline (I10)."""
+    """Kills this process if it sends after its lease (I10)."""

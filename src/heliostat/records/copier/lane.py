@@ -76,6 +76,8 @@ class PartitionCode(StrEnum):
     where the mirror continues can't be known."""
     MARKERS_MISSING = "MARKERS_MISSING"
     """The mirror does not end where the markers for a hole should have brought it; retried."""
+    LEASE_ENDED = "LEASE_ENDED"
+    """The lane has no answers from its driver, and may not send (I10); it goes on with the next."""
     CONNECTION_LOST = "CONNECTION_LOST"
     """An answer never came; the mirror's end is read before anything is sent again (I4)."""
 
@@ -159,12 +161,10 @@ class LaneSpec:
     link: LinkName
     lane: LaneId
     generation: int
-    """Counts the plans; a task whose generation is not the newest ends its round."""
+    """Number of the plan that the round begins with; changes have higher ones (`PlanChange`)."""
     round_number: int
-    round_s: float
-    """The round ends after this many seconds of the task's own monotonic clock (I10) ..."""
-    expires_at_ms: int
-    """... and not later than this wall clock time, which the driver has announced."""
+    lease_s: float
+    """How long the round may send after it sent a report that the driver has answered (I10)."""
     source_access: ClusterAccess
     target_access: ClusterAccess
     producer_id: ProducerId
@@ -187,8 +187,6 @@ class LaneSpec:
     driver: its last records are compared (`doubts`)."""
     rates: tuple[tuple[int, float], ...] = ()
     """(Index of the partition, records a second), except for nearly silent ones."""
-    begin_at_ms: int = 0
-    """Nothing is read or sent before this wall clock time, by which earlier rounds have ended."""
     may_land_s: float = 0.0
     """How long after the round's begin appends of earlier rounds may still land, because one has
     failed or another driver started them. It concerns the same records as `waits_for`."""
@@ -203,15 +201,55 @@ class LaneSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
-    """What the driver announces to running tasks."""
+class TakenPartition:
+    """A partition that a running round takes, as `LaneSpec` describes those that it begins with."""
 
-    generations: Mapping[LaneId, int]
-    """The wanted generation of each lane; rounds of any other one end."""
-    switch_at_ms: int | None
-    """When these rounds end (wall clock); None: at once."""
+    spec: PartitionSpec
+    copied: tuple[int, int, int] | None
+    """See `LaneSpec.copied`, without the index; None: not yet copied by any round of this
+    driver."""
+    rate: float = 0.0
+    """Records a second, as far as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """What a running round gives up and takes.
+
+    A partition whose specification changes is both given up and taken.
+    """
+
+    generation: int
+    """Number of the plan with this change."""
+    give_up: tuple[TopicPartition, ...]
+    """Source partitions. The round reports the generation once nothing of them is under way."""
+    take: tuple[TakenPartition, ...]
+    waits_for: tuple[str, ...] = ()
+    """See `LaneSpec.waits_for`, for the partitions taken."""
+    may_land_s: float = 0.0
+    """See `LaneSpec.may_land_s`, for the partitions taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRound:
+    """The round that a lane should have."""
+
+    round_id: str
+    """Empty: none at the moment; the one that runs ends."""
+    changes: tuple[PlanChange, ...] = ()
+    """Those that it has not acknowledged, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What the driver announces to running rounds."""
+
+    rounds: Mapping[LaneId, WantedRound]
+    """By lane; a round that is not named ends."""
     running: tuple[str, ...]
-    """Rounds that have not ended yet, see `LaneSpec.round_id`."""
+    """Rounds that may still send, see `LaneSpec.round_id`."""
+    answered: Mapping[str, int]
+    """The newest report of each round that has a lease: its number, by round (I10)."""
 
 
 @dataclass(slots=True)
@@ -262,19 +300,26 @@ class RoundReport:
 
     lane: LaneId
     generation: int
+    """Of the plan that the round began with."""
     round_number: int
     records: int
     bytes: int
     ended_by: str
-    """`deadline`, `plan` (a newer generation or a stop) or `error`."""
+    """`plan` (the link stops, or the driver wants another round) or `maps` (too many rows of offset
+    maps to read); empty while it runs."""
     partitions: list[PartitionReport]
     latency_ms: list[int] = field(default_factory=list)
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
-    copied: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """At its end, entries as in `LaneSpec.copied` for the partitions it copied records of."""
-    lost: list[tuple[int, int, int]] = field(default_factory=list)
-    """At its end, (index of the partition, first, end): source offsets `[first, end)` that the
-    target had acknowledged and lost; they were copied again."""
-    spare_s: float | None = None
-    """How many seconds before its begin it was ready, negative if late; None: it had no predecessor
-    to wait for."""
+    copied: list[tuple[TopicPartition, int, int, int]] = field(default_factory=list)
+    """At its end, (source, and the rest as in `LaneSpec.copied`) of those it copied records of."""
+    lost: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
+    """Since the last report, (source, first, end): source offsets `[first, end)` that the target
+    had acknowledged and lost; they are copied again."""
+    number: int = 0
+    """Counts the round's reports; the driver's answer names it."""
+    plan: int = 0
+    """The newest generation whose changes are carried out."""
+    lane_partitions: int = 0
+    """Number of the lane's partitions."""
+    is_whole: bool = False
+    """Whether all of them are in it."""

@@ -10,7 +10,7 @@ from heliostat.offsets.map_rows import Stamp
 from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.begin_checks import needs_last_batch
 from heliostat.records.copier.doubts import doubt_unnoted
-from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.copier.lane import LaneSpec, PlanChange, TakenPartition
 from heliostat.records.copier.network import (
     AppendLost,
     BrokerProblem,
@@ -49,6 +49,36 @@ def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCop
         found[index].progress.copied_to, found[index].progress.copied_end = offset, end
     doubt_unnoted(found, {index for index, *_ in lane.copied})
     return found
+
+
+def taken_copy(
+    lane: LaneSpec,
+    index: int,
+    change: PlanChange,
+    taken: TakenPartition,
+    *,
+    now_s: float,
+    now_ms: int,
+) -> PartitionCopy:
+    """Create the copy of a partition that a running round takes."""
+    item = PartitionCopy(
+        index,
+        taken.spec,
+        lane.settings,
+        lane.producer_id,
+        now_ms,
+        stamp=Stamp(change.generation, lane.round_number),
+        holds_old=bool(change.waits_for),
+    )
+    if change.may_land_s:
+        item.appends.may_land_until_s = now_s + change.may_land_s
+    if taken.copied is None:
+        doubt_unnoted([item], set())
+    else:
+        offset, epoch, end = taken.copied
+        item.fetches.epochs = CopiedEpochs(CopiedTo(offset, epoch))
+        item.progress.copied_to, item.progress.copied_end = offset, end
+    return item
 
 
 def any_old(items: Mapping[int, PartitionCopy], now_ms: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost
@@ -11,6 +11,8 @@ from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
+_SILENT = (Phase.STOPPED, Phase.GIVEN_UP)
+"""A stop must stay visible."""
 LEADERS_EVERY_S = 0.5  # at least this long between metadata requests while a leader is missing
 
 
@@ -37,6 +39,11 @@ class LaneLeaders:
         """How long the last answer took (seconds)."""
         self._asked_at_s = -1e9
         self._are_stale = True
+        self._new: list[int] = []
+
+    def ask_of(self, indexes: Iterable[int]) -> None:
+        """Ask, at once, for the leaders of new partitions."""
+        self._new += indexes
 
     def may_be_others(self) -> None:
         """Ask again: a change of leaders may explain a failure."""
@@ -44,23 +51,28 @@ class LaneLeaders:
 
     def find(self, now_s: float) -> bool:
         """Ask for the leaders if they may have changed, not too often; return whether they came."""
-        if not self._are_stale or now_s < self._asked_at_s + LEADERS_EVERY_S:
+        is_due = self._are_stale and now_s >= self._asked_at_s + LEADERS_EVERY_S
+        if not is_due and not self._new:
             return False
-        self._asked_at_s = now_s
+        asked, self._new = (None if is_due else self._new), []
+        if is_due:
+            self._asked_at_s = now_s
         now_ms = self._clock.wall_ms()
         began_s = self._clock.monotonic_s()
         try:
-            leaders = self._network.leaders()
+            leaders = self._network.leaders(asked)
         except ConnectionLost as error:
-            for item in (each for each in self._partitions if each.phase is not Phase.STOPPED):
+            self._are_stale = True
+            for item in (each for each in self._partitions if each.phase not in _SILENT):
                 item.standing.no_leader(error, now_s, now_ms)
             return False
-        self.took_s = self._clock.monotonic_s() - began_s
+        if is_due:
+            self.took_s = self._clock.monotonic_s() - began_s
+            self._are_stale = False
         self.source, self.target = dict(leaders.source), dict(leaders.target)
-        self._are_stale = False
         for index, problem in leaders.problems.items():
             item = self._partitions[index]
-            if item.phase is not Phase.STOPPED:
+            if item.phase not in _SILENT:
                 item.standing.no_leader(problem, now_s, now_ms)
                 self._are_stale = True
         return True

@@ -17,7 +17,7 @@ from typing import Protocol
 
 LATE_S = 1.0
 """How long after the deadline (s) the process may still be sending what it began before. Whoever
-waits for a predecessor waits this much longer (`link.lane_schedule`, `link.lane_set`)."""
+waits for a predecessor waits this much longer (`link.leases`)."""
 CLOCK_BOOTTIME = 7
 """Linux's number (`linux/time.h`) of a clock that counts while the machine is suspended."""
 SIGEV_SIGNAL = 0

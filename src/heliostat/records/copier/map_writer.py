@@ -2,13 +2,13 @@
 
 I4  A row that was sent and is not known to be durable may become so at any time, and would replace
     rows read since. It is written again, and its mirror's end is not read before that is done.
-I10 While earlier rounds may still send, nothing is written: what one of them appends last may
-    differ from what this one has read, if the source was compacted in between.
+I10 While earlier rounds may still send, nothing is written for their partitions: what one of them
+    appends last may differ from what this one has read, if the source was compacted in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from heliostat.records.copier.network import MapLost, MapWrite, MapWritten, Network
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -23,16 +23,11 @@ class MapWriter:
         Partitions of the lane, by index.
     network
         Connections to both clusters.
-    is_held
-        Whether earlier rounds have not ended yet.
     """
 
-    def __init__(
-        self, partitions: Sequence[PartitionCopy], network: Network, *, is_held: bool
-    ) -> None:
+    def __init__(self, partitions: Sequence[PartitionCopy], network: Network) -> None:
         self._partitions = partitions
         self._network = network
-        self._is_held = is_held
         self._waiting: dict[int, PartitionCopy] = {}
         self._unanswered: dict[int, MapWrite] = {}
         """Rows that were sent and are not known to be durable; if no request is in flight, lost."""
@@ -51,13 +46,11 @@ class MapWriter:
 
     def write(self, may_write: Callable[[], bool]) -> None:
         """Send waiting rows, unless a request is in flight or the round has ended (I10)."""
-        if not self.has_any or self._is_held:
-            return
-        if not self._network.can_write_map() or not may_write():
+        if not self.has_any or not self._network.can_write_map() or not may_write():
             return
         writes = list(self._unanswered.values())
         for index, item in list(self._waiting.items()):
-            if index in self._unanswered:
+            if index in self._unanswered or item.appends.holds_old:
                 continue
             # A partition that reads its end again (its queue is empty) gets no longer row: a lost
             # one with the same stamp may land late, and would replace it.
@@ -77,12 +70,11 @@ class MapWriter:
             if later.index not in self._unanswered:
                 self._partitions[later.index].map.not_written()
 
-    def release(self, now_ms: int) -> None:
-        """Allow writing, as earlier rounds have ended; waiting partitions read their ends again."""
-        self._is_held = False
-        for item in self._waiting.values():
-            item.look_again(now_ms)
-        self._waiting.clear()
+    def release(self, items: Iterable[PartitionCopy], now_ms: int) -> None:
+        """Allow writing for these, as earlier rounds have ended; those that wait look again."""
+        for item in items:
+            if self._waiting.pop(item.index, None) is not None:
+                item.look_again(now_ms)
 
     def take(self, event: MapWritten | MapLost, now_s: float, now_ms: int) -> list[PartitionCopy]:
         """Process an answer; return the partitions that may continue."""

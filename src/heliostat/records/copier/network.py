@@ -20,6 +20,7 @@ from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.converted import ConvertedBatch
+from heliostat.records.copier.lane import PartitionSpec
 
 
 class Traffic(IntEnum):  # its numbers are hashed for each connection on every turn
@@ -208,16 +209,28 @@ class SourceSays(NamedTuple):
 class Leaders:
     """Leaders by partition index; a partition without one is missing here, and in `problems`."""
 
-    source: Mapping[int, BrokerId]
-    target: Mapping[int, BrokerId]
+    source: dict[int, BrokerId]
+    target: dict[int, BrokerId]
     problems: Mapping[int, BrokerProblem]
 
 
 class Network(Protocol):
     """Both clusters, as one lane's partitions see them."""
 
-    def leaders(self) -> Leaders:
-        """Ask both clusters for the current leaders."""
+    def leaders(self, indexes: Sequence[int] | None = None) -> Leaders:
+        """Ask both clusters for the current leaders, of all partitions or of some.
+
+        Returns all leaders as known now, and the problems of those that were asked for.
+        """
+        ...
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a new round should begin: so much of the offset maps was not read in this one."""
+        ...
+
+    def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
+        """Serve partitions that the lane takes, with the next indexes; ask no more of `gone`."""
         ...
 
     def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:

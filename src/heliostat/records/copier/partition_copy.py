@@ -101,7 +101,7 @@ class PartitionCopy:
         """A row of its offset map was sent and is not acknowledged yet (`MapWriter`)."""
         self._resetting = False
         self._alignment: StartAlignment | None = None
-        self._refusals = RefusedAppends(self.map)
+        self.refusals = RefusedAppends(self.map)
         self._producer_id = producer_id
 
     @property
@@ -164,7 +164,7 @@ class PartitionCopy:
         self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
         """Return why copying can't continue at the mirror's end; None where it can."""
-        is_refused = self._refusals.is_foreign_end(target.end)
+        is_refused = self.refusals.is_foreign_end(target.end)
         fills, at = fills_holes(self.spec, known), self.progress
         noted = (at.copied_to, at.copied_end)
         begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
@@ -232,7 +232,7 @@ class PartitionCopy:
             progress.note_level(now_ms)
             return
         stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
-        if stop is not None and self._refusals.may_pass(stop):
+        if stop is not None and self.refusals.may_pass(stop):
             self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         elif stop is not None:
             self.fetches.stop = stop
@@ -271,7 +271,7 @@ class PartitionCopy:
 
     def next_send(self, now_s: float, now_ms: int) -> Send | None:
         """Return the next batch to append, if any; it counts as in flight from then on."""
-        if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED):
+        if self._resetting or self.phase in (Phase.FIND_END, Phase.STOPPED, Phase.GIVEN_UP):
             return None
         appends = self.appends
         if not appends.queue:
@@ -330,7 +330,7 @@ class PartitionCopy:
         if not was_current:
             return False
         self.appends.is_established = True
-        self._refusals.acknowledged()
+        self.refusals.acknowledged()
         progress = self.progress
         progress.position = progress.copied_to = batch.next_source_offset
         progress.copied_end = base_offset + batch.records
@@ -381,7 +381,7 @@ class PartitionCopy:
             message = message or f"{kind.name}: markers for offsets {batch.fills.start} on"
             if error == kafka_codes.TRANSACTION_COORDINATOR_FENCED:
                 self.filling.refused()
-        found = self._refusals.verdict(batch, error, message, refused)
+        found = self.refusals.verdict(batch, error, message, refused)
         if isinstance(found, RefusedRecord):
             if refused < 0 or self.fetches.refusal is not None or self.phase is not Phase.COPY:
                 found = Stopped(PartitionState.BLOCKED, kind.name, found.text)
@@ -400,7 +400,7 @@ class PartitionCopy:
 
     def look_again(self, now_ms: int) -> None:
         """Drop what was fetched, and read the target's end again before continuing."""
-        if self.phase in (Phase.COPY, Phase.ALIGN_START) and not self._resetting:
+        if self.phase in (Phase.COPY, Phase.ALIGN_START):
             self._resetting = True
             self.fetches.epochs.drop(self.progress.position)
             self.appends.drop_queue()
@@ -420,8 +420,10 @@ class PartitionCopy:
 
     def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
         """Stop copying this partition until a person decides (I7)."""
-        self.phase = Phase.STOPPED
         self.appends.drop_queue()
+        if self.phase is Phase.GIVEN_UP:
+            return  # whoever takes it finds the same
+        self.phase = Phase.STOPPED
         self.standing.stop(state, code, reason, now_ms)
 
     def unanswered(
@@ -446,15 +448,12 @@ class PartitionCopy:
 
     def _reset(self, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Drop the queue; the target's end is read once nothing is in flight (I4)."""
-        self._resetting = True
-        self.fetches.epochs.drop(self.progress.position)
-        self.appends.drop_queue()
         self.standing.retry(Trouble.APPEND, code, reason, now_s, now_ms)
-        self._settle(now_ms)
+        self.look_again(now_ms)
 
     def _settle(self, now_ms: int) -> None:
         """Finish what had to wait until nothing of this partition is in flight."""
-        if self.appends.in_flight or self.phase is Phase.STOPPED:
+        if self.appends.in_flight or self.phase in (Phase.STOPPED, Phase.GIVEN_UP):
             return
         if self._resetting:
             self._resetting = False

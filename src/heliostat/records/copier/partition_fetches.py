@@ -73,6 +73,12 @@ class PartitionFetches:
         self.under_way = None
         self.stop = None
 
+    def begin_anew(self) -> None:
+        """Forget also what stopped the partition or kept it from its records."""
+        self.reset()
+        self.refusal = None
+        self.needs_source_range = False
+
     @property
     def are_held(self) -> bool:
         """Whether nothing may be fetched now: a fetch is in flight, or a question is open."""

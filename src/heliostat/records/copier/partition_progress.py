@@ -20,7 +20,7 @@ class PartitionProgress:
         self._found_end = -1
         """Log end offset of the target when last read (-1: not in this round)."""
         self.lost: tuple[int, int] | None = None
-        """Source offsets that the target has lost in this round, see `RoundReport.lost`."""
+        """Source offsets that the target has lost since the last report, see `RoundReport.lost`."""
         self.high_watermark = -1
         self.last_stable_offset = -1
         """From here on transactions are open: nothing is copied from there before they end."""
@@ -48,12 +48,22 @@ class PartitionProgress:
             self.lost = min(before[0], self.position), max(before[1], self.copied_to)
             self.copied_to, self.copied_end = self.position, end
 
+    def is_unknown(self) -> None:
+        """Forget where both ends stand: they are read again."""
+        self.position = self.high_watermark = self.last_stable_offset = self._found_end = -1
+        self.missing_ms = -1
+
     def has_news(self, standing: Standing) -> bool:
         """Return whether anything changed since the last call."""
         at = (self.position, self.high_watermark, self.last_stable_offset, self.missing_ms)
         now = (*at, standing.state, standing.code)
         before, self._reported = self._reported, now
         return now != before
+
+    def take_lost(self) -> tuple[int, int] | None:
+        """Return what the target has lost since the last call."""
+        lost, self.lost = self.lost, None
+        return lost
 
     def note_level(self, now_ms: int) -> None:
         """Note the time if everything that can be copied is."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
@@ -34,27 +35,22 @@ def report_of(item: PartitionCopy) -> PartitionReport:
     )
 
 
-CopiedRanges = list[tuple[int, int, int, int]]
-LostRanges = list[tuple[int, int, int]]
+CopiedRanges = list[tuple[TopicPartition, int, int, int]]
+LostRanges = list[tuple[TopicPartition, int, int]]
 
 
-def at_end_of_round(
-    items: Sequence[PartitionCopy], ended_by: str
-) -> tuple[CopiedRanges, LostRanges]:
-    """Return how far a round copied and what was lost, for its last report (`RoundReport`)."""
-    if not ended_by:
-        return [], []
-    return _copied_in(items), [
-        (item.index, *item.progress.lost) for item in items if item.progress.lost is not None
-    ]
+def lost_since(items: Iterable[PartitionCopy]) -> LostRanges:
+    """Return what the target has lost since the last call (`RoundReport.lost`)."""
+    found = [(item.spec.source, item.progress.take_lost()) for item in items]
+    return [(source, *lost) for source, lost in found if lost is not None]
 
 
-def _copied_in(items: Iterable[PartitionCopy]) -> CopiedRanges:
-    """Return entries as in `LaneSpec.copied` of partitions that this round copied records of."""
+def copied_in(items: Iterable[PartitionCopy]) -> CopiedRanges:
+    """Return `RoundReport.copied` of partitions that this round copied records of."""
     found: CopiedRanges = []
     for item in items:
         if item.progress.records:
             offset, epoch = item.fetches.epochs.copied(item.progress.position)
             end = item.progress.copied_end if offset == item.progress.position else -1
-            found.append((item.index, offset, epoch, end))
+            found.append((item.spec.source, offset, epoch, end))
     return found

@@ -31,6 +31,8 @@ class Phase(Enum):
     ALIGN_START = "align start"
     COPY = "copy"
     STOPPED = "stopped"
+    GIVEN_UP = "given up"
+    """It is no longer of this lane; only answers to what was sent are awaited."""
 
 
 class Trouble(Enum):

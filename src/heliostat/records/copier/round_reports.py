@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from heliostat.ops.latency import LiveLatency
 from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_report import at_end_of_round, report_of
+from heliostat.records.copier.partition_report import copied_in, lost_since, report_of
+from heliostat.records.copier.partition_standing import Phase
 
 
 class RoundReports:
@@ -18,35 +20,55 @@ class RoundReports:
     lane
         Specification of the round.
     partitions
-        Partitions of the lane.
+        All partitions that the lane has had in this round.
+    plan
+        The plan of the round.
     now_ms
         Wall clock time.
     """
 
-    def __init__(self, lane: LaneSpec, partitions: Sequence[PartitionCopy], now_ms: int) -> None:
+    def __init__(
+        self, lane: LaneSpec, partitions: Sequence[PartitionCopy], plan: LanePlan, now_ms: int
+    ) -> None:
         self._lane = lane
         self._partitions = partitions
+        self._plan = plan
         self.latency = LiveLatency(now_ms)
-        self.spare_s: float | None = None
-        """See `RoundReport.spare_s`."""
-        self._reported_all = False
+        self._number = 0
+        self._reported_all = -1
+        """The generation of the plan whose partitions were all reported; -1: none yet."""
+
+    def hello(self) -> RoundReport:
+        """Return a report without partitions: the driver's answer to it is the first lease."""
+        return self._report("", [], is_whole=False)
 
     def report(self, ended_by: str) -> RoundReport:
-        """Report the lane; between the first report and the last only partitions that changed."""
-        lane = self._lane
-        news = [item for item in self._partitions if item.progress.has_news(item.standing)]
-        # After a regular end the next round reports all partitions, and needs the processor.
-        is_news = self._reported_all and ended_by != "plan"
-        reported, self._reported_all = (news if is_news else self._partitions), True
+        """Report partitions that changed; all at first, after a change of the plan, at the end."""
+        items = [item for item in self._partitions if item.phase is not Phase.GIVEN_UP]
+        news = [item for item in items if item.progress.has_news(item.standing)]
+        plan = self._plan.generation
+        is_whole = plan != self._reported_all or bool(ended_by)
+        self._reported_all = plan
+        return self._report(ended_by, items if is_whole else news, is_whole=is_whole)
+
+    def _report(
+        self, ended_by: str, reported: Sequence[PartitionCopy], *, is_whole: bool
+    ) -> RoundReport:
+        lane, everything = self._lane, self._partitions
+        self._number += 1
         return RoundReport(
             lane.lane,
             lane.generation,
             lane.round_number,
-            sum(item.progress.records for item in self._partitions),
-            sum(item.progress.bytes for item in self._partitions),
+            sum(item.progress.records for item in everything),
+            sum(item.progress.bytes for item in everything),
             ended_by,
             [report_of(item) for item in reported],
             self.latency.compact(),
-            *at_end_of_round(self._partitions, ended_by),
-            self.spare_s,
+            copied_in(reported) if ended_by else [],
+            lost_since(everything),
+            self._number,
+            self._plan.generation,
+            self._plan.size,
+            is_whole,
         )

@@ -70,7 +70,8 @@ def copy_round(lane: LaneSpec) -> RoundReport:
                 state.due,
                 state.publish,
                 state.running,
-                lambda: state.switch_at_ms,
+                state.answered,
+                state.changes,
                 late_sends,
             )
         )

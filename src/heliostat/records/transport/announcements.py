@@ -1,12 +1,14 @@
-"""Announcements to a lane in the link's control topic: newer plans, stops, running rounds.
+"""Announcements to a lane in the link's control topic: changes, stops, answers to reports.
 
-A fetch waits at the broker, so that a new plan arrives within milliseconds.
+A fetch waits at the broker, so that a change arrives within milliseconds.
 """
 
 from __future__ import annotations
 
 import json
 import select
+from collections.abc import Mapping
+from typing import Any
 
 from heliostat.clusters.kafka_codes import EARLIEST
 from heliostat.clusters.wire import fetch
@@ -16,7 +18,8 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner
 from heliostat.names import TopicName, TopicPartition
 from heliostat.records.batches.encode import decode_batches
-from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.copier.lane import LaneSpec, PlanChange
+from heliostat.records.transport.plan_rows import wanted_round
 from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
 
 CONTROL_KEY = "lanes"
@@ -29,26 +32,26 @@ _ANSWERED_WITHIN_S = CONTROL_WAIT_MS / 1000 + ANSWER_S
 class Heard:
     """The newest announcement; written by the channel's thread, read by the copier's."""
 
-    __slots__ = ("is_superseded", "running", "switch_at_ms")
+    __slots__ = ("answered", "changes", "is_superseded", "running")
 
     def __init__(self) -> None:
         self.is_superseded = False
-        self.switch_at_ms: int | None = None
         self.running: frozenset[str] | None = None
+        self.changes: tuple[PlanChange, ...] = ()
+        self.answered = 0
 
-    def take(self, control: dict[str, object], lane: LaneSpec) -> None:
-        """Store an announcement, which replaces the one before.
+    def take(self, control: Mapping[str, Any], lane: LaneSpec) -> None:
+        """Store an announcement, which replaces the one before (`encode_announcement`).
 
-        `{"lanes": {lane: generation}, "switch_at_ms": wall ms, "running": [round, ...]}`: a lane
-        that is not named, or is named with another generation, must end.
+        A lane whose round is not the one that is named must end.
         """
-        lanes, switch_at_ms = control.get("lanes"), control.get("switch_at_ms")
-        running = control.get("running")
-        current = lanes.get(str(lane.lane)) if isinstance(lanes, dict) else None
-        self.running = frozenset(map(str, running if isinstance(running, list) else ()))
-        # In this order: a reader that sees `is_superseded` must also see `switch_at_ms`.
-        self.switch_at_ms = switch_at_ms if isinstance(switch_at_ms, int) else None
-        self.is_superseded = current != lane.generation
+        wanted = wanted_round(control, lane.lane)
+        if wanted is None or wanted.round_id != lane.round_id:
+            self.is_superseded = True
+            return
+        self.running = frozenset(map(str, control["running"]))
+        self.changes = wanted.changes
+        self.answered = int(control["answered"].get(lane.round_id, 0))
 
 
 class Announcements:
@@ -69,7 +72,7 @@ class Announcements:
         self._control = connection
         self._heard = heard
         self._offset = -1
-        self._announced: dict[str, object] | None = None
+        self._announced: dict[str, Any] | None = None
         self._asked_at_s = -1.0  # when the fetch in flight was sent; negative: there is none
 
     def close(self) -> None:
@@ -157,7 +160,7 @@ class Announcements:
         self._control.worked()
 
 
-def _is_for_us(control: dict[str, object], lane: LaneSpec) -> bool:
+def _is_for_us(control: dict[str, Any], lane: LaneSpec) -> bool:
     """Whether the announcing owner, numbered by `"claim"`, was not taken over (I10)."""
     claim = control.get("claim")
     return not isinstance(claim, int) or is_from_current_owner(claim, lane.generation)

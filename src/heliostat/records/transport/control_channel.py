@@ -1,4 +1,4 @@
-"""A lane's channel to the link's state topics on the target: it reports, and receives newer plans.
+"""A lane's channel to the link's state topics on the target: it reports, and receives changes.
 
 It has its own thread and connections: copying never waits for it. A fetch of the control topic
 waits at the broker, so that a new plan arrives within milliseconds; the thread waits for the socket
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.lane import LaneSpec, PlanChange, RoundReport
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection
@@ -47,7 +47,6 @@ class StateChannel:
     ) -> None:
         self._lane = lane
         self._monotonic_s = monotonic_s
-        self._wall_ms = wall_ms
         self._next_report_s = 0.0
         self._heard = Heard()
         self._control = StateConnection(lane.control_topic, target, monotonic_s)
@@ -62,9 +61,7 @@ class StateChannel:
         self._thread.start()
 
     def is_superseded(self) -> bool:
-        """Return whether this round must end now, as a newer generation or a stop was announced.
-
-        An announcement may name a later time, until which the round continues (`switch_at_ms`).
+        """Return whether this round must end, as another one, or none, was announced.
 
         Raises
         ------
@@ -73,18 +70,18 @@ class StateChannel:
         """
         self._thread.raise_if_broken()
         self._control.raise_if_silent()
-        heard = self._heard
-        if not heard.is_superseded:
-            return False
-        return heard.switch_at_ms is None or self._wall_ms() >= heard.switch_at_ms
+        return self._heard.is_superseded
 
-    @property
-    def switch_at_ms(self) -> int | None:
-        """When a superseded round must end (wall ms); None: at once, or it is not superseded."""
-        return self._heard.switch_at_ms if self._heard.is_superseded else None
+    def answered(self) -> int:
+        """Return the number of the newest report that the driver has answered."""
+        return self._heard.answered
+
+    def changes(self) -> tuple[PlanChange, ...]:
+        """Return the announced changes of the round's plan, those taken already included."""
+        return self._heard.changes
 
     def running(self) -> frozenset[str] | None:
-        """Return ids of running rounds, by the latest announcement; None before the first."""
+        """Return ids of rounds that may send, by the latest announcement; None before the first."""
         return self._heard.running
 
     def publish(self, report: RoundReport) -> None:

@@ -78,6 +78,7 @@ class WireNetwork(WireQuestions):
         maps: MapChannel,
         producer_id: int = -1,
     ) -> None:
+        partitions = list(partitions)  # it grows with changes of the plan
         super().__init__(partitions, source, target, producer_id)
         self._maps = maps
         self._monotonic_s = monotonic_s
@@ -99,11 +100,22 @@ class WireNetwork(WireQuestions):
         self._source.close()
         self._target.close()
 
+    @property
+    def is_outdated(self) -> bool:
+        """See `MapChannel.is_outdated`."""
+        return self._maps.is_outdated
+
     @override
-    def leaders(self) -> Leaders:
+    def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
+        """See `Network`."""
+        super().change(gone, new)
+        self._maps.change(gone, new)
+
+    @override
+    def leaders(self, indexes: Sequence[int] | None = None) -> Leaders:
         """See `WireQuestions.leaders`; drops connections to silent brokers that lost leadership."""
         before = self._leaders
-        found = super().leaders()
+        found = super().leaders(indexes)
         for broker in _deposed(before.source, found.source):
             self._leave_silent(FETCH, self._source, broker, self._conns.fetching)
         for broker in _deposed(before.target, found.target):
@@ -199,7 +211,7 @@ class WireNetwork(WireQuestions):
     def send_no_more(self) -> None:
         """Close connections with unsent appends, so that none lands after the round (I10)."""
         for key in [each for each in self._watched.unsent if each[0] == APPEND]:
-            self._drop(key, "the round's deadline passed before the append was fully sent")
+            self._drop(key, "the round has ended before the append was fully sent")
 
     # -- the offset map ------------------------------------------------------------------------
 

@@ -28,13 +28,15 @@ from heliostat.names import TopicName, TopicPartition, id_text, is_another
 from heliostat.offsets.offset_map import MapReader, Odd, OffsetMap
 from heliostat.records.batches.batch import Codec, read_header
 from heliostat.records.batches.encode import decode_batches, encode_batch
-from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec
 from heliostat.records.copier.network import MapLost, MapWrite, MapWritten
 from heliostat.records.transport.state_connection import ONLY, StateConnection
 
 FETCH_BYTES = 4 * 1024 * 1024
 ANSWER_S = 8.0
 """Longest wait for one answer."""
+ROWS_MAX = 100_000
+"""Most rows to read in a round after its first read: some 5 us each, while the lane waits."""
 WRITE_BYTES_MAX = 512 * 1024
 """Most bytes of one batch of rows; the topic accepts 1 MiB."""
 
@@ -69,10 +71,15 @@ class MapChannel:
             (spec.target, id_text(spec.target_topic_id)): index
             for index, spec in enumerate(lane.partitions)
         }
+        self._count = len(lane.partitions)
         self._maps = MapReader()
         for index, tail in lane.maps:
             spec = lane.partitions[index]
             self._maps.begin(spec.target, id_text(spec.target_topic_id), tail)
+        self.is_outdated = False
+        """Whether too many rows were written since the last read, by all lanes together: a new
+        round begins with the few of them that matter to it."""
+        self._has_read = False
         self._lost_maps: dict[int, str] = {}
         """Why the maps of these partitions can't be relied on, by index."""
         self._writes: Sequence[MapWrite] = ()
@@ -82,6 +89,17 @@ class MapChannel:
         """Close the connections."""
         self._reading.close()
         self._writing.close()
+
+    def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
+        """Take partitions, with the next indexes, that had no map when the driver looked last.
+
+        All rows since the round's begin are read, whose-ever they are: so theirs are known.
+        """
+        left = set(gone)
+        self._names = {name: index for name, index in self._names.items() if index not in left}
+        for index, spec in enumerate(new, self._count):
+            self._names[spec.target, id_text(spec.target_topic_id)] = index
+        self._count += len(new)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -99,8 +117,12 @@ class MapChannel:
             end = self._durable_end()
             if end < self._next_offset:
                 raise self._lost(f"it ends at {end}, and had rows up to {self._next_offset}")
+            if self._has_read and end - self._next_offset > ROWS_MAX:
+                self.is_outdated = True
+                raise ConnectionLost(f"{end - self._next_offset} rows of offset maps are unread")
             while self._next_offset < end:  # ends: each turn advances, or raises
                 self._read_more(end)
+            self._has_read = True
             for odd in self._maps.lost_rows():
                 self._lose(odd)
         except HeliostatError:

@@ -1,10 +1,10 @@
 """A lane's reports to the progress topic: only what changed, so that thousands of rows are cheap.
 
-A round's first report holds every partition, and so does its last one if a newer plan ends the
-round. Others hold the partitions that changed since they were last written, and a slice of all
+A round's first report holds every partition, and so do the first after a change of its plan and its
+last one. Others hold the partitions that changed since they were last written, and a slice of all
 others: a new reader knows every partition after `REFRESH_S`. Where many move, each is written once
 in `MOVED_EVERY_S`, but at once if its state changes: a row costs a lane and its driver some 50 us
-of processor time. The round's last report holds all that moved. A report of many rows is several
+of processor time. A report of many rows is several
 records, each readable by itself.
 """
 
@@ -50,15 +50,12 @@ class LaneProgress:
         The report; its partitions are those of this record, its other figures the round's.
     at_ms
         Time of writing, by the wall clock of the lane's machine.
-    lane_partitions
-        Number of partitions of the lane.
     is_whole
         Whether it is the last record of a report with every partition of the lane.
     """
 
     report: RoundReport
     at_ms: int
-    lane_partitions: int
     is_whole: bool
 
 
@@ -100,13 +97,15 @@ class Thinning:
         now_s
             Current time (monotonic seconds).
         whole
-            Whether to choose every known partition.
+            Whether `rows` are all partitions of the lane: all are chosen, any others forgotten.
         pause
             Called between steps of `ROWS_PER_STEP`.
         is_last
             Whether to choose all that moved.
         """
         chosen: set[_Key] = set()
+        if whole:
+            self._keep_only({(row.source.topic, row.source.partition) for row in rows})
         for number, row in enumerate(rows):
             if number % ROWS_PER_STEP == 0:
                 pause()
@@ -131,6 +130,14 @@ class Thinning:
             self._written[key] = (_standing(row), _moved(row), now_s - apart_s)
         self._moved -= chosen
         return [self._known[key] for key in keys]
+
+    def _keep_only(self, keys: set[_Key]) -> None:
+        """Forget partitions that the lane has given up."""
+        self._order = [key for key in self._order if key in keys]
+        self._moved &= keys
+        for key in self._known.keys() - keys:
+            del self._known[key]
+            self._written.pop(key, None)
 
     def _due(self, now_s: float, *, every: bool) -> list[_Key]:
         """Return the moved partitions to write: all if they are few, else those that are due."""
@@ -165,7 +172,6 @@ def encode_progress(
     rows: Sequence[PartitionReport],
     at_ms: int,
     *,
-    lane_partitions: int,
     is_whole: bool,
     pause: Pause = lambda: None,
 ) -> Iterator[bytes]:
@@ -181,9 +187,13 @@ def encode_progress(
             "bytes": report.bytes,
             "ended_by": report.ended_by,
             "latency": report.latency_ms,
-            "lane_partitions": lane_partitions,
+            "lane_partitions": report.lane_partitions,
             "is_whole": is_whole and start == starts[-1],
+            "number": report.number,
+            "plan": report.plan,
         }
+        if report.lost and not start:
+            head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         steps: list[bytes] = []
         end = min(len(rows), start + ROWS_PER_RECORD)
         for at in range(start, end, ROWS_PER_STEP):
@@ -230,6 +240,10 @@ def _row(item: PartitionReport) -> list[object]:
     return [*row, item.target_end] if is_elsewhere else row
 
 
+def _place(partition: TopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
+
+
 def _numbers(item: PartitionReport) -> object:
     """Return the partition's number; both sides' numbers where they differ, as with fan-in."""
     source, target = item.source.partition, item.target.partition
@@ -253,7 +267,13 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
         partitions,
         value["latency"],
     )
-    return LaneProgress(report, value["at_ms"], value["lane_partitions"], value["is_whole"])
+    report.number, report.plan = value.get("number", 0), value.get("plan", report.generation)
+    report.lane_partitions = value["lane_partitions"]
+    report.lost = [
+        (TopicPartition(TopicName(topic), PartitionId(partition)), first, end)
+        for topic, partition, first, end in value.get("lost", ())
+    ]
+    return LaneProgress(report, value["at_ms"], value["is_whole"])
 
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:

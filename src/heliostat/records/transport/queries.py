@@ -42,7 +42,7 @@ class WireQuestions:
     Parameters
     ----------
     partitions
-        Partitions of the lane, in order of their indexes.
+        Partitions of the lane, in order of their indexes; `change` adds to it.
     source, target
         Both clusters.
     producer_id
@@ -51,31 +51,43 @@ class WireQuestions:
 
     def __init__(
         self,
-        partitions: Sequence[PartitionSpec],
+        partitions: list[PartitionSpec],
         source: WireCluster,
         target: WireCluster,
         producer_id: int,
     ) -> None:
         self._partitions = partitions
+        self._gone: set[int] = set()
         self._source = source
         self._target = target
         self._producer_id = producer_id
         self._leaders = Leaders({}, {}, {})
 
-    def leaders(self) -> Leaders:
-        """Ask both clusters for the leaders of all partitions of the lane.
+    def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
+        """See `heliostat.records.copier.network.Network`."""
+        self._gone.update(gone)
+        self._partitions += new
+        left = self._leaders
+        for leaders in (left.source, left.target):
+            for index in gone:
+                leaders.pop(index, None)
+
+    def leaders(self, indexes: Sequence[int] | None = None) -> Leaders:
+        """Ask both clusters for the leaders of the lane's partitions, or of some of them.
 
         Raises
         ------
         ConnectionLost
             No broker of one of the clusters answers.
         """
-        source_topics = self._source.metadata(sorted({p.source.topic for p in self._partitions}))
-        target_topics = self._target.metadata(sorted({p.target.topic for p in self._partitions}))
-        source: dict[int, BrokerId] = {}
-        target: dict[int, BrokerId] = {}
+        asked = range(len(self._partitions)) if indexes is None else indexes
+        specs = {index: self._partitions[index] for index in asked if index not in self._gone}
+        source_topics = self._source.metadata(sorted({p.source.topic for p in specs.values()}))
+        target_topics = self._target.metadata(sorted({p.target.topic for p in specs.values()}))
+        source = {} if indexes is None else dict(self._leaders.source)
+        target = {} if indexes is None else dict(self._leaders.target)
         problems: dict[int, BrokerProblem] = {}
-        for index, spec in enumerate(self._partitions):
+        for index, spec in specs.items():
             for found, topics, partition, topic_id in (
                 (source, source_topics, spec.source, spec.source_topic_id),
                 (target, target_topics, spec.target, spec.target_topic_id),

@@ -43,7 +43,6 @@ class ReportWriter:
         self._lock = threading.Lock()
         self._reports: list[RoundReport] = []
         self._unwritten: list[bytes] = []
-        self._is_first = True
 
     def close(self) -> None:
         """Close the connection."""
@@ -83,9 +82,10 @@ class ReportWriter:
         if not reports:
             return False
         report = reports[-1]
-        rows = [row for each in reports for row in each.partitions]
-        is_whole = self._is_first or report.ended_by == "plan"
-        self._is_first = False
+        whole = max((at for at, each in enumerate(reports) if each.is_whole), default=None)
+        is_whole = whole is not None
+        rows = [row for each in reports[whole or 0 :] for row in each.partitions]
+        report.lost = [lost for each in reports for lost in each.lost]
         pause = _no_pause if report.ended_by else _pause
         chosen = self._thinning.choose(
             rows,
@@ -99,7 +99,6 @@ class ReportWriter:
                 report,
                 chosen,
                 self._wall_ms(),
-                lane_partitions=len(self._lane.partitions),
                 is_whole=is_whole,
                 pause=pause,
             )

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from sim.partition_log import PartitionLog
 from sim.sim_network import BROKER, SimClock, SimNetwork, World
-from sim.test_copy_simulation import WALL_MS, fill, lane, make_world, run_to_the_end
+from sim.test_copy_simulation import WALL_MS, fill, granted, lane, make_world, run_to_the_end
 
 from heliostat.records.copier.append_schedule import APPEND_REQUEST_BYTES_MAX
+from heliostat.records.copier.attention import TRY_AGAIN_S
 from heliostat.records.copier.copier import Copier
-from heliostat.records.copier.lane import CopySettings
+from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.lane import CopySettings, PartitionState
 from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_standing import Phase
 
@@ -35,7 +37,7 @@ class Round:
             fill(log, self.world.random, 50, WALL_MS)
         spec = replace(lane(self.world, 1, 5.0, [0, 0]), waits_for=waits_for)
         self.network = SimNetwork(self.world, 5)
-        self.copier = Copier(spec, self.network, self.world.clock)
+        self.copier = granted(Copier(spec, self.network, self.world.clock))
 
     def until_queued(self) -> None:
         """Turn until something waits to be appended, with nothing sent yet."""
@@ -47,18 +49,18 @@ class Round:
             self.copier._take(self.network.wait(0.05, ROOM))
 
 
-def test_a_request_that_is_ready_after_the_deadline_is_not_sent() -> None:
+def test_a_request_that_is_ready_after_the_lease_is_not_sent() -> None:
     """Given a turn that begins in time / when it takes longer / then nothing goes out (I10)."""
     one = Round()
     one.until_queued()
-    began_s = one.copier._time.deadline_s - 0.01
-    one.world.clock.now_s = one.copier._time.deadline_s
+    began_s = one.copier.lease.until_s - 0.01
+    one.world.clock.now_s = one.copier.lease.until_s
     one.copier._appends.send(began_s)
     assert not one.network._appends
     assert all(item.appends.in_flight == 0 for item in one.copier.partitions)
 
 
-def test_a_request_before_the_deadline_is_sent() -> None:
+def test_a_request_within_the_lease_is_sent() -> None:
     one = Round()
     one.until_queued()
     one.copier._appends.send(one.world.clock.now_s)
@@ -160,3 +162,69 @@ def test_a_lane_whose_memory_bound_is_one_answer_copies_all(seed: int) -> None:
     run_to_the_end(world, copier)
     assert [log.end for log in world.target] == [log.end for log in world.source]
     assert network.held_bytes() == 0
+
+
+def hooks_of(**more: Any) -> Hooks:
+    """Of a driver that wants the round to go on."""
+    return Hooks(lambda: False, lambda: False, lambda _: None, **more)
+
+
+def test_a_round_without_answers_stops_sending_and_goes_on_at_the_targets_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a lease that is over / when another has copied meanwhile / then it reads the ends (I4).
+
+    Until then it says why it waits.
+    """
+    one = Round()
+    answered = [1]
+    hooks = Hooks(lambda: False, lambda: True, lambda _: None, answered=lambda: answered[0])
+    one.copier.begin(hooks)
+    while sum(log.end for log in one.world.target) < 20:
+        one.copier.step(hooks)
+    one.world.clock.sleep(5.0)
+    one.copier.step(hooks)
+    assert {item.standing.code for item in one.copier.partitions} == {"LEASE_ENDED"}
+    for log in one.world.source:
+        fill(log, one.world.random, log.end + 20, one.world.clock.wall_ms())
+    before = [log.end for log in one.world.target]
+    for _ in range(50):
+        one.copier.step(hooks)
+    assert [log.end for log in one.world.target] == before
+    other = Copier(lane(one.world, 2, 5.0, [0, 0]), SimNetwork(one.world, 5), one.world.clock)
+    run_to_the_end(one.world, other)
+    asked: set[int] = set()
+    ranges = one.network.target_ranges
+    monkeypatch.setattr(one.network, "target_ranges", lambda at: (asked.update(at), ranges(at))[1])
+    answered[0] = 10_000  # all that it has reported
+    for _ in range(100):
+        one.copier.step(hooks)
+    assert asked == {0, 1}
+    for item in one.copier.partitions:
+        assert (item.standing.code, item.phase) == ("", Phase.COPY)
+        assert item.progress.position == one.world.source[item.index].end
+
+
+def test_a_stopped_partition_is_looked_at_again_after_a_while() -> None:
+    """Given a stop / when its reason is gone, by nobody's decision / then it is copied on."""
+    one = Round()
+    hooks = hooks_of(answered=lambda: 1)
+    one.copier.begin(hooks)
+    while not all(item.phase is Phase.COPY for item in one.copier.partitions):
+        one.copier.step(hooks)
+    item = one.copier.partitions[0]
+    item.stop(PartitionState.BLOCKED, "CORRUPT", "a damaged batch", 0)
+    item.has_row_under_way = True
+    one.world.clock.sleep(TRY_AGAIN_S)
+    one.copier.lease.report(2)
+    one.copier.lease.answer(2)
+    one.copier.step(hooks)
+    assert item.phase is Phase.STOPPED  # not while something of it is under way
+    item.has_row_under_way = False
+    one.world.clock.sleep(TRY_AGAIN_S)
+    one.copier.lease.report(3)
+    one.copier.lease.answer(3)
+    for _ in range(50):
+        one.copier.step(hooks)
+    assert (item.phase, item.standing.state) == (Phase.COPY, PartitionState.COPYING)
+    assert item.progress.position == one.world.source[0].end

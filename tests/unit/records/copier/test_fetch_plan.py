@@ -18,6 +18,7 @@ from heliostat.records.copier.fetch_plan import (
     WATCHES_MAX,
     WATCHES_MIN,
     FetchPlan,
+    Learnt,
     WatchPace,
     watches_for,
 )
@@ -29,7 +30,7 @@ BUSY, MORE_BUSY = Channel(Traffic.SPARSE, 2), Channel(Traffic.SPARSE, 3)
 
 def plan_of(count: int, *, slots: int = 1, rates: dict[int, float] | None = None) -> FetchPlan:
     items: Any = [SimpleNamespace(index=index) for index in range(count)]
-    return FetchPlan(items, backlog_slots=slots, rates=rates)
+    return FetchPlan(items, backlog_slots=slots, known=Learnt(WatchPace(), rates or {}))
 
 
 def sizes(plan: FetchPlan) -> dict[Channel, int]:

@@ -15,7 +15,7 @@ from heliostat.records.copier.lane import CopySettings, PartitionSpec, Partition
 from heliostat.records.copier.lane_copies import copies_of, went_wrong
 from heliostat.records.copier.network import AppendLost, LastBatch, LogRange, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_report import at_end_of_round
+from heliostat.records.copier.partition_report import lost_since
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 OFFSET_OUT_OF_RANGE = 1
@@ -75,11 +75,12 @@ def test_a_loss_at_the_target_is_noted_wherever_it_was_copied_again() -> None:
 
     copy.progress.copied_to, copy.progress.copied_end = 100, 100
     begins(100)
-    assert at_end_of_round([copy], "deadline")[1] == []
-    for end, lost in ((70, (70, 100)), (70, (70, 100)), (50, (50, 100)), (60, (50, 100))):
+    assert lost_since([copy]) == []
+    for end, lost in ((70, (70, 100)), (50, (50, 70)), (60, None), (40, (40, 60))):
         begins(end)
-        assert at_end_of_round([copy], "deadline")[1] == [(0, *lost)]
-        assert at_end_of_round([copy], "")[1] == []
+        copy.progress.copied_to = copy.progress.copied_end = max(end, 60)  # it is copied again
+        assert lost_since([copy]) == ([] if lost is None else [(P, *lost)])
+        assert lost_since([copy]) == []
 
 
 @pytest.mark.parametrize(("fills", "before_s"), [(range(3), 8.0), (range(0), 7.5)])

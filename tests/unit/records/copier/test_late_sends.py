@@ -94,7 +94,15 @@ def test_each_send_of_a_round_is_watched(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         one.network, "wait", lambda *given: (waited.append(watch.left_s), wait(*given))[1]
     )
-    one.copier.run(Hooks(lambda: False, lambda: False, lambda _: None, late_sends=watch))
+    until_s = one.world.clock.now_s + 4.0
+    hooks = Hooks(
+        lambda: one.world.clock.now_s > until_s,
+        lambda: False,
+        lambda _: None,
+        answered=lambda: 1,
+        late_sends=watch,
+    )
+    one.copier.run(hooks)
     assert sent
     assert all(left_s is not None and 0 < left_s <= 5.0 for left_s in sent)
     assert watch.armed == sorted(watch.armed, reverse=True)

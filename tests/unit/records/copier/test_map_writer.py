@@ -36,10 +36,10 @@ class Behind:
 
     def __init__(self, *, is_held: bool = False) -> None:
         spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
-        self.item = PartitionCopy(0, spec, CopySettings(), 7, 0)
+        self.item = PartitionCopy(0, spec, CopySettings(), 7, 0, holds_old=is_held)
         self.line = Line()
         network: Any = self.line
-        self.writer = MapWriter([self.item], network, is_held=is_held)
+        self.writer = MapWriter([self.item], network)
         self.begin()
 
     def begin(self) -> None:
@@ -58,13 +58,14 @@ def test_nothing_is_written_while_earlier_rounds_may_send() -> None:
     """Given a round that takes over / when the others have ended / then it reads again (I10)."""
     one = Behind(is_held=True)
     assert one.write() == 0
-    one.writer.release(0)
+    one.item.appends.holds_old = False
+    one.writer.release([one.item], 0)
     assert one.item.must_find_end
     one.begin()
     assert one.write() == 1
 
 
-def test_nothing_is_written_after_the_deadline() -> None:
+def test_nothing_is_written_without_a_lease() -> None:
     one = Behind()
     assert one.write(may=False) == 0
     assert one.write() == 1

@@ -13,19 +13,29 @@ from heliostat.clusters.wire import fetch
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId
 from heliostat.records.batches.encode import encode_batch
+from heliostat.records.copier.lane import Announcement, PlanChange, WantedRound
 from heliostat.records.transport.announcements import (
     CONTROL_KEY,
     Announcements,
     Heard,
     _is_for_us,
 )
-from heliostat.records.transport.control_channel import StateChannel
+from heliostat.records.transport.plan_rows import encode_announcement
 
 GENERATION = first_generation(3) + 5
-LANE: Any = SimpleNamespace(lane=LaneId(0), generation=GENERATION)
+ROUND = f"0/{GENERATION}/0"
+LANE: Any = SimpleNamespace(lane=LaneId(0), generation=GENERATION, round_id=ROUND)
 VERSION = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM)
-WANTED = {"claim": 3, "lanes": {"0": GENERATION}, "running": ["0/1/2"]}
-OTHER = {"claim": 3, "lanes": {"0": GENERATION + 1}}
+CHANGES = (PlanChange(GENERATION + 2, (), ()), PlanChange(GENERATION + 4, (), (), ("x",), 3.0))
+
+
+def told(round_id: str | None = ROUND, *, claim: int = 3, lane: int = 0) -> dict[str, Any]:
+    """An announcement of which round a lane should have; None: none at all."""
+    wanted = {} if round_id is None else {LaneId(lane): WantedRound(round_id, CHANGES)}
+    return encode_announcement(claim, Announcement(wanted, ("0/1/2",), {ROUND: 7, "x": 9}))
+
+
+OTHER = told("0/1/1")
 
 
 @pytest.fixture
@@ -68,8 +78,9 @@ def test_the_newest_announcement_alone_ends_a_round(
     announcements, answered = hearing
     announcements._take(answer(0, 2, OTHER), VERSION)
     assert (answered.is_superseded, answered.running) == (False, None)
-    announcements._take(answer(1, 2, WANTED), VERSION)
+    announcements._take(answer(1, 2, told()), VERSION)
     assert (answered.is_superseded, answered.running) == (False, frozenset({"0/1/2"}))
+    assert (answered.answered, answered.changes) == (7, CHANGES)
     announcements._take(answer(2, 3, OTHER), VERSION)
     assert answered.is_superseded
 
@@ -78,7 +89,7 @@ def test_late_announcements_of_a_fenced_owner_are_ignored(
     hearing: tuple[Announcements, Heard],
 ) -> None:
     announcements, answered = hearing
-    announcements._take(answer(0, 2, WANTED, {"claim": 2, "lanes": {}}), VERSION)
+    announcements._take(answer(0, 2, told(), told(None, claim=2)), VERSION)
     assert not answered.is_superseded
 
 
@@ -90,35 +101,17 @@ def test_lanes_accept_their_own_owner_and_later_ones(claim: Any, *, expected: bo
 
 
 @pytest.mark.parametrize(
-    ("lanes", "expected"),
+    ("announced", "expected"),
     [
-        ({"0": GENERATION}, False),
-        ({"0": GENERATION + 1}, True),
-        ({"0": GENERATION - 1}, True),
-        ({"1": GENERATION}, True),
-        ({}, True),
-        (None, True),
+        (told(), False),
+        (told("0/1/1"), True),
+        (told(""), True),
+        (told(lane=1), True),
+        (told(None), True),
+        ({"lanes": {"0": GENERATION}}, True),  # of an earlier version
     ],
 )
-def test_a_lane_missing_from_the_announcement_ends(lanes: Any, *, expected: bool) -> None:
+def test_a_round_that_is_not_the_lanes_ends(announced: dict[str, Any], *, expected: bool) -> None:
     answered = Heard()
-    answered.take({"lanes": lanes}, LANE)
+    answered.take(announced, LANE)
     assert answered.is_superseded is expected
-
-
-@pytest.mark.parametrize(
-    ("switch_at_ms", "now_ms", "expected"),
-    [(None, 0, True), (1000, 999, False), (1000, 1000, True)],
-)
-def test_a_superseded_round_continues_until_the_switch(
-    switch_at_ms: int | None, now_ms: int, *, expected: bool
-) -> None:
-    """Given a plan that comes into force later / then the round copies until then."""
-    answered = Heard()
-    answered.take({"lanes": {}, "switch_at_ms": switch_at_ms}, LANE)
-    channel = StateChannel.__new__(StateChannel)
-    nothing: Any = SimpleNamespace(raise_if_broken=lambda: None, raise_if_silent=lambda: None)
-    channel._thread = channel._control = nothing
-    channel._heard, channel._wall_ms = answered, lambda: now_ms
-    assert channel.is_superseded() is expected
-    assert channel.switch_at_ms == switch_at_ms

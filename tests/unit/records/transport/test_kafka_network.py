@@ -390,7 +390,7 @@ def test_a_silent_broker_that_leads_no_more_is_not_waited_for(
     lane.silent_s = 0.0 if is_silent else -1.0
     leads: list[dict[int, BrokerId]] = [{0: BROKER}, {0: BrokerId(BROKER + 1)}]
     found = Leaders(*leads, {})
-    monkeypatch.setattr(WireQuestions, "leaders", lambda _: found)
+    monkeypatch.setattr(WireQuestions, "leaders", lambda *_: found)
     assert lane.network.leaders() is found
     assert [type(each) for each in lane.network.wait(0.0, ROOM)] == [AppendLost] * is_silent
 

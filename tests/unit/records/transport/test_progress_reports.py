@@ -51,8 +51,9 @@ def rows(count: int = LANE_PARTITIONS) -> list[PartitionReport]:
 
 def encoded(chosen: list[PartitionReport], **more: bool) -> list[bytes]:
     report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [], [0, 4])
-    options = {"is_whole": True, **more}
-    return list(encode_progress(report, chosen, NOW_MS, lane_partitions=len(chosen), **options))
+    report.lane_partitions, report.number, report.plan = len(chosen), 9, 8
+    report.lost = [(row(4).source, 5, 7)]
+    return list(encode_progress(report, chosen, NOW_MS, **{"is_whole": True, **more}))
 
 
 def nothing() -> None:
@@ -115,14 +116,16 @@ def test_the_last_report_holds_all_that_moved() -> None:
     assert all(item.position == 101 for item in rest)
 
 
-def test_partitions_that_were_not_handed_over_are_written_from_memory() -> None:
-    """Given only touched rows handed over / when the last report is whole / then all are in it."""
+def test_a_whole_report_forgets_what_the_lane_has_given_up() -> None:
+    """Given 100 rows / when a whole report has 60 / then the others are not written any more."""
     thinning = Thinning()
     thinning.choose(rows(100), 0.0, whole=True, pause=nothing)
-    moved = row(70, position=6)
-    last = thinning.choose([moved], 1.0, whole=True, pause=nothing)
-    assert len(last) == 100
-    assert moved in last
+    thinning.choose(
+        [replace(each, position=6) for each in rows(100)], 0.1, whole=False, pause=nothing
+    )
+    left = [row(number, position=7) for number in range(40, 100)]
+    assert thinning.choose(left, 1.0, whole=True, pause=nothing) == left
+    assert len(thinning.choose([], 40.0, whole=False, pause=nothing, is_last=True)) == 60
 
 
 def test_records_read_back_and_a_topic_is_named_once() -> None:
@@ -133,6 +136,10 @@ def test_records_read_back_and_a_topic_is_named_once() -> None:
     assert [item for part in read for item in part.report.partitions] == rows()
     assert [part.is_whole for part in read] == [False] * (len(read) - 1) + [True]
     assert (read[0].report.lane, read[0].report.generation, read[0].at_ms) == (3, 7, NOW_MS)
+    assert {(part.report.number, part.report.plan) for part in read} == {(9, 8)}
+    assert {part.report.lane_partitions for part in read} == {LANE_PARTITIONS}
+    lost = [each for part in read for each in part.report.lost]
+    assert lost == [(row(4).source, 5, 7)]  # once
     assert sum(map(len, records)) < 130 * LANE_PARTITIONS
     topics = json.loads(records[0])["topics"]
     assert len(topics) < ROWS_PER_RECORD / 26 + ROWS_PER_RECORD / ROWS_PER_STEP + 2
@@ -175,7 +182,6 @@ def test_steps_are_small() -> None:
         report,
         chosen,
         NOW_MS,
-        lane_partitions=LANE_PARTITIONS,
         is_whole=True,
         pause=lambda: pauses.append(0),
     ):

@@ -1,0 +1,328 @@
+"""Which partitions each lane should have, and which its round was told; no threads, no I/O.
+
+    assign     the driver's packing
+    update     tells running rounds what to give up and what to take, once it is free
+    heard      what rounds have acknowledged
+    begin, end rounds as they come and go
+
+I10 A partition is told to one round at a time. Another round takes it when the first has reported
+    that nothing of it is under way, or has ended. Of a round that failed nobody knows whether its
+    task has ended: whoever takes its partitions holds back records that the broker's duplicate
+    check may not cover until its lease is over (`waits_for`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from heliostat.clock import Clock
+from heliostat.link.leases import Leases
+from heliostat.link.round_content import Contents
+from heliostat.names import LaneId, TopicPartition
+from heliostat.ops.spark_session import essence
+from heliostat.records.copier.lane import (
+    Announcement,
+    LaneSpec,
+    PartitionSpec,
+    PlanChange,
+    WantedRound,
+)
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
+CHANGED_MAX = 1_000
+"""Most partitions of all changes announced together: up to 750 bytes each, they have to fit into a
+record. For more a new round begins."""
+Wanted = Mapping[TopicPartition, PartitionSpec]
+
+
+@dataclass(slots=True)
+class LaneHealth:
+    """Health of a lane's rounds."""
+
+    lane: LaneId
+    rounds: int = 0
+    failures_in_a_row: int = 0
+    last_error: str = ""
+    not_before_s: float = 0.0
+    """The next round waits until then after a failure (monotonic)."""
+
+
+@dataclass(slots=True)
+class LaneRound:
+    """A round that was given out and has not ended."""
+
+    spec: LaneSpec
+    has: dict[TopicPartition, PartitionSpec]
+    """What it was told to copy, by source partition."""
+    leaving: dict[TopicPartition, int] = field(default_factory=dict)
+    """What it was told to give up and has not let go of, with the change's generation."""
+    changes: list[PlanChange] = field(default_factory=list)
+    """Those that it has not acknowledged."""
+    must_end: bool = False
+    """A new round takes its place, as a change is too large, or needs more than a change tells."""
+    is_cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Lane:
+    """One lane's bookkeeping."""
+
+    health: LaneHealth
+    wanted: Wanted = field(default_factory=dict)
+    round: LaneRound | None = None
+    numbers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ghost:
+    """A round that failed, and may still send while it has a lease."""
+
+    round_id: str
+    partitions: frozenset[TopicPartition]
+
+
+class LanePlans:
+    """Lanes and their rounds. Not thread-safe: each call is made under the lock of its owner.
+
+    Parameters
+    ----------
+    contents
+        What rounds are told of their partitions.
+    leases
+        The rounds' leases.
+    first_generation
+        Larger than any that was used before.
+    clock
+        Time.
+    """
+
+    def __init__(
+        self, contents: Contents, leases: Leases, first_generation: int, clock: Clock
+    ) -> None:
+        self.lanes: dict[LaneId, Lane] = {}
+        self.is_stopping = False
+        """No round is given out any more, and no plan is wanted."""
+        self._contents = contents
+        self._leases = leases
+        self._clock = clock
+        self._generation = first_generation
+        self._ghosts: list[_Ghost] = []
+        self._told: dict[TopicPartition, tuple[PartitionSpec, int]] = {}
+        """The last specification that some round was told, and since which generation."""
+        self._landed: set[TopicPartition] = set()
+        """Of their last round of this driver nothing is under way any more."""
+
+    # -- plans ---------------------------------------------------------------------------------
+
+    def assign(self, wanted: Mapping[LaneId, Iterable[PartitionSpec]]) -> bool:
+        """Make these the lanes' partitions; return whether something must be announced."""
+        if self.is_stopping:
+            return False
+        for number in {**self.lanes, **wanted}:
+            lane = self.lanes.setdefault(number, Lane(LaneHealth(number)))
+            lane.wanted = {spec.source: spec for spec in wanted.get(number, ())}
+        return self.update()
+
+    def update(self) -> bool:
+        """Tell running rounds what has changed for them; return whether to announce that."""
+        holders = self._holders()
+        is_new = False
+        for lane in self.lanes.values():
+            if lane.round is not None and not lane.round.must_end:
+                is_new |= self._update(lane, lane.round, self._free(lane, holders))
+        return is_new or self._has_unwanted()
+
+    def _has_unwanted(self) -> bool:
+        return any(lane.round is not None and not lane.wanted for lane in self.lanes.values())
+
+    def _holders(self) -> dict[TopicPartition, LaneId]:
+        """Return which lane's round has which partition, or has not let go of it."""
+        return {
+            source: number
+            for number, lane in self.lanes.items()
+            if lane.round is not None
+            for source in (*lane.round.has, *lane.round.leaving)
+        }
+
+    def _free(self, lane: Lane, holders: Mapping[TopicPartition, LaneId]) -> Wanted:
+        """Return what a lane should have and no other lane's round has."""
+        number = lane.health.lane
+        return {
+            source: spec
+            for source, spec in lane.wanted.items()
+            if holders.get(source, number) == number
+        }
+
+    def _update(self, lane: Lane, item: LaneRound, wanted: Wanted) -> bool:
+        if not lane.wanted:
+            return False  # it ends, as the announcement does not name it
+        old = tuple(source for source, spec in item.has.items() if wanted.get(source) != spec)
+        new = [spec for source, spec in wanted.items() if item.has.get(source) != spec]
+        if not old and not new:
+            return False
+        is_short = len(old) + len(new) + self._announced() <= CHANGED_MAX
+        taken = self._contents.taken(new) if is_short else None
+        if taken is None:
+            item.must_end = True
+            return True
+        generation = self._new_generation()
+        item.changes.append(
+            PlanChange(
+                generation,
+                old,
+                taken,
+                waits_for=self._waits_for(wanted),
+                may_land_s=self._may_land_s(new),
+            )
+        )
+        for source in old:
+            del item.has[source]
+            if source not in wanted:
+                item.leaving[source] = generation
+        item.has.update((spec.source, spec) for spec in new)
+        self._tell(new, generation)
+        return True
+
+    def _announced(self) -> int:
+        """Return the number of partitions in changes that are not acknowledged."""
+        changes = (change for item in self.rounds() for change in item.changes)
+        return sum(len(change.give_up) + len(change.take) for change in changes)
+
+    def _tell(self, specs: Iterable[PartitionSpec], generation: int) -> None:
+        for spec in specs:
+            self._landed.discard(spec.source)
+            if self._told.get(spec.source, (None, 0))[0] != spec:
+                self._told[spec.source] = spec, generation
+
+    def known_since(self) -> dict[TopicPartition, int]:
+        """Return since which generation rounds know what is wanted of each partition.
+
+        Reports of earlier ones may not know later decisions, and would seem to contradict them.
+        """
+        return {
+            source: self._told[source][1]
+            for lane in self.lanes.values()
+            for source, spec in lane.wanted.items()
+            if self._told.get(source, (None, 0))[0] == spec
+        }
+
+    def _new_generation(self) -> int:
+        self._generation += 1
+        return self._generation
+
+    def _waits_for(self, partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
+        """Return failed rounds that may still send records of these partitions."""
+        wanted = set(partitions)
+        return tuple(g.round_id for g in self._live_ghosts() if not g.partitions.isdisjoint(wanted))
+
+    def _may_land_s(self, specs: Iterable[PartitionSpec]) -> float:
+        return 0.0 if all(spec.source in self._landed for spec in specs) else LANDS_WITHIN_S
+
+    def _live_ghosts(self) -> list[_Ghost]:
+        now_s = self._clock.monotonic_s()
+        over = [g for g in self._ghosts if now_s >= self._leases.over_at_s(g.round_id)]
+        for ghost in over:
+            self._ghosts.remove(ghost)
+            self._leases.forget(ghost.round_id)
+        return self._ghosts
+
+    def lease_left_s(self) -> float:
+        """Return for how long (s) rounds that ended with an error, or did not end, may send."""
+        ids = [item.spec.round_id for item in self.rounds()]
+        ids += [ghost.round_id for ghost in self._live_ghosts()]
+        now_s = self._clock.monotonic_s()
+        return max([0.0, *(self._leases.over_at_s(each) - now_s for each in ids)])
+
+    # -- what is announced ---------------------------------------------------------------------
+
+    def rounds(self) -> list[LaneRound]:
+        """Return all rounds that were given out and have not ended."""
+        return [lane.round for lane in self.lanes.values() if lane.round is not None]
+
+    def with_lease(self) -> list[str]:
+        """Return the rounds that are to send."""
+        if self.is_stopping:
+            return []
+        return [
+            lane.round.spec.round_id
+            for lane in self.lanes.values()
+            if lane.round is not None and lane.wanted and not lane.round.must_end
+        ]
+
+    def announcement(self) -> Announcement:
+        """Return what is to be announced to rounds now."""
+        running = [item.spec.round_id for item in self.rounds()]
+        running += [ghost.round_id for ghost in self._live_ghosts()]
+        wanted: dict[LaneId, WantedRound] = {}
+        for number, lane in self.lanes.items():
+            item = lane.round
+            if self.is_stopping or not lane.wanted:
+                continue
+            if item is None or item.must_end:
+                wanted[number] = WantedRound("")
+            else:
+                wanted[number] = WantedRound(item.spec.round_id, tuple(item.changes))
+        return Announcement(wanted, tuple(running), self._leases.answered(self.with_lease()))
+
+    def heard(self, round_id: str, plan: int) -> bool:
+        """Take the newest generation that a round has carried out; return whether to announce."""
+        for lane in self.lanes.values():
+            item = lane.round
+            if item is None or item.spec.round_id != round_id:
+                continue
+            if not item.changes or plan < item.changes[0].generation:
+                return False
+            item.changes = [each for each in item.changes if each.generation > plan]
+            left = [source for source, generation in item.leaving.items() if generation <= plan]
+            for source in left:
+                del item.leaving[source]
+            self._landed.update(left)
+            self.update()
+            return True
+        return False
+
+    # -- rounds as they come and go ------------------------------------------------------------
+
+    def wait_s(self, lane: Lane) -> float | None:
+        """Return how long until the lane's next round is given out; None: wait for a change."""
+        if lane.round is not None or not self._free(lane, self._holders()):
+            return None
+        return lane.health.not_before_s - self._clock.monotonic_s()
+
+    def begin(self, lane: Lane) -> LaneRound:
+        """Give out the lane's next round."""
+        wanted = self._free(lane, self._holders())
+        specs = tuple(wanted.values())
+        generation = self._new_generation()
+        spec = self._contents.round_of(
+            lane.health.lane,
+            generation,
+            lane.numbers,
+            specs,
+            waits_for=self._waits_for(wanted),
+            may_land_s=self._may_land_s(specs),
+        )
+        lane.numbers += 1
+        lane.round = LaneRound(spec, dict(wanted))
+        self._tell(specs, generation)
+        return lane.round
+
+    def end(self, lane: Lane, item: LaneRound, error: Exception | None) -> None:
+        """Note that a round has ended, or failed: then its task may still run somewhere."""
+        lane.round = None
+        health, round_id = lane.health, item.spec.round_id
+        health.rounds += 1
+        had = frozenset((*item.has, *item.leaving))
+        if error is None:
+            health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
+            self._landed.update(had)
+            self._leases.forget(round_id)
+        else:
+            health.failures_in_a_row += 1
+            health.last_error = essence(str(error))
+            pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
+            health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
+            self._ghosts.append(_Ghost(round_id, had))
+        self.update()

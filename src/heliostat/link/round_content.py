@@ -1,0 +1,82 @@
+"""What a round is told of its partitions, as of when it begins or takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from heliostat.names import LaneId
+from heliostat.offsets.offset_map import MapTail
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec, TakenPartition
+
+CopiedRows = tuple[tuple[int, int, int, int], ...]
+"""See `LaneSpec.copied`."""
+MapsOf = Callable[
+    [Sequence[PartitionSpec], CopiedRows], tuple[tuple[tuple[int, MapTail], ...], int, str]
+]
+CopiedRowsOf = Callable[[Sequence[PartitionSpec]], CopiedRows]
+Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
+
+
+class Contents:
+    """Makes the `LaneSpec` of each round, and describes what running rounds take.
+
+    Parameters
+    ----------
+    template
+        A `LaneSpec` with all that lanes have in common.
+    maps, copied, rates
+        See `LaneSet`.
+    """
+
+    def __init__(
+        self, template: LaneSpec, maps: MapsOf, copied: CopiedRowsOf, rates: Rates
+    ) -> None:
+        self._template = template
+        self._maps = maps
+        self._copied = copied
+        self._rates = rates
+
+    def round_of(
+        self,
+        lane: LaneId,
+        generation: int,
+        number: int,
+        specs: tuple[PartitionSpec, ...],
+        *,
+        waits_for: tuple[str, ...],
+        may_land_s: float,
+    ) -> LaneSpec:
+        """Return the `LaneSpec` of a lane's next round."""
+        copied = self._copied(specs)
+        maps, maps_from, maps_topic_id = self._maps(specs, copied)
+        return replace(
+            self._template,
+            lane=lane,
+            generation=generation,
+            round_number=number,
+            partitions=specs,
+            maps=maps,
+            maps_from=maps_from,
+            maps_topic_id=maps_topic_id,
+            copied=copied,
+            rates=self._rates(specs),
+            waits_for=waits_for,
+            may_land_s=may_land_s,
+        )
+
+    def taken(self, specs: Sequence[PartitionSpec]) -> tuple[TakenPartition, ...] | None:
+        """Describe partitions that a running round takes; None if one has an offset map.
+
+        A round has all rows of maps since it began, but not the part before.
+        """
+        rows = self._copied(specs)
+        maps, _, _ = self._maps(specs, rows)
+        if maps:
+            return None
+        copied = {index: (offset, epoch, end) for index, offset, epoch, end in rows}
+        rates = dict(self._rates(specs))
+        return tuple(
+            TakenPartition(spec, copied.get(index), rates.get(index, 0.0))
+            for index, spec in enumerate(specs)
+        )

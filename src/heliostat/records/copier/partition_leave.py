@@ -1,0 +1,59 @@
+"""How a partition leaves its lane, waits for the lane's lease, and begins again after a stop."""
+
+from __future__ import annotations
+
+from heliostat.records.copier.lane import PartitionCode
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
+from heliostat.records.copier.refused_appends import RefusedAppends
+
+LEASE_ENDED = (
+    "the driver has not answered this lane for longer than `lanes.lease_s`: nothing is sent until "
+    "it does"
+)
+
+
+def give_up(item: PartitionCopy) -> None:
+    """Fetch and send nothing more: another lane takes the partition, or nobody does."""
+    item.phase = Phase.GIVEN_UP
+    item.appends.drop_queue()
+
+
+def is_at_rest(item: PartitionCopy, now_s: float) -> bool:
+    """Return whether nothing of a partition is under way, or may still land."""
+    is_under_way = bool(item.appends.in_flight) or item.has_row_under_way
+    return not is_under_way and now_s >= item.appends.may_land_until_s
+
+
+def continue_from(item: PartitionCopy, before: PartitionCopy) -> None:
+    """Take over what `before`, given up in this round, knew of the same partition."""
+    item.fetches.epochs = before.fetches.epochs
+    item.fetches.epochs.drop(before.progress.position)
+    item.progress.copied_to = before.progress.copied_to
+    item.progress.copied_end = before.progress.copied_end
+
+
+def lease_ended(item: PartitionCopy, now_s: float, now_ms: int) -> None:
+    """Show that nothing is sent now."""
+    if item.phase not in (Phase.STOPPED, Phase.GIVEN_UP):
+        item.standing.retry(Trouble.APPEND, PartitionCode.LEASE_ENDED, LEASE_ENDED, now_s, now_ms)
+
+
+def lease_renewed(item: PartitionCopy, now_ms: int) -> None:
+    """Read the target's end again: another round may have sent meanwhile."""
+    if item.standing.code == PartitionCode.LEASE_ENDED:
+        item.standing.recovered(now_ms, aligns=item.phase is Phase.ALIGN_START)
+        item.standing.not_before_s = 0.0
+    item.look_again(now_ms)
+
+
+def try_again(item: PartitionCopy, now_ms: int) -> None:
+    """After a stop, look whether its reason still holds: somebody may have mended it."""
+    if item.phase is not Phase.STOPPED or item.appends.in_flight or item.has_row_under_way:
+        return
+    item.phase = Phase.COPY
+    item.look_again(now_ms)
+    item.refusals = RefusedAppends(item.map)
+    item.fetches.begin_anew()
+    item.standing = Standing(now_ms)
+    item.progress.is_unknown()

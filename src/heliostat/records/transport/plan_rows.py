@@ -1,0 +1,123 @@
+"""What the driver announces to its lanes, as a JSON object of the control topic.
+
+    {"claim": 3, "running": [round, ...], "answered": {round: report},
+     "rounds": {lane: {"round": round, "changes": [change, ...]}}}
+
+Each announcement is complete, so the newest one is enough. Changes are repeated until the round has
+acknowledged them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break
+from heliostat.records.copier.lane import (
+    Announcement,
+    PartitionSpec,
+    PlanChange,
+    TakenPartition,
+    WantedRound,
+)
+
+
+def encode_announcement(claim: int, plan: Announcement) -> dict[str, Any]:
+    """Return an announcement of owner `claim`."""
+    return {
+        "claim": claim,
+        "running": list(plan.running),
+        "answered": dict(plan.answered),
+        "rounds": {
+            str(lane): {
+                "round": wanted.round_id,
+                "changes": [encode_change(change) for change in wanted.changes],
+            }
+            for lane, wanted in plan.rounds.items()
+        },
+    }
+
+
+def wanted_round(control: Mapping[str, Any], lane: LaneId) -> WantedRound | None:
+    """Return which round a lane should have; None: no lane of this number is wanted.
+
+    An announcement of an earlier version names no rounds.
+    """
+    found = control.get("rounds", {}).get(str(lane))
+    if found is None:
+        return None
+    return WantedRound(found["round"], tuple(_change(each) for each in found["changes"]))
+
+
+def encode_change(change: PlanChange) -> dict[str, Any]:
+    """Return a change of a plan as JSON."""
+    return {
+        "generation": change.generation,
+        "give_up": [_place(each) for each in change.give_up],
+        "take": [_taken_row(each) for each in change.take],
+        "waits_for": list(change.waits_for),
+        "may_land_s": change.may_land_s,
+    }
+
+
+def _change(row: Mapping[str, Any]) -> PlanChange:
+    return PlanChange(
+        row["generation"],
+        tuple(_partition(each) for each in row["give_up"]),
+        tuple(_taken(each) for each in row["take"]),
+        tuple(row["waits_for"]),
+        row["may_land_s"],
+    )
+
+
+def _taken_row(taken: TakenPartition) -> list[Any]:
+    spec = taken.spec
+    return [
+        _place(spec.source),
+        _place(spec.target),
+        None if spec.source_topic_id is None else str(spec.source_topic_id),
+        None if spec.target_topic_id is None else str(spec.target_topic_id),
+        spec.start,
+        spec.batch_bytes_max,
+        spec.is_compacted,
+        spec.adopted_at,
+        None if spec.jump is None else list(spec.jump),
+        spec.truncated,
+        spec.map_lost,
+        spec.fills,
+        spec.can_align,
+        None if taken.copied is None else list(taken.copied),
+        taken.rate,
+    ]
+
+
+def _taken(row: Sequence[Any]) -> TakenPartition:
+    source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
+    adopted_at, jump, truncated, map_lost, fills, can_align, copied, rate = rest
+    spec = PartitionSpec(
+        source=_partition(source),
+        target=_partition(target),
+        source_topic_id=None if source_id is None else UUID(source_id),
+        target_topic_id=None if target_id is None else UUID(target_id),
+        start=Offset(start),
+        batch_bytes_max=bytes_max,
+        is_compacted=is_compacted,
+        adopted_at=None if adopted_at is None else Offset(adopted_at),
+        jump=None if jump is None else Break(*jump),
+        truncated=truncated,
+        map_lost=map_lost,
+        fills=fills,
+        can_align=can_align,
+    )
+    return TakenPartition(spec, None if copied is None else tuple(copied), rate)
+
+
+def _place(partition: TopicPartition) -> list[Any]:
+    return [partition.topic, partition.partition]
+
+
+def _partition(row: Sequence[Any]) -> TopicPartition:
+    topic, number = row
+    return TopicPartition(TopicName(topic), PartitionId(number))

@@ -1,0 +1,241 @@
+"""What rounds are told, by itself: no threads, and a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sim.sim_network import SimClock
+
+from heliostat.access import ClusterAccess
+from heliostat.link.lane_plans import CHANGED_MAX, LanePlans, LaneRound
+from heliostat.link.leases import Leases
+from heliostat.link.round_content import Contents
+from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
+from heliostat.names import TopicPartition as Partition
+from heliostat.offsets.offset_map import MapTail
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec, PlanChange
+from heliostat.records.copier.late_sends import LATE_S
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+
+LEASE_S = 10.0
+TAIL: Any = object()
+ZERO, ONE = LaneId(0), LaneId(1)
+
+
+def at(number: int) -> Partition:
+    return Partition(TopicName("t"), PartitionId(number))
+
+
+def spec(number: int) -> PartitionSpec:
+    return PartitionSpec(at(number), at(number), None, None, Offset(0), 1000, is_compacted=False)
+
+
+TEMPLATE = LaneSpec(
+    link=LinkName("l"),
+    lane=LaneId(-1),
+    generation=0,
+    round_number=0,
+    lease_s=LEASE_S,
+    source_access=ClusterAccess(()),
+    target_access=ClusterAccess(()),
+    producer_id=ProducerId(1),
+    partitions=(),
+    control_topic="c",
+    progress_topic="p",
+)
+
+
+class Driver:
+    """Plans, with a clock; `mapped` partitions have an offset map."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock(0)
+        self.mapped: set[Partition] = set()
+        self.leases = Leases(LEASE_S, self.clock)
+        contents = Contents(TEMPLATE, self.maps, lambda _: ((0, 5, 1, 5),), lambda _: ((0, 2.0),))
+        self.plans = LanePlans(contents, self.leases, 7, self.clock)
+
+    def maps(
+        self, specs: Sequence[PartitionSpec], _copied: object
+    ) -> tuple[tuple[tuple[int, MapTail], ...], int, str]:
+        tails = ((n, TAIL) for n, each in enumerate(specs) if each.source in self.mapped)
+        return tuple(tails), 3, "id"
+
+    def assign(self, wanted: Mapping[LaneId, Sequence[int]]) -> bool:
+        return self.plans.assign({lane: tuple(map(spec, of)) for lane, of in wanted.items()})
+
+    def begin(self, number: LaneId) -> LaneRound:
+        lane = self.plans.lanes[number]
+        assert self.plans.wait_s(lane) is not None
+        return self.plans.begin(lane)
+
+    def begun(self, wanted: Mapping[LaneId, Sequence[int]]) -> list[LaneRound]:
+        """Assign, and begin all rounds; each has a lease."""
+        self.assign(wanted)
+        found = [self.begin(number) for number in wanted]
+        for item in found:
+            self.answer(item)
+        return found
+
+    def answer(self, item: LaneRound) -> None:
+        self.leases.reported(item.spec.round_id, 1)
+        self.leases.answer({item.spec.round_id: 1})
+
+    def change_of(self, number: LaneId) -> PlanChange:
+        (change,) = self.plans.announcement().rounds[number].changes
+        return change
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def test_a_moved_partition_is_taken_when_it_was_let_go_of(driver: Driver) -> None:
+    """Given two rounds / when a partition moves / then the second is told after the first's word.
+
+    Rounds go on meanwhile, and others than these two hear of nothing (I10).
+    """
+    first, second, third = driver.begun({ZERO: [0, 1], ONE: [2], LaneId(2): [3]})
+    assert driver.assign({ZERO: [0], ONE: [1, 2], LaneId(2): [3]})
+    change = driver.change_of(ZERO)
+    assert (change.give_up, change.take) == ((at(1),), ())
+    assert driver.plans.announcement().rounds[ONE].changes == ()
+    assert not driver.plans.heard(first.spec.round_id, change.generation - 1)
+    assert driver.plans.announcement().rounds[ONE].changes == ()
+    assert driver.plans.heard(first.spec.round_id, change.generation)
+    taken = driver.change_of(ONE)
+    assert taken.give_up == ()
+    assert [each.spec for each in taken.take] == [spec(1)]
+    assert (taken.take[0].copied, taken.take[0].rate) == ((5, 1, 5), 2.0)
+    assert (taken.waits_for, taken.may_land_s) == ((), 0.0)
+    assert taken.generation > change.generation
+    assert driver.plans.announcement().rounds[ZERO].changes == ()
+    assert {item.spec.round_id for item in (first, second, third)} == {
+        wanted.round_id for wanted in driver.plans.announcement().rounds.values()
+    }
+    assert driver.plans.announcement().rounds[LaneId(2)].changes == ()
+
+
+def test_a_change_is_told_until_it_is_acknowledged(driver: Driver) -> None:
+    (item,) = driver.begun({ZERO: [0]})
+    driver.assign({ZERO: [0, 1]})
+    driver.assign({ZERO: [0, 1, 2]})
+    one, two = driver.plans.announcement().rounds[ZERO].changes
+    assert [[each.spec for each in change.take] for change in (one, two)] == [[spec(1)], [spec(2)]]
+    driver.plans.heard(item.spec.round_id, one.generation)
+    assert driver.plans.announcement().rounds[ZERO].changes == (two,)
+    assert not driver.assign({ZERO: [0, 1, 2]})  # nothing is new
+
+
+def test_a_partition_that_is_treated_otherwise_stays_in_its_round(driver: Driver) -> None:
+    (item,) = driver.begun({ZERO: [0, 1]})
+    known = driver.plans.known_since()
+    other = replace(spec(1), batch_bytes_max=7)
+    driver.plans.assign({ZERO: (spec(0), other)})
+    change = driver.change_of(ZERO)
+    assert change.give_up == (at(1),)
+    assert [each.spec for each in change.take] == [other]
+    assert item.has == {at(0): spec(0), at(1): other}
+    # Reports from before know nothing of it; those of the other one are as true as before.
+    assert driver.plans.known_since() == {at(0): known[at(0)], at(1): change.generation}
+
+
+def test_a_lane_that_goes_ends_its_round_before_another_takes_over(driver: Driver) -> None:
+    first, _ = driver.begun({ZERO: [1], ONE: [2]})
+    assert driver.assign({ONE: [1, 2]})
+    told = driver.plans.announcement()
+    assert ZERO not in told.rounds
+    assert told.rounds[ONE].changes == ()
+    driver.plans.end(driver.plans.lanes[ZERO], first, None)
+    assert [each.spec for each in driver.change_of(ONE).take] == [spec(1)]
+    assert driver.change_of(ONE).may_land_s == 0.0
+
+
+def test_a_new_lane_waits_for_what_others_still_have(driver: Driver) -> None:
+    (item,) = driver.begun({ZERO: [0, 1]})
+    driver.assign({ZERO: [0], ONE: [1]})
+    assert driver.plans.wait_s(driver.plans.lanes[ONE]) is None
+    driver.plans.heard(item.spec.round_id, driver.change_of(ZERO).generation)
+    assert driver.begin(ONE).spec.partitions == (spec(1),)
+
+
+def test_a_failed_round_counts_as_running_while_it_has_a_lease(driver: Driver) -> None:
+    """Given a job that failed / when its partitions are taken / then these wait for its lease.
+
+    Its task may run on, on a machine that is cut off from the driver only.
+    """
+    first, second = driver.begun({ZERO: [0], ONE: [1]})
+    lane = driver.plans.lanes[ZERO]
+    driver.plans.end(lane, first, RuntimeError("x"))
+    assert (driver.plans.wait_s(lane) or 0.0) > 0.0
+    again = driver.begin(ZERO)
+    assert again.spec.waits_for == (first.spec.round_id,)
+    assert again.spec.may_land_s == LANDS_WITHIN_S
+    assert again.spec.generation > first.spec.generation
+    ids = [item.spec.round_id for item in (again, second, first)]
+    assert list(driver.plans.announcement().running) == ids
+    driver.clock.sleep(LEASE_S + LATE_S)
+    assert list(driver.plans.announcement().running) == ids
+    assert driver.plans.lease_left_s() > 0
+    driver.clock.sleep(0.02)
+    assert list(driver.plans.announcement().running) == ids[:2]
+
+
+def test_what_a_failed_round_had_may_go_to_another_lane_at_once(driver: Driver) -> None:
+    first, _ = driver.begun({ZERO: [0], ONE: [1]})
+    driver.plans.end(driver.plans.lanes[ZERO], first, RuntimeError("x"))
+    driver.assign({ONE: [0, 1]})
+    change = driver.change_of(ONE)
+    assert [each.spec for each in change.take] == [spec(0)]
+    assert change.waits_for == (first.spec.round_id,)
+    assert change.may_land_s == LANDS_WITHIN_S
+
+
+def test_a_failed_round_without_a_lease_has_sent_nothing(driver: Driver) -> None:
+    driver.assign({ZERO: [0]})
+    driver.plans.end(driver.plans.lanes[ZERO], driver.begin(ZERO), RuntimeError("no slot"))
+    assert driver.begin(ZERO).spec.waits_for == ()
+
+
+@pytest.mark.parametrize("why", ["many", "mapped"])
+def test_what_a_change_cannot_tell_is_told_by_a_new_round(driver: Driver, why: str) -> None:
+    (item,) = driver.begun({ZERO: [0]})
+    driver.mapped = {at(1)} if why == "mapped" else set()
+    wanted = range(CHANGED_MAX + 2) if why == "many" else [0, 1]
+    assert driver.assign({ZERO: wanted})
+    told = driver.plans.announcement()
+    assert told.rounds[ZERO].round_id == ""
+    assert item.spec.round_id in told.running
+    assert driver.plans.with_lease() == []
+    driver.plans.end(driver.plans.lanes[ZERO], item, None)
+    again = driver.begin(ZERO)
+    assert again.spec.partitions == tuple(map(spec, wanted))
+    assert len(again.spec.maps) == (why == "mapped")
+
+
+def test_the_changes_of_all_lanes_together_have_a_limit(driver: Driver) -> None:
+    driver.begun({ZERO: [0], ONE: [1]})
+    half = CHANGED_MAX // 2 + 2
+    driver.assign({ZERO: [0, *range(10, 10 + half)], ONE: [1, *range(5000, 5000 + half)]})
+    rounds = driver.plans.announcement().rounds
+    assert bool(rounds[ZERO].round_id) != bool(rounds[ONE].round_id)
+
+
+def test_when_stopping_nothing_is_wanted(driver: Driver) -> None:
+    (item,) = driver.begun({ZERO: [0]})
+    driver.plans.is_stopping = True
+    told = driver.plans.announcement()
+    assert (told.rounds, told.running, told.answered) == ({}, (item.spec.round_id,), {})
+    assert not driver.assign({ZERO: [0, 1]})
+
+
+def test_a_new_round_with_the_same_task_makes_no_report_outdated(driver: Driver) -> None:
+    (item,) = driver.begun({ZERO: [0]})
+    known = driver.plans.known_since()
+    driver.plans.end(driver.plans.lanes[ZERO], item, RuntimeError("x"))
+    driver.begin(ZERO)
+    assert driver.plans.known_since() == known == {at(0): item.spec.generation}

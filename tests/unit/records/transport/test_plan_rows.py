@@ -1,0 +1,93 @@
+"""Changes of a plan as they are announced, and as a lane reads them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from uuid import UUID
+
+import pytest
+
+from heliostat.link.lane_plans import CHANGED_MAX
+from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break
+from heliostat.records.copier.lane import (
+    Announcement,
+    PartitionSpec,
+    PlanChange,
+    TakenPartition,
+    WantedRound,
+)
+from heliostat.records.transport.plan_rows import encode_announcement, wanted_round
+
+LANE = LaneId(3)
+REQUEST_BYTES_MAX = 1_048_576
+"""kafka-python's default `max_request_size`."""
+
+
+def place(number: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(TopicName(topic), PartitionId(number))
+
+
+def full(number: int) -> PartitionSpec:
+    """A specification of which no field has its default."""
+    return PartitionSpec(
+        source=place(number),
+        target=place(number + 1, "u"),
+        source_topic_id=UUID(int=number + 1),
+        target_topic_id=UUID(int=number + 2),
+        start=Offset(7),
+        batch_bytes_max=1000,
+        is_compacted=True,
+        adopted_at=Offset(4),
+        jump=Break(5, 9),
+        truncated="why",
+        map_lost="why too",
+        fills=True,
+        can_align=False,
+    )
+
+
+BARE = PartitionSpec(place(0), place(0), None, None, Offset(0), 1, is_compacted=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        PlanChange(8, (), ()),
+        PlanChange(8, (place(1), place(2)), (), ("0/1/2",), 3.0),
+        PlanChange(8, (), (TakenPartition(BARE, None),)),
+        PlanChange(8, (place(4),), (TakenPartition(full(4), (10, 2, -1), 0.5),)),
+    ],
+)
+def test_a_change_reads_back(change: PlanChange) -> None:
+    plan = Announcement({LANE: WantedRound("3/8/0", (change,))}, (), {})
+    row = json.loads(json.dumps(encode_announcement(1, plan)))
+    assert wanted_round(row, LANE) == WantedRound("3/8/0", (change,))
+    assert wanted_round(row, LaneId(4)) is None
+
+
+def test_no_field_of_a_specification_is_forgotten() -> None:
+    """Given a field that is added later / then this test fails until it is announced, too."""
+    plain = {item.name: getattr(BARE, item.name) for item in fields(PartitionSpec)}
+    assert all(getattr(full(1), name) != value for name, value in plain.items())
+
+
+def test_the_largest_change_fits_into_a_record() -> None:
+    """Given the most partitions that a change may name, with the longest names / then it fits."""
+    names = "n" * 249
+    specs = [
+        PartitionSpec(
+            place(at, names),
+            place(at, names),
+            UUID(int=at),
+            UUID(int=at),
+            Offset(10**12),
+            10**6,
+            is_compacted=False,
+        )
+        for at in range(CHANGED_MAX)
+    ]
+    taken = tuple(TakenPartition(each, (10**12, 100, 10**12), 1.5) for each in specs)
+    plan = Announcement({LANE: WantedRound("r", (PlanChange(1, (), taken),))}, (), {})
+    assert len(json.dumps(encode_announcement(1, plan))) < REQUEST_BYTES_MAX - 10_000
