@@ -19,7 +19,7 @@ from heliostat.state_topics import state_topic
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LINK = LinkName("east-to-west")
-ROUND_S = 2
+LEASE_S = 4
 ROUNDS_RECORDS = 900
 """What the load brings in some 3 s: more than a round."""
 
@@ -37,7 +37,7 @@ def stage(
         for name, value in clock.environment.items():
             patch.setenv(name, value)
         folder = tmp_path_factory.mktemp("topics")
-        with stage_of(folder, spark, link={"lanes": {"lease_s": ROUND_S}}) as made:
+        with stage_of(folder, spark, link={"lanes": {"lease_s": LEASE_S}}) as made:
             yield made
 
 

@@ -13,6 +13,7 @@ from support.command import said
 from support.links import LinkProcess, RunningLink, ends_or_errors, wait_for, write_config
 from support.provoked import Provoked
 from support.records import values_at
+from support.rounds import begin_new_rounds
 from support.unclean import (
     REPLICAS,
     broker,
@@ -26,13 +27,12 @@ from support.unclean import (
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.gaps import copy_progress
 from heliostat.gaps.ledger import COPIED_PREFIX, gaps_topic
-from heliostat.link import lane_schedule
 from heliostat.names import LinkName, TopicName
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
-ROUND_S, ROUNDS = 2, 3
+LEASE_S, ROUNDS = 5, 2
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def clusters() -> Iterator[tuple[Cluster, Cluster]]:
 
 def config_of(folder: Path, source: Cluster, target: Cluster, *included: TopicName) -> Path:
     topics = {"include": [*included], "refresh_interval_s": 0.5}
-    lanes = {"lease_s": ROUND_S}
+    lanes = {"lease_s": LEASE_S}
     return write_config(folder, source.bootstrap, target.bootstrap, topics=topics, lanes=lanes)
 
 
@@ -59,18 +59,6 @@ def wait_copied(target: Cluster, topic: TopicName, end: int) -> None:
     wait_for(
         f"a copy to {end}", lambda: ends_or_errors(target.bootstrap, {topic: 1})[topic] == [end]
     )
-
-
-def wait_rounds(config: Path) -> None:
-    """Until rounds have begun that were given out before it was known what the first one found."""
-    seen: set[tuple[int, int]] = set()
-
-    def have_begun() -> bool:
-        lanes = said(config, "status")[0]["lanes"]
-        seen.update((lane["generation"], lane["round"]) for lane in lanes)
-        return len(seen) > ROUNDS
-
-    wait_for("rounds", have_begun)
 
 
 def stops_of(config: Path) -> list[dict[str, Any]]:
@@ -148,14 +136,13 @@ def test_an_unclean_election_is_found_after_the_log_has_grown_again(
 
 
 def test_lost_records_are_found_though_the_killed_driver_had_not_noted_them(
-    clusters: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
 ) -> None:
     """Given a driver killed just after a copy, then a stale replica that leads / then GAP.
 
     Copy progress is noted once a minute: the link has no note of the lost records, and of one topic
     no note at all.
     """
-    monkeypatch.setattr(lane_schedule, "START_SLACK_S", 3.0)  # a first round is little longer
     source, target = clusters
     for number in REPLICAS:
         if not broker(source, number).is_alive():
@@ -183,7 +170,7 @@ def test_lost_records_are_found_though_the_killed_driver_had_not_noted_them(
                 wait_for(f"the {run} stop", lambda: len(stops_of(config)) == 2)
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{again.text()[-3000:]}") from None
-            wait_rounds(config)
+            begin_new_rounds(config, again.workers, ROUNDS)
             found = [(stopped["code"], stopped["state"]) for stopped in stops_of(config)]
             assert found == [("SOURCE_TRUNCATED", "gap")] * 2, again.text()[-3000:]
     for topic in both:

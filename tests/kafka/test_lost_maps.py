@@ -30,7 +30,7 @@ from heliostat_sandbox import Cluster
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LOST = {"state": "blocked", "code": "OFFSET_MAP_LOST"}
-ROUND_S = 2
+LEASE_S = 4
 
 
 class Mirrors:
@@ -54,7 +54,7 @@ class Mirrors:
             pair.target.bootstrap,
             name=self.link,
             topics={"include": [*self.all], "refresh_interval_s": 0.5},
-            lanes={"lease_s": ROUND_S},
+            lanes={"lease_s": LEASE_S},
         )
 
     def write(self) -> None:

@@ -28,7 +28,7 @@ from heliostat.state.link_state import LinkState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
-ROUND_S = 2
+LEASE_S = 4
 T0_MS = 1_790_000_000_000
 
 
@@ -52,7 +52,7 @@ class Mirrors:
             pair.target.bootstrap,
             name=self.maps,
             topics={"include": [*self.of_maps], "start": "latest", **common},
-            lanes={"lease_s": ROUND_S},
+            lanes={"lease_s": LEASE_S},
         )
         settings = yaml.safe_load(self.config.read_text())
         (first,) = settings["links"]
@@ -161,7 +161,6 @@ def test_mirrors_continue_after_their_state_was_rebuilt(
             assert f"link {mirrors.maps} runs" in answer.stderr
     # No driver reports any more, and all rounds have ended.
     monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
-    monkeypatch.setattr(state_rebuild, "START_SLACK_S", 0.0)
     mirrors.plain("target", foreign, 1)
     mirrors.write()
     mirrors.lose("state")

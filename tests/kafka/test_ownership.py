@@ -40,12 +40,12 @@ from heliostat_sandbox.shapes import GenericShape, Timestamps
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
-ROUND_S = 2
+LEASE_S = 3
 SILENT_S = 60.0
-"""A successor needs the announced end of the last round (some 7 s here, 10 s of a fresh claim), and
-its own start on a busy machine."""
+"""A successor waits as long as the owner's record lasts (some 4 s here, 10 s of a fresh claim), and
+needs its own start on a busy machine."""
 AT_ONCE_S = 6.0
-"""A resigned predecessor is not waited for: less than any announced deadline here."""
+"""A resigned predecessor is not waited for."""
 BEGIN_WITHIN_S = 150.0
 RIVALS_BEGIN_S = 5.0
 """Three processes start and connect, then begin at the same moment."""
@@ -67,7 +67,7 @@ FORGETFUL = {
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("owners")
-    lanes = {"lanes": {"lease_s": ROUND_S}}
+    lanes = {"lanes": {"lease_s": LEASE_S}}
     with stage_of(folder, spark, has_process=True, target=FORGETFUL, link=lanes) as made:
         yield made
 

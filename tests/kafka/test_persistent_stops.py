@@ -15,13 +15,13 @@ import pytest
 from kafka import KafkaProducer
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
 from support.command import said
-from support.links import RunningLink, ends, wait_for, write_config
+from support.links import RunningLink, ends, write_config
 from support.one_partition import OnePartition
 from support.provoked import Provoked
 from support.records import Sample, encode, write_batches, write_transaction
+from support.rounds import begin_new_rounds
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.link import lane_schedule
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionState
 from heliostat_sandbox import Cluster
@@ -34,18 +34,12 @@ FORGETFUL = {
     "log.retention.ms": "-1",
 }
 FORGOTTEN_S = 1.0
-ROUND_S = 1.5
-START_SLACK_S = 3.0
-"""A first round lasts little longer than others, so that several are seen."""
-ROUNDS = 3
+LEASE_S = 5
+ROUNDS = 2
+LOOKS = 5
 PARTITIONS = 8
 TWO_DAYS_MS = 2 * 86_400_000
 DIVERGED = {"state": "diverged", "code": "FOREIGN_TAIL"}
-
-
-@pytest.fixture(autouse=True)
-def short_first_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_schedule, "START_SLACK_S", START_SLACK_S)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +60,7 @@ class Mirror:
             target.bootstrap,
             name=fresh_name("link"),
             topics={"include": [self.topic], "refresh_interval_s": 0.5},
-            lanes={"lease_s": ROUND_S},
+            lanes={"lease_s": LEASE_S},
         )
 
     def write(self, cluster: Cluster, count: int, *partitions: int) -> None:
@@ -106,22 +100,18 @@ class Mirror:
         )
 
     def stays(
-        self, expected: dict[int, dict[str, str]], ends_at: list[int], rounds: int = ROUNDS
+        self,
+        link: RunningLink,
+        expected: dict[int, dict[str, str]],
+        ends_at: list[int],
+        rounds: int = ROUNDS,
     ) -> None:
-        """Assert that during `rounds` more rounds nothing is copied, and status is unchanged."""
-        seen: list[tuple[int, int]] = []
-        at_first: set[tuple[int, int]] = set()
-
-        def have_run() -> bool:
-            status = self.status()
-            assert codes_of(status) == expected
-            assert self.ends(self.target) == ends_at
-            now = {(lane["generation"], lane["round"]) for lane in status["lanes"]}
-            at_first.update(now if not seen else ())
-            seen.extend(now)
-            return len(set(seen) - at_first) >= rounds
-
-        wait_for("rounds", have_run)
+        """Assert that in `rounds` more rounds nothing is copied, and status is unchanged."""
+        for _ in range(rounds):
+            begin_new_rounds(self.config, link.workers)
+            for _ in range(LOOKS):
+                assert self.codes() == expected
+                assert self.ends(self.target) == ends_at
 
     def forget(self) -> None:
         """Let the target forget who wrote."""
@@ -150,10 +140,10 @@ def test_foreign_records_stop_a_mirror_until_a_decision(
     mirror.write(mirror.source, 20, *everywhere)
     stopped, stand = dict.fromkeys(theirs, DIVERGED), [70] + [55] * len(theirs)
     for _ in range(2):
-        with RunningLink(mirror.config):
+        with RunningLink(mirror.config) as link:
             mirror.wait_codes(stopped)
             mirror.wait_ends(stand)
-            mirror.stays(stopped, stand)
+            mirror.stays(link, stopped, stand)
     assert said(mirror.config, "gaps")[0]["rows"] == []
     with RunningLink(mirror.config):
         mirror.wait_codes(stopped)
@@ -196,10 +186,10 @@ def test_foreign_records_that_were_deleted_again_are_noticed(
     broker.start()
     mirror.write(mirror.source, 20, 0, 1)
     stopped = {1: {"state": "diverged", "code": "TAIL_UNKNOWN"}}
-    with RunningLink(mirror.config):
+    with RunningLink(mirror.config) as link:
         mirror.wait_codes(stopped)
         mirror.wait_ends([70, 55, *[0] * 6])
-        mirror.stays(stopped, [70, 55, *[0] * 6])
+        mirror.stays(link, stopped, [70, 55, *[0] * 6])
         provoked("TAIL_UNKNOWN", mirror.problems()[1])
         resolve = ("resolve", mirror.topic, "1", "--choose", "continue", "--by", "ops", "--yes")
         said(mirror.config, *resolve)
@@ -246,7 +236,7 @@ def test_stops_are_reported_before_a_lane_has_checked(
     (first,) = said(mirror.config, "status")
     assert first["in_sync"] is False
     assert first["problems"][0]["reason"].startswith("the record before the target's end 55")
-    with RunningLink(mirror.config):
+    with RunningLink(mirror.config) as again:
         seen = 0
         while not first["lanes"]:  # until a lane has reported
             (first,) = said(mirror.config, "status")
@@ -255,7 +245,7 @@ def test_stops_are_reported_before_a_lane_has_checked(
             assert codes == ["FOREIGN_TAIL", "SOURCE_OVERTOOK"], first
             seen += first["state"] == "running"
         assert seen
-        mirror.stays(stopped, stand, 1)
+        mirror.stays(again, stopped, stand, 1)
         resolve = ("resolve", mirror.topic, "--choose", "restart", "--by", "ops", "--yes")
         said(mirror.config, *resolve)
         mirror.wait_codes({})
@@ -277,15 +267,15 @@ def test_a_source_that_ends_in_a_marker_has_no_gap(
     until(lambda: mirror.ends(mirror.source)[0] == 51, "the marker")
     with RunningLink(mirror.config):
         mirror.wait_ends(copied)
-    with RunningLink(mirror.config):
-        mirror.stays({}, copied)
+    with RunningLink(mirror.config) as running:
+        mirror.stays(running, {}, copied)
     assert said(mirror.config, "gaps")[0]["rows"] == []
     remove_all(mirror.source, mirror.topic, [51])
-    with RunningLink(mirror.config):
-        mirror.stays({}, copied)
+    with RunningLink(mirror.config) as running:
+        mirror.stays(running, {}, copied)
         mirror.write(mirror.source, 10, 0)
         mirror.wait_ends([60, *[0] * 7])
-        mirror.stays({}, [60, *[0] * 7], 1)
+        mirror.stays(running, {}, [60, *[0] * 7], 1)
     assert said(mirror.config, "gaps")[0]["rows"] == []
 
 

@@ -21,15 +21,18 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, PartitionId, ProducerId, TopicName, TopicPartition
 from heliostat.records.copier.lane import (
+    Announcement,
     CopySettings,
     LaneSpec,
     PartitionReport,
     PartitionSpec,
     PartitionState,
     RoundReport,
+    WantedRound,
 )
 from heliostat.records.transport.announcements import CONTROL_KEY, CONTROL_WAIT_MS
 from heliostat.records.transport.control_channel import CLOSE_S, StateChannel
+from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.status.reader import StatusReader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
@@ -37,6 +40,8 @@ PARTITIONS = 2_500
 HEARD_WITHIN_MS = 250
 """Without waiting at the broker it would be half a `CONTROL_WAIT_MS` on average."""
 CLOCK = SystemClock()
+OWN = "0/4/1"
+ANSWERED = 3
 
 
 @dataclass
@@ -52,8 +57,10 @@ class Line:
         cluster = WireCluster(self.spec.target_access, dial)
         return StateChannel(self.spec, cluster, CLOCK.monotonic_s, CLOCK.wall_ms)
 
-    def announce(self, generation: int, **more: object) -> None:
-        self.control.write(CONTROL_KEY, {"lanes": {"0": generation}, **more})
+    def announce(self, round_id: str, *running: str, claim: int = 0) -> None:
+        wanted = {LaneId(0): WantedRound(round_id)} if round_id else {}
+        plan = Announcement(wanted, running, {self.spec.round_id: ANSWERED})
+        self.control.write(CONTROL_KEY, encode_announcement(claim, plan))
 
 
 @pytest.fixture
@@ -94,44 +101,43 @@ def report(spec: LaneSpec, position: int, ended_by: str = "") -> RoundReport:
         )
         for each in spec.partitions
     ]
-    return RoundReport(spec.lane, spec.generation, spec.round_number, 1, 1, ended_by, rows)
+    found = RoundReport(spec.lane, spec.generation, spec.round_number, 1, 1, ended_by, rows)
+    found.plan, found.lane_partitions, found.is_whole = spec.generation, len(rows), bool(ended_by)
+    return found
 
 
-def test_an_announcement_is_read_at_once_and_gives_the_time_to_switch(line: Line) -> None:
+def test_an_announcement_is_read_at_once_and_old_ones_end_nothing(line: Line) -> None:
     """Given old announcements / then none of them ends the round, and a new one is read at once."""
-    line.announce(3)
-    line.announce(4, running=["0/4/1"])
+    line.announce("0/3/0")
+    line.announce(OWN, "0/4/1")
     channel = line.open()
     try:
         until(lambda: channel.running() is not None, "the first announcement")
         assert channel.running() == {"0/4/1"}
+        assert channel.answered() == ANSWERED
         assert not channel.is_superseded()
         delays_ms = []
         for number in range(5):
-            line.announce(4, running=[f"0/4/{number + 10}"])
+            line.announce(OWN, f"0/4/{number + 10}")
             written_s = time.monotonic()
             until(lambda n=number: channel.running() == {f"0/4/{n + 10}"}, "the announcement")
             delays_ms.append((time.monotonic() - written_s) * 1000)
         assert min(delays_ms) < HEARD_WITHIN_MS, delays_ms
-        switch_at_ms = CLOCK.wall_ms() + 700
-        line.announce(5, switch_at_ms=switch_at_ms)
-        until(lambda: channel.switch_at_ms == switch_at_ms, "the time to switch")
-        if CLOCK.wall_ms() < switch_at_ms:
-            assert not channel.is_superseded() or CLOCK.wall_ms() >= switch_at_ms
+        assert not channel.is_superseded()
+        line.announce("0/5/0")
         until(channel.is_superseded, "the end of the round")
-        assert CLOCK.wall_ms() >= switch_at_ms
     finally:
         channel.close()
 
 
 def test_the_last_report_is_written_before_close_returns_and_close_is_quick(line: Line) -> None:
     """Given a fetch that waits at the broker / when closed / then at once, with all written."""
-    line.announce(4)
+    line.announce(OWN)
     channel = line.open()
     until(lambda: channel.running() is not None, "the first announcement")
     began_s = time.monotonic()
     channel.publish(report(line.spec, 10))
-    channel.publish(report(line.spec, 20, "deadline"))
+    channel.publish(report(line.spec, 20, "plan"))
     handed_over_s = time.monotonic() - began_s
     channel.close()
     assert time.monotonic() - began_s < CLOSE_S
@@ -166,13 +172,12 @@ def test_reports_of_an_idle_lane_are_small(line: Line) -> None:
 
 
 def test_a_stop_ends_the_round_at_once(line: Line) -> None:
-    """Given a time to switch that is far / when all lanes are stopped / then superseded."""
+    line.announce(OWN)
     channel = line.open()
     try:
-        line.announce(5, switch_at_ms=CLOCK.wall_ms() + 3_600_000)
-        until(lambda: channel.switch_at_ms is not None, "the announcement")
+        until(lambda: channel.running() is not None, "the announcement")
         assert not channel.is_superseded()
-        line.control.write(CONTROL_KEY, {"lanes": {}})
+        line.announce("")
         until(channel.is_superseded, "the stop", timeout_s=CONTROL_WAIT_MS / 1000 + 10)
     finally:
         channel.close()
@@ -183,17 +188,18 @@ def test_announcements_of_a_fenced_owner_are_ignored(line: Line) -> None:
     ours, earlier = 3, 2
     generation = first_generation(ours) + 1
     line = replace(line, spec=replace(line.spec, generation=generation))
-    line.announce(generation, claim=ours, running=["a"])
-    line.announce(5, claim=earlier, running=["b"])
+    own = line.spec.round_id
+    line.announce(own, "a", claim=ours)
+    line.announce("0/5/0", "b", claim=earlier)
     channel = line.open()
     try:
         until(lambda: channel.running() == {"a"}, "our announcement")
         assert not channel.is_superseded()
-        line.announce(6, claim=earlier, running=["c"])
-        line.announce(generation, claim=ours, running=["d"])
+        line.announce("0/6/0", "c", claim=earlier)
+        line.announce(own, "d", claim=ours)
         until(lambda: channel.running() == {"d"}, "our next announcement")
         assert not channel.is_superseded()
-        line.announce(first_generation(ours + 1), claim=ours + 1)
+        line.announce(f"0/{first_generation(ours + 1)}/0", claim=ours + 1)
         until(channel.is_superseded, "the successor's announcement")
     finally:
         channel.close()

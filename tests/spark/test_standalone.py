@@ -22,7 +22,6 @@ from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.provoked import Provoked
 from support.records import encode, odd_records, write_batches
 
-from heliostat.link.lane_schedule import START_SLACK_S
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat_sandbox.ports import LOOPBACK, free_ports
 from heliostat_sandbox.spark_cluster import SparkCluster
@@ -198,7 +197,7 @@ def test_lanes_share_the_workers_and_no_worker_fault_costs_a_record(
     for _ in range(2):
         spark_cluster.add_worker()
     with_page = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
-    with LinkProcess(configured(*place, **with_page), start_slack_s=START_SLACK_S) as link:
+    with LinkProcess(configured(*place, **with_page)) as link:
         wait_level(link, copied.source, copied.target, {copied.topic: PARTITIONS})
         # One lane a core, one core a worker: each worker runs one.
         wait_for("a round on each worker", lambda: page.busy_executors() == 2)
@@ -230,7 +229,7 @@ def test_lanes_share_the_workers_and_no_worker_fault_costs_a_record(
         link.kill_driver()
     wait_for("no Python of a dead driver", lambda: not workers_of(spark_cluster), 60)
     spark_cluster.kill_worker(spark_cluster.workers[0])  # one is enough for what follows
-    with LinkProcess(config := configured(*place), start_slack_s=START_SLACK_S) as link:
+    with LinkProcess(config := configured(*place)) as link:
         copied.write_and_wait()
         assert_verified(config, copied.written * PARTITIONS)
         assert link.stop() == 0, link.text()

@@ -38,16 +38,7 @@ LOOK_S = 0.25
 STOP_WITHIN_S = 120.0
 """Rounds end or are cancelled, loops end, and their requests to a failing cluster time out."""
 LEVEL_WITHIN_S = 180.0
-START_SLACK_S = 3.0
-"""A process's first round lasts so much longer than others, not 15 s: when it is killed, whoever
-takes over waits for the end that was announced."""
-RUN = """
-import sys
-from heliostat.cli.main import main
-from heliostat.link import lane_schedule
-lane_schedule.START_SLACK_S = float(sys.argv.pop(1))
-main()
-"""
+RUN = "from heliostat.cli.main import main; main()"
 
 
 def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
@@ -164,16 +155,14 @@ class RunningLink:
 class LinkProcess:
     """A `heliostat run` process; stops with the block, whatever happens in it."""
 
-    def __init__(self, config: Path, *, start_slack_s: float = START_SLACK_S) -> None:
+    def __init__(self, config: Path) -> None:
         self.config = config
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
-        self._start_slack_s = start_slack_s
         self.process = self._start()
         self._guard = _guard(self.process.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        slack = str(self._start_slack_s)
-        command = [sys.executable, "-c", RUN, slack, "run", "-c", str(self.config), "--plain"]
+        command = [sys.executable, "-c", RUN, "run", "-c", str(self.config), "--plain"]
         with self.log.open("ab") as out:
             return subprocess.Popen(  # the test's own program
                 command,

@@ -21,11 +21,10 @@ from soak_faults import Site
 from soak_link import KEPT, Driver, write_links
 from soak_load import Load, Writers, create
 from support.clusters import HEAP_MB, until
-from support.command import said
 from support.faults import SteppedClock
 from support.links import ends as looked_at
-from support.links import wait_for
 from support.proxy import FaultProxy
+from support.rounds import begin_new_rounds
 from support.unclean import UNCLEAN
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -47,7 +46,7 @@ LOADS = (
     Load("f.fresh", is_transactional=True, is_exact=True),
     Load("f.old", is_transactional=True, is_exact=True, age_ms=DAYS_MS),
 )
-ROUND_S, ROUNDS = 4, 3
+LEASE_S, ROUNDS = 5, 2
 TOLD_WITHIN_S = 5.0
 LEVEL_WITHIN_S = 180.0
 CALM_WITHIN_S = 60.0
@@ -169,18 +168,9 @@ class Matrix:
         until(lambda: words in self.driver.text(), words, CALM_WITHIN_S)
         return time.monotonic()
 
-    def wait_rounds(self) -> None:
-        """Wait until each link has begun more than three rounds."""
-        seen: set[tuple[str, int, int]] = set()
-
-        def have_begun() -> bool:
-            for status in said(self.config, "status"):
-                lanes = status["lanes"]
-                seen.update((status["link"], lane["generation"], lane["round"]) for lane in lanes)
-            counts = [sum(name == link for name, *_ in seen) for link in (MAPPED, FILLED)]
-            return min(counts) > ROUNDS
-
-        wait_for("rounds", have_begun)
+    def begin_new_rounds(self) -> None:
+        """Let each lane of each link begin anew, a few times."""
+        begin_new_rounds(self.config, self.driver.workers, ROUNDS)
 
     def start_driver(self) -> None:
         """Start a new process, and wait until it runs both links."""
@@ -215,7 +205,7 @@ def write_config(folder: Path, source: str, target: str) -> Path:
         MAPPED: {**both, "include": [r"m\..*"], "config_set": KEPT},
         FILLED: {**both, "include": [r"f\..*"], "offsets": "exact"},
     }
-    return write_links(folder, source, target, links, lease_s=ROUND_S)
+    return write_links(folder, source, target, links, lease_s=LEASE_S)
 
 
 @contextlib.contextmanager

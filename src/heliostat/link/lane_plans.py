@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from heliostat.clock import Clock
+from heliostat.link.failed_rounds import FailedRounds
 from heliostat.link.leases import Leases
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, TopicPartition
@@ -31,6 +32,8 @@ from heliostat.records.copier.lane import (
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
+STEADY_S = 10.0
+"""A round that reports after this is well."""
 CHANGED_MAX = 1_000
 """Most partitions of all changes announced together: up to 750 bytes each, they have to fit into a
 record. For more a new round begins."""
@@ -48,6 +51,10 @@ class LaneHealth:
     not_before_s: float = 0.0
     """The next round waits until then after a failure (monotonic)."""
 
+    def is_well(self) -> None:
+        """Forget earlier failures: a round has ended well, or works."""
+        self.failures_in_a_row, self.last_error, self.not_before_s = 0, "", 0.0
+
 
 @dataclass(slots=True)
 class LaneRound:
@@ -60,6 +67,7 @@ class LaneRound:
     """What it was told to give up and has not let go of, with the change's generation."""
     changes: list[PlanChange] = field(default_factory=list)
     """Those that it has not acknowledged."""
+    begun_s: float = 0.0
     must_end: bool = False
     """A new round takes its place, as a change is too large, or needs more than a change tells."""
     is_cancelled: bool = False
@@ -73,14 +81,6 @@ class Lane:
     wanted: Wanted = field(default_factory=dict)
     round: LaneRound | None = None
     numbers: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Ghost:
-    """A round that failed, and may still send while it has a lease."""
-
-    round_id: str
-    partitions: frozenset[TopicPartition]
 
 
 class LanePlans:
@@ -108,7 +108,7 @@ class LanePlans:
         self._leases = leases
         self._clock = clock
         self._generation = first_generation
-        self._ghosts: list[_Ghost] = []
+        self._failed = FailedRounds(leases, clock)
         self._told: dict[TopicPartition, tuple[PartitionSpec, int]] = {}
         """The last specification that some round was told, and since which generation."""
         self._landed: set[TopicPartition] = set()
@@ -173,7 +173,7 @@ class LanePlans:
                 generation,
                 old,
                 taken,
-                waits_for=self._waits_for(wanted),
+                waits_for=self._failed.of(wanted),
                 may_land_s=self._may_land_s(new),
             )
         )
@@ -212,26 +212,13 @@ class LanePlans:
         self._generation += 1
         return self._generation
 
-    def _waits_for(self, partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
-        """Return failed rounds that may still send records of these partitions."""
-        wanted = set(partitions)
-        return tuple(g.round_id for g in self._live_ghosts() if not g.partitions.isdisjoint(wanted))
-
     def _may_land_s(self, specs: Iterable[PartitionSpec]) -> float:
         return 0.0 if all(spec.source in self._landed for spec in specs) else LANDS_WITHIN_S
-
-    def _live_ghosts(self) -> list[_Ghost]:
-        now_s = self._clock.monotonic_s()
-        over = [g for g in self._ghosts if now_s >= self._leases.over_at_s(g.round_id)]
-        for ghost in over:
-            self._ghosts.remove(ghost)
-            self._leases.forget(ghost.round_id)
-        return self._ghosts
 
     def lease_left_s(self) -> float:
         """Return for how long (s) rounds that ended with an error, or did not end, may send."""
         ids = [item.spec.round_id for item in self.rounds()]
-        ids += [ghost.round_id for ghost in self._live_ghosts()]
+        ids += self._failed.ids()
         now_s = self._clock.monotonic_s()
         return max([0.0, *(self._leases.over_at_s(each) - now_s for each in ids)])
 
@@ -254,7 +241,7 @@ class LanePlans:
     def announcement(self) -> Announcement:
         """Return what is to be announced to rounds now."""
         running = [item.spec.round_id for item in self.rounds()]
-        running += [ghost.round_id for ghost in self._live_ghosts()]
+        running += self._failed.ids()
         wanted: dict[LaneId, WantedRound] = {}
         for number, lane in self.lanes.items():
             item = lane.round
@@ -272,6 +259,8 @@ class LanePlans:
             item = lane.round
             if item is None or item.spec.round_id != round_id:
                 continue
+            if self._clock.monotonic_s() > item.begun_s + STEADY_S:
+                lane.health.is_well()
             if not item.changes or plan < item.changes[0].generation:
                 return False
             item.changes = [each for each in item.changes if each.generation > plan]
@@ -301,13 +290,21 @@ class LanePlans:
             generation,
             lane.numbers,
             specs,
-            waits_for=self._waits_for(wanted),
+            waits_for=self._failed.of(wanted),
             may_land_s=self._may_land_s(specs),
         )
         lane.numbers += 1
-        lane.round = LaneRound(spec, dict(wanted))
+        lane.round = LaneRound(spec, dict(wanted), begun_s=self._clock.monotonic_s())
         self._tell(specs, generation)
         return lane.round
+
+    def begin_anew(self, number: LaneId) -> bool:
+        """Let a lane's round end, and another one begin; return whether to announce that."""
+        lane = self.lanes.get(number)
+        if lane is None or lane.round is None or lane.round.must_end:
+            return False
+        lane.round.must_end = True
+        return True
 
     def end(self, lane: Lane, item: LaneRound, error: Exception | None) -> None:
         """Note that a round has ended, or failed: then its task may still run somewhere."""
@@ -316,7 +313,7 @@ class LanePlans:
         health.rounds += 1
         had = frozenset((*item.has, *item.leaving))
         if error is None:
-            health.failures_in_a_row, health.last_error, health.not_before_s = 0, "", 0.0
+            health.is_well()
             self._landed.update(had)
             self._leases.forget(round_id)
         else:
@@ -324,5 +321,5 @@ class LanePlans:
             health.last_error = essence(str(error))
             pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
             health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
-            self._ghosts.append(_Ghost(round_id, had))
+            self._failed.add(round_id, had)
         self.update()

@@ -2,6 +2,7 @@
 
     lane_plans       which partitions each lane should have and has
     leases           how long rounds may send
+    hung_rounds      what reports nothing more
     round_content    what a round is told
     here             threads that run rounds; announcing; stopping
 
@@ -16,10 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from heliostat.clock import Clock
+from heliostat.link.hung_rounds import HungRounds
 from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
 from heliostat.link.leases import Leases
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
-from heliostat.names import LaneId, TopicPartition
+from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
 
@@ -27,10 +29,8 @@ END_WITHIN_S = 30.0
 """A round ends within seconds of being told to; after this its job is cancelled."""
 CANCEL_WITHIN_S = 10.0
 """A round whose job is cancelled ends within this."""
-SILENT_S = 30.0
-"""A round that has not reported for so long hangs, if others' reports are read: it is cancelled."""
-READ_WITHIN_S = 5.0
-"""The driver's own report, one a second, was read within this: so reports are read at all."""
+PLACE_EVERY_S = 5.0
+"""How often lanes are compared with Spark's executors: one moves at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Runner:
 
     run: Callable[[LaneSpec], RoundReport]
     cancel: Callable[[LaneSpec], None]
+    misplaced: Callable[[LinkName], LaneId | None] = lambda _: None
+    """Returns a lane of a link that should begin anew, on another executor."""
 
 
 Ended = Callable[[Mapping[TopicPartition, PartitionSpec], RoundReport], None]
@@ -100,8 +102,10 @@ class LaneSet:
         """Guards the plans and leases, and signals their changes."""
         self._announcing = threading.Lock()
         self._must_announce = False
-        self._read_at_s = float("-inf")
+        self._hung = HungRounds(self._leases, runner.cancel, clock, events)
         self._threads: dict[LaneId, threading.Thread] = {}
+        self._link = template.link
+        self._place_at_s = clock.monotonic_s() + PLACE_EVERY_S
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
@@ -141,7 +145,7 @@ class LaneSet:
     def reported(self, report: RoundReport | None) -> None:
         """Take a lane's report as read from the target, or a sign of life of this driver (None)."""
         with self._changed:
-            self._read_at_s = self._clock.monotonic_s()
+            self._hung.read()
             if report is None:
                 return
             round_id = f"{report.lane}/{report.generation}/{report.round_number}"
@@ -166,21 +170,26 @@ class LaneSet:
         """
         with self._changed:
             answers = self._leases.to_answer(self._plans.with_lease())
-            hung = self._hung()
+            hung = self._hung.among(self._plans.rounds())
         renew()
         with self._changed:
             self._leases.answer(answers)
             is_due = bool(answers) or self._must_announce or bool(self._plans.rounds())
         if is_due:
             self.announce()
-        self._cancel(hung)
+        self._hung.cancel(hung)
+        self._move_misplaced()
 
-    def _hung(self) -> list[LaneRound]:
+    def _move_misplaced(self) -> None:
+        """Let one lane begin anew where it has more of a core, after executors came or went."""
         now_s = self._clock.monotonic_s()
-        if now_s > self._read_at_s + READ_WITHIN_S:
-            return []
-        heard = [(item, self._leases.heard_s(item.spec.round_id)) for item in self._plans.rounds()]
-        return [item for item, at_s in heard if at_s is not None and now_s > at_s + SILENT_S]
+        if now_s < self._place_at_s:
+            return
+        self._place_at_s = now_s + PLACE_EVERY_S
+        found = self._runner.misplaced(self._link)
+        if found is not None:
+            with self._changed:
+                self._must_announce |= self._plans.begin_anew(found)
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -274,18 +283,9 @@ class LaneSet:
             return
         with self._changed:
             left = self._plans.rounds()
-        self._cancel(left)
+        self._hung.cancel(left)
         self._wait_until_idle(CANCEL_WITHIN_S)
 
     def _wait_until_idle(self, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: not self._plans.rounds(), timeout_s)
-
-    def _cancel(self, hung: list[LaneRound]) -> None:
-        for item in hung:
-            if item.is_cancelled:
-                continue
-            item.is_cancelled = True
-            spec = item.spec
-            self._events.warn(f"lane {spec.lane}: the round does not end; its job is cancelled")
-            self._runner.cancel(spec)

@@ -26,6 +26,9 @@ from heliostat.status.changes import Changes
 from heliostat.status.reader import StatusReader
 
 POLL_S = 0.5
+SILENT_S = 4.0
+"""Without a report for so long, though a driver writes one a second, they are read with another
+client: lanes without answers stop, and one whose broker hangs stays with it."""
 FOLLOW_AGAIN_S = 2.0
 """Between two tries to read reports, when the target does not answer."""
 
@@ -94,7 +97,7 @@ class Running:
         self._warn_of_few_slots(spark)
         for text in sent_in_clear(self._config, self._links):
             self._events.warn(text)
-        runner = Runner(run=spark.run, cancel=spark.cancel)
+        runner = Runner(run=spark.run, cancel=spark.cancel, misplaced=spark.misplaced)
         for link in self._links:
             board = StatusBoard(LinkName(link.name))
             kept = KeptLink(
@@ -200,8 +203,14 @@ class Running:
                         self._stopping.wait(FOLLOW_AGAIN_S)
                         continue
                     reader.begin()
+                    heard_s = self._clock.monotonic_s()
                     while not self._stopping.is_set():
-                        reader.read(POLL_S)
+                        now_s = self._clock.monotonic_s()
+                        if reader.read(POLL_S):
+                            heard_s = now_s
+                        elif now_s > heard_s + SILENT_S:
+                            heard_s = now_s
+                            progress.look_again()
                         now_ms = self._clock.wall_ms()
                         changes.look(kept.board.problems(), now_ms)
                         changes.consume(kept.board.alarms(now_ms))

@@ -10,7 +10,7 @@ import pytest
 from sim.sim_network import SimClock
 
 from heliostat.access import ClusterAccess
-from heliostat.link.lane_plans import CHANGED_MAX, LanePlans, LaneRound
+from heliostat.link.lane_plans import CHANGED_MAX, STEADY_S, LanePlans, LaneRound
 from heliostat.link.leases import Leases
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
@@ -239,3 +239,26 @@ def test_a_new_round_with_the_same_task_makes_no_report_outdated(driver: Driver)
     driver.plans.end(driver.plans.lanes[ZERO], item, RuntimeError("x"))
     driver.begin(ZERO)
     assert driver.plans.known_since() == known == {at(0): item.spec.generation}
+
+
+def test_a_misplaced_lane_begins_anew(driver: Driver) -> None:
+    (item,) = driver.begun({ZERO: [0]})
+    assert driver.plans.begin_anew(ZERO)
+    assert driver.plans.announcement().rounds[ZERO].round_id == ""
+    assert not driver.plans.begin_anew(ZERO)
+    assert not driver.plans.begin_anew(ONE)
+    driver.plans.end(driver.plans.lanes[ZERO], item, None)
+    assert driver.begin(ZERO).spec.partitions == (spec(0),)
+
+
+def test_failures_are_forgotten_once_a_round_works(driver: Driver) -> None:
+    """Given a round that follows a failed one / when it reports for a while / then all is well."""
+    (item,) = driver.begun({ZERO: [0]})
+    lane = driver.plans.lanes[ZERO]
+    driver.plans.end(lane, item, RuntimeError("x"))
+    again = driver.begin(ZERO).spec
+    driver.plans.heard(again.round_id, again.generation)
+    assert lane.health.failures_in_a_row == 1
+    driver.clock.sleep(STEADY_S + 1.0)
+    driver.plans.heard(again.round_id, again.generation)
+    assert (lane.health.failures_in_a_row, lane.health.last_error) == (0, "")

@@ -12,7 +12,7 @@ import pytest
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost, LinkTakenOver
-from heliostat.link import lane_set
+from heliostat.link import hung_rounds
 from heliostat.link.lane_plans import RETRY_FIRST_S
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
@@ -285,8 +285,8 @@ def test_a_round_that_hangs_is_cancelled_and_follows_anew(
     lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a round that reports nothing more / when other reports are read / then cancelled."""
-    monkeypatch.setattr(lane_set, "SILENT_S", 0.5)
-    monkeypatch.setattr(lane_set, "READ_WITHIN_S", 0.3)
+    monkeypatch.setattr(hung_rounds, "SILENT_S", 0.5)
+    monkeypatch.setattr(hung_rounds, "READ_WITHIN_S", 0.3)
     lanes.assign({ZERO: (spec(0),)})
     wait(lambda: rounds.announced.answered)
     rounds.is_mute = True

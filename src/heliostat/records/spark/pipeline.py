@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heliostat.errors import SparkUnavailable
+from heliostat.names import LaneId, LinkName
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
 from heliostat.ops.pyspark_private import (
     ask_numpy_converters_of_numpy_only,
@@ -158,6 +159,17 @@ class SparkRounds:
         finally:
             with self._lock:
                 self._placement.give_back(place, lane.round_number)
+
+    def misplaced(self, link: LinkName) -> LaneId | None:
+        """Return a lane of this link that should begin anew on another executor."""
+        if self.is_local:
+            return None
+        with report_death(self.context):
+            executors = executors_of(self.context)
+        with self._lock:
+            found = self._placement.misplaced(executors)
+        name, _, lane = (found or "").rpartition("/")
+        return LaneId(int(lane)) if name == link else None
 
     def why_ended(self) -> SparkUnavailable | None:
         """Return why Spark ended: its JVM died, or the cluster's master removed this program."""

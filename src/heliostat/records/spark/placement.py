@@ -36,6 +36,22 @@ class Placement:
             self._running[lane, number] = self._last[lane] = chosen.number
         return chosen
 
+    def misplaced(self, executors: Sequence[Executor]) -> str | None:
+        """Return a lane whose round would have more of a core elsewhere; None: all are well placed.
+
+        A round lasts as long as its executor: those that were alone for a while, when another was
+        lost and before one came, would keep all lanes.
+        """
+        taken = list(self._running.values())
+        loads = {each.number: taken.count(each.number) / max(1, each.cores) for each in executors}
+        if not loads or any(number not in loads for number in taken):
+            return None  # what ran on a lost one is about to begin elsewhere
+        busiest = max(executors, key=lambda each: (loads[each.number], each.number))
+        after = min((taken.count(each.number) + 1) / max(1, each.cores) for each in executors)
+        if after >= loads[busiest.number]:
+            return None
+        return max(place for (place, _), at in self._running.items() if at == busiest.number)
+
     def give_back(self, lane: str, number: int) -> None:
         """Note that round `number` of `lane` has ended."""
         self._running.pop((lane, number), None)

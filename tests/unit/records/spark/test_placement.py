@@ -71,3 +71,27 @@ def test_a_round_that_begins_before_the_last_has_ended_stays_there() -> None:
         first, second = placement.take(lane, 7, there), placement.take(lane, 8, there)
         assert first == second == there[int(lane[-1])]
         placement.give_back(lane, 7)
+
+
+def test_lanes_that_were_alone_spread_again_one_by_one() -> None:
+    """Given all lanes on the executor that was left / when another comes / then half move there."""
+    placement = Placement()
+    for number in range(4):
+        placement.take(f"l/{number}", 0, executors(2))
+    there, moved = executors(2, 2), 0
+    while (lane := placement.misplaced(there)) is not None:
+        placement.give_back(lane, moved)
+        moved += 1
+        chosen = placement.take(lane, moved, there)
+        assert chosen is not None
+        assert chosen.number == "1"
+    assert moved == 2
+
+
+def test_lanes_of_an_executor_that_was_lost_are_not_misplaced() -> None:
+    """They are about to begin elsewhere; until then nobody else has to move."""
+    placement = Placement()
+    placement.take("l/0", 0, executors(1))
+    placement.take("l/1", 0, executors(1, 1))
+    assert placement.misplaced(executors(1)) is None
+    assert placement.misplaced([]) is None
