@@ -12,7 +12,10 @@ from collections.abc import Callable
 
 FEWER_AFTER_S = 60.0
 """How long cores must be missing, or idle: a dead executor is mostly back within seconds, others
-run its lanes until then, and spreading partitions again ends rounds."""
+run its lanes until then, and a new lane is a process that has to start."""
+GUESS_LASTS_S = 10.0
+"""The same for the lanes that a link begins with, as many as it could need: its load is not known
+yet, and each idle one costs requests."""
 LANE_BYTES_PER_S = 4e6
 """Load of one lane before there is a second; it could copy fifty times as much (`bulk`)."""
 LANE_PARTITIONS = 1_000
@@ -29,6 +32,8 @@ class LaneCount:
         A number of lanes, or `auto` = one a core.
     cores
         Cores that Spark offers now.
+    slots
+        How many lanes Spark can run at once now: a lane more would wait for ever.
     links
         How many links share them.
     monotonic_s
@@ -41,6 +46,7 @@ class LaneCount:
         self,
         configured: int | str,
         cores: Callable[[], int],
+        slots: Callable[[], int],
         links: int,
         monotonic_s: Callable[[], float],
         *,
@@ -48,10 +54,12 @@ class LaneCount:
     ) -> None:
         self._configured = configured
         self._cores = cores
+        self._slots = slots
         self._links = links
         self._monotonic_s = monotonic_s
         self._by_load = by_load
         self._count = 0
+        self._is_guess = by_load
         self._fewer_since_s: float | None = None
 
     def __call__(self, partitions: int = 0, bytes_per_s: float | None = None) -> int:
@@ -64,18 +72,21 @@ class LaneCount:
         bytes_per_s
             Load, including the backlog; None before anything is known.
         """
-        if isinstance(self._configured, int):
-            return self._configured
         now_s = self._monotonic_s()
-        count = max(1, self._cores() // self._links)
-        if self._by_load and bytes_per_s is not None:
+        if isinstance(self._configured, int):
+            count = min(self._configured, max(1, self._slots() // self._links))
+        else:
+            count = max(1, self._cores() // self._links)
+        if self._configured == "auto" and self._by_load and bytes_per_s is not None:
             needed = max(bytes_per_s / LANE_BYTES_PER_S, partitions / LANE_PARTITIONS, 1.0)
             count = min(count, math.ceil(needed))
         if count >= self._count:
             self._fewer_since_s = None
         elif self._fewer_since_s is None:
             self._fewer_since_s = now_s
-        if count >= self._count or now_s >= (self._fewer_since_s or now_s) + FEWER_AFTER_S:
+        after_s = GUESS_LASTS_S if self._is_guess else FEWER_AFTER_S
+        if count >= self._count or now_s >= (self._fewer_since_s or now_s) + after_s:
+            self._is_guess &= count >= self._count
             self._count = count
             self._fewer_since_s = None
         return self._count

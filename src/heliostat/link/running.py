@@ -172,18 +172,24 @@ class Running:
         """Warn at the start if Spark can't run all configured lanes at once."""
         counts = [link.lanes.count for link in self._links]
         lanes = sum(count for count in counts if isinstance(count, int))
-        slots = int(spark.cores / self._config.spark.task_cpus)
-        if lanes > slots:
+        slots = self._slots(spark)
+        if max(lanes, len(self._links)) > slots:
             self._events.warn(
-                f"{lanes} lanes are configured, but Spark can run only {slots} at once: the others "
-                "wait for their rounds to end; lower lanes.count or spark.task_cpus, or add cores"
+                f"{lanes or len(self._links)} lanes are configured, but Spark can run only {slots} "
+                "at once: fewer are used, and a link without any waits; lower spark.task_cpus, or "
+                "add cores"
             )
+
+    def _slots(self, spark: SparkRounds) -> int:
+        """Return how many lanes can run at once now."""
+        return int(spark.cores / self._config.spark.task_cpus)
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
         """Return the lane count; `auto` is one a core shared by all links, as needed if local."""
         return LaneCount(
             link.lanes.count,
             lambda: spark.cores,
+            lambda: self._slots(spark),
             len(self._links),
             self._clock.monotonic_s,
             by_load=spark.is_local,

@@ -2,7 +2,13 @@
 
 import pytest
 
-from heliostat.link.lane_count import FEWER_AFTER_S, LANE_BYTES_PER_S, LANE_PARTITIONS, LaneCount
+from heliostat.link.lane_count import (
+    FEWER_AFTER_S,
+    GUESS_LASTS_S,
+    LANE_BYTES_PER_S,
+    LANE_PARTITIONS,
+    LaneCount,
+)
 
 
 class Cores:
@@ -11,16 +17,41 @@ class Cores:
         self.now_s = 1000.0
 
     def lanes(self, configured: int | str = "auto", links: int = 1) -> LaneCount:
-        return LaneCount(configured, lambda: self.number, links, lambda: self.now_s)
+        return LaneCount(
+            configured, lambda: self.number, lambda: 4 * self.number, links, lambda: self.now_s
+        )
 
     def needed(self) -> LaneCount:
         """`auto` by load."""
-        return LaneCount("auto", lambda: self.number, 1, lambda: self.now_s, by_load=True)
+        return LaneCount(
+            "auto",
+            lambda: self.number,
+            lambda: 4 * self.number,
+            1,
+            lambda: self.now_s,
+            by_load=True,
+        )
 
 
-def test_a_configured_number_holds_whatever_there_is() -> None:
-    """Given a fixed number / when cores are few / then as many lanes as configured."""
-    assert Cores().lanes(7)() == 7
+def test_a_configured_number_holds_as_far_as_there_is_room() -> None:
+    """Given a fixed number / then so many, but not more than can run at once: they would wait."""
+    cores = Cores()
+    assert cores.lanes(7)() == 7
+    assert cores.lanes(17)() == 16
+    assert cores.lanes(9, links=2)() == 8
+    assert cores.lanes(9, links=99)() == 1
+
+
+def test_room_that_is_lost_reduces_a_configured_number_after_a_minute() -> None:
+    cores = Cores()
+    lanes = cores.lanes(7)
+    assert lanes() == 7
+    cores.number = 1
+    assert lanes() == 7
+    cores.now_s += FEWER_AFTER_S
+    assert lanes() == 4
+    cores.number = 4
+    assert lanes() == 7
 
 
 def test_links_share_the_cores() -> None:
@@ -84,8 +115,14 @@ def test_cores_idle_for_a_minute_are_released_and_used_again_at_once() -> None:
     lanes = cores.needed()
     assert lanes(8, None) == 4
     assert lanes(8, 10.0) == 4
-    cores.now_s += FEWER_AFTER_S - 1
+    cores.now_s += GUESS_LASTS_S - 1
     assert lanes(8, 10.0) == 4
     cores.now_s += 1
-    assert lanes(8, 10.0) == 1
-    assert lanes(8, LANE_BYTES_PER_S * 3.5) == 4
+    assert lanes(8, 10.0) == 1  # those were a guess
+    for _ in range(2):
+        assert lanes(8, LANE_BYTES_PER_S * 3.5) == 4
+        assert lanes(8, 10.0) == 4
+        cores.now_s += FEWER_AFTER_S - 1
+        assert lanes(8, 10.0) == 4
+        cores.now_s += 1
+        assert lanes(8, 10.0) == 1

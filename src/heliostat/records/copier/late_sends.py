@@ -1,6 +1,6 @@
-"""Kills a process that would send after its round's deadline.
+"""Kills a process that would send after its round's lease.
 
-I10 Between checking the deadline and sending the last byte, a process can be stopped, suspended
+I10 Between checking the lease and sending the last byte, a process can be stopped, suspended
     with its machine, or blocked by a broker that reads nothing. What it sends when it resumes lands
     among its successor's records, and a broker that has forgotten the producer does not refuse it
     (2026-11-22: 3 records duplicated after an owner was stopped in mid copy). The kernel's timer
@@ -16,7 +16,7 @@ import sys
 from typing import Protocol
 
 LATE_S = 1.0
-"""How long after the deadline (s) the process may still be sending what it began before. Whoever
+"""How long after the lease (s) the process may still be sending what it began before. Whoever
 waits for a predecessor waits this much longer (`link.leases`)."""
 CLOCK_BOOTTIME = 7
 """Linux's number (`linux/time.h`) of a clock that counts while the machine is suspended."""
@@ -25,7 +25,7 @@ _NS_PER_S = 1_000_000_000
 
 
 class LateSends(Protocol):
-    """A guard against sending after the deadline."""
+    """A guard against sending after the lease."""
 
     def arm(self, left_s: float) -> None:
         """Begin to guard a send that must be done `left_s` seconds from now."""

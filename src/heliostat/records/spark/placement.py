@@ -40,12 +40,16 @@ class Placement:
         """Return a lane whose round would have more of a core elsewhere; None: all are well placed.
 
         A round lasts as long as its executor: those that were alone for a while, when another was
-        lost and before one came, would keep all lanes.
+        lost and before one came, would keep all lanes. An executor that is missing is lost, or is
+        being decommissioned, and waits for its tasks.
         """
         taken = list(self._running.values())
         loads = {each.number: taken.count(each.number) / max(1, each.cores) for each in executors}
-        if not loads or any(number not in loads for number in taken):
-            return None  # what ran on a lost one is about to begin elsewhere
+        if not loads:
+            return None
+        for (place, _), at in self._running.items():
+            if at not in loads:
+                return place
         busiest = max(executors, key=lambda each: (loads[each.number], each.number))
         after = min((taken.count(each.number) + 1) / max(1, each.cores) for each in executors)
         if after >= loads[busiest.number]:

@@ -88,10 +88,10 @@ def test_lanes_that_were_alone_spread_again_one_by_one() -> None:
     assert moved == 2
 
 
-def test_lanes_of_an_executor_that_was_lost_are_not_misplaced() -> None:
-    """They are about to begin elsewhere; until then nobody else has to move."""
+def test_lanes_of_an_executor_that_leaves_begin_elsewhere() -> None:
+    """Given one that is decommissioned / then its lanes leave it; with none left nobody moves."""
     placement = Placement()
     placement.take("l/0", 0, executors(1))
     placement.take("l/1", 0, executors(1, 1))
-    assert placement.misplaced(executors(1)) is None
+    assert placement.misplaced(executors(1)) == "l/1"
     assert placement.misplaced([]) is None
