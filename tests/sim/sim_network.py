@@ -284,7 +284,7 @@ class SimNetwork:
             news = [*filter(self._is_news, answers)]
             events = [*news, Watched(broker, channel)]
             self._asked.pop(channel, None)
-            if next(iter(self.world.ties)) % 4:  # mostly whole, as compiled code takes them
+            if next(iter(self.world.ties)) % 5:  # mostly whole, as compiled code takes them
                 answer = whole_answer(broker, channel, news, self._counted)
                 events, self._asked[channel] = [answer], (list(wants), answer)
         self._push(at_s, events, channel)
