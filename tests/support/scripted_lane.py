@@ -56,6 +56,8 @@ class ScriptedConnection:
     def discard_at_close(self, *, is_wanted: bool) -> None:
         """Nothing is closed."""
 
+    has_ahead = False
+
     def has_held(self) -> bool:
         return bool(self.frames)
 

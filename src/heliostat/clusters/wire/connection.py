@@ -148,9 +148,15 @@ class Connection:
                 raise
 
     def has_held(self) -> bool:
-        """Whether a secured connection has something to read that a selector does not see."""
+        """Whether there is something to read that a selector does not see."""
         stream = self._socket
-        return bool(self._held) or (isinstance(stream, TlsStream) and stream.pending() > 0)
+        is_there = bool(self._held) or self._frames.has_ahead
+        return is_there or (isinstance(stream, TlsStream) and stream.pending() > 0)
+
+    @property
+    def has_ahead(self) -> bool:
+        """Whether another answer, or its beginning, was read with the last one."""
+        return self._frames.has_ahead
 
     def fileno(self) -> int:
         """File descriptor, for a selector."""

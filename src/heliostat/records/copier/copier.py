@@ -144,9 +144,11 @@ class Copier:
 
     def _pause_s(self, now_s: float) -> float:
         """Return how long to wait for answers: not past the next fetch that pacing delays."""
-        ends = (self._time.deadline_s, *self._fetches.held_back_until_s())
-        due = [at for at in ends if at > now_s]
-        return max(0.0, min([IDLE_WAIT_S, *(at - now_s for at in due)]))
+        until_s = now_s + IDLE_WAIT_S
+        for at_s in (self._time.deadline_s, *self._fetches.held_back_until_s()):
+            if now_s < at_s < until_s:
+                until_s = at_s
+        return until_s - now_s
 
     def report(self, ended_by: str) -> RoundReport:
         """Report the lane; between the first report and the last only partitions that changed."""

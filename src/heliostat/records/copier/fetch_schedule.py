@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from heliostat.clock import Clock
 from heliostat.names import BrokerId
@@ -126,9 +126,9 @@ class FetchSchedule:
         wants = (item.want(now_s) for item in items[turn:] + items[:turn])
         return [want for want in wants if want is not None]
 
-    def held_back_until_s(self) -> list[float]:
+    def held_back_until_s(self) -> Collection[float]:
         """Return when pacing lets each connection fetch again; some times are in the past."""
-        return list(self._not_before_s.values())
+        return self._not_before_s.values()
 
     def answered(self, index: int) -> None:
         """Forget what a partition wants, because an answer for it may have changed that."""

@@ -205,7 +205,9 @@ class PlainSends(NamedTuple):
 
     rows: Any
     data: Any
-    """Their bytes, until `Network.append_plain` returns."""
+    """Their bytes, until `Network.append_plain` returns, and maybe others'."""
+    filled: int
+    """How much of `data` is in use."""
 
     def objects(self, *, with_bytes: bool = False) -> list[Send]:
         """Return them as objects."""

@@ -187,15 +187,15 @@ class PlainWay:
 
     def to_send(self) -> Iterator[tuple[BrokerId, PlainSends]]:
         """Return requests with all that was taken; each is sent before the next is asked for."""
-        rows = self._taken.sends[: self._taken.count].copy()
+        rows, filled = self._taken.sends[: self._taken.count].copy(), self._taken.filled
         self._taken.filled = self._taken.count = 0
         self._given[compiled.REQUEST] += 1
         if len(self.leaders) == 1:
-            yield next(iter(self.leaders)), PlainSends(rows, self._taken.out)
+            yield next(iter(self.leaders)), PlainSends(rows, self._taken.out, filled)
             return
         for broker in set(rows[:, sent.SENT_TO].tolist()):
             some = rows[rows[:, sent.SENT_TO] == broker]
-            yield BrokerId(broker), PlainSends(some, self._taken.out)
+            yield BrokerId(broker), PlainSends(some, self._taken.out, filled)
 
     def landed(self, answer: PlainAppended, now_ms: int) -> list[tuple[Send, int]]:
         """Move positions; return the appends that are left to objects, and where they landed."""

@@ -62,7 +62,10 @@ class AppendConnection:
         """Whether another append may be sent: room in flight, nothing unsent, not throttled."""
         is_room = len(self._requests) < self._context.settings.requests_in_flight_max
         is_room = is_room and not self.connection.has_unsent
-        return is_room and self._context.monotonic_s() >= self._throttled_until_s
+        throttled_until_s = self._throttled_until_s
+        return is_room and (
+            not throttled_until_s or self._context.monotonic_s() >= throttled_until_s
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -115,7 +118,7 @@ class AppendConnection:
     def send_plain(self, sends: PlainSends) -> None:
         """Begin to send a produce request with batches of compiled code; see `send`."""
         header = self._begun(produce.API_KEY, self._version, sends)
-        self.connection.begin_send([self._plain.encode(header, sends.rows, sends.data)])
+        self.connection.begin_send([self._plain.encode(header, sends)])
         if self.connection.has_unsent:
             self._plain.leave_room()
 

@@ -88,7 +88,11 @@ class FetchConnection:
     @property
     def is_free(self) -> bool:
         """Whether no fetch is in flight, and the broker is not throttling us (KIP-219)."""
-        return not self._wants and self._context.monotonic_s() >= self._throttled_until_s
+        if self._wants:
+            return False
+        return not self._throttled_until_s or (
+            self._context.monotonic_s() >= self._throttled_until_s
+        )
 
     def is_overdue(self, limit_s: float) -> bool:
         """Whether an answer has been due for longer than `limit_s`."""

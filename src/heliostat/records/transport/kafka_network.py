@@ -168,15 +168,13 @@ class WireNetwork(WireQuestions):
     def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
         """Send a group's last fetch from where it has moved on to, see `Network`."""
         conn = self._conns.fetching.get((broker, channel))
-        if not isinstance(conn, WatchConnection):
-            return False
         try:
-            is_sent = conn.send_again()
+            if not isinstance(conn, WatchConnection) or not conn.send_again():
+                return False
             self._watched.note_unsent((FETCH, broker, channel), conn)
         except ConnectionLost as error:
             self._drop((FETCH, broker, channel), str(error))
-            return True
-        return is_sent
+        return True
 
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Send one produce request; where it can't be sent, `AppendLost` comes as an event."""
@@ -269,11 +267,13 @@ class WireNetwork(WireQuestions):
         events, self._lost = self._lost, []
         for key in self._watched.readable(0.0 if events else timeout_s):
             conn = self._conns.of(key)
+            connection = conn.connection
             try:
-                frame = conn.connection.pump()
-                if frame is not None:
+                while (frame := connection.pump()) is not None:
                     events.extend(conn.take(frame))
-                elif isinstance(conn, FetchConnection) and conn.connection.waits_for_room:
+                    if not connection.has_ahead:
+                        break
+                if isinstance(conn, FetchConnection) and connection.waits_for_room:
                     self._watched.pause(key, conn)
             except (ConnectionLost, ProtocolError) as error:
                 self._drop(key, str(error))

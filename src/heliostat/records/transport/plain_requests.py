@@ -18,6 +18,7 @@ from heliostat.errors import ProtocolError
 from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.copier import plain_sends as sent
 from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import PlainSends
 from heliostat.records.copier.plain_sends import INDEX, LANDED_AT
 
 TOPIC, NUMBER = range(2)
@@ -192,18 +193,19 @@ class PlainRequests:
         self._targets = np.zeros((0, 2), np.int64)
         self._room = np.empty(0, np.uint8)
 
-    def encode(self, header: bytes, rows: Any, data: Any) -> memoryview:
+    def encode(self, header: bytes, sends: PlainSends) -> memoryview:
         """Return a whole request, which stays unchanged until the next one is encoded."""
+        rows = sends.rows
         if len(self._targets) < len(self._partitions):
             self._learn()
         head = header + self._head
-        size = int(rows[:, sent.SIZE].sum()) + len(head) + len(self._keys)
+        size = sends.filled + len(head) + len(self._keys)
         size += len(rows) * produce.PARTITION_BYTES_MAX + produce.PARTITION_BYTES_MAX
         if len(self._room) < size:
             self._room = np.empty(2 * size, np.uint8)
         self._room[: len(head)] = np.frombuffer(head, np.uint8)
         end = _encode(
-            *(self._room, len(head), rows, data, self._keys, self._key_ends, self._targets)
+            *(self._room, len(head), rows, sends.data, self._keys, self._key_ends, self._targets)
         )
         return self._room.data[:end]
 

@@ -175,7 +175,7 @@ def test_batches_of_compiled_code_are_answered_together_or_as_objects(lane: Lane
     rows[0, [sent.SIZE, sent.COUNT, sent.SENT_ATTEMPT, sent.LANDED_AT]] = 5, 1, 4, -1
 
     def append() -> None:
-        lane.network.append_plain(BROKER, LIVE, PlainSends(rows.copy(), np.zeros(5, np.uint8)))
+        lane.network.append_plain(BROKER, LIVE, PlainSends(rows.copy(), np.zeros(5, np.uint8), 5))
 
     append()
     lane.target.answer(appended(0), is_seen=True)

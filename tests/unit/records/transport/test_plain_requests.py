@@ -17,6 +17,7 @@ from heliostat.clusters.wire.primitives import compact_string, uvarint
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.records.copier import plain_sends as sent
 from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import PlainSends
 from heliostat.records.transport import plain_requests
 
 HEADER = b"a header"
@@ -72,8 +73,10 @@ def test_a_request_is_encoded_as_produce_does(version, which, data):
     )
     for made in (plain_requests, checked):
         requests = made.PlainRequests(version, SPECS, 77)
-        assert bytes(requests.encode(HEADER, rows, body)) == expected
-        assert bytes(requests.encode(HEADER, rows, body)) == expected, "again, in the same room"
+        assert bytes(requests.encode(HEADER, PlainSends(rows, body, len(body)))) == expected
+        assert bytes(requests.encode(HEADER, PlainSends(rows, body, len(body)))) == expected, (
+            "again, in the same room"
+        )
 
 
 def answer_of(version: int, which: list[int], **changes: Any) -> bytearray:
@@ -105,7 +108,7 @@ def test_an_answer_tells_where_each_batch_landed(version, which, random, data):
     cut = data.draw(st.sampled_from([0, 0, data.draw(st.integers(1, len(answer) - 5))]))
     for made in (plain_requests, checked):
         requests, rows = made.PlainRequests(version, SPECS, 77), rows_of(which, [1] * len(which))
-        requests.encode(HEADER, rows, np.zeros(len(which), np.uint8))
+        requests.encode(HEADER, PlainSends(rows, np.zeros(len(which), np.uint8), len(which)))
         view = memoryview(answer[: len(answer) - cut])
         found = requests.decode(view, rows)
         if cut > 1:
@@ -128,7 +131,7 @@ def test_an_answer_tells_where_each_batch_landed(version, which, random, data):
 def test_a_special_answer_is_left_to_objects(version, changes):
     """Given an error, a repetition, a message or a tagged field / then it is not read here."""
     requests, rows = plain_requests.PlainRequests(version, SPECS, 77), rows_of([0, 6], [1, 1])
-    requests.encode(HEADER, rows, np.zeros(2, np.uint8))
+    requests.encode(HEADER, PlainSends(rows, np.zeros(2, np.uint8), 2))
     assert requests.decode(memoryview(answer_of(version, [0, 6], **changes)), rows) == -1
 
 
@@ -137,5 +140,5 @@ def test_a_special_answer_is_left_to_objects(version, changes):
 def test_an_answer_for_others_than_were_sent_is_left_to_objects(version, which):
     """Given partitions that are missing, not asked for, or twice / then it is not read here."""
     requests, rows = plain_requests.PlainRequests(version, SPECS, 77), rows_of([0, 6], [1, 1])
-    requests.encode(HEADER, rows, np.zeros(2, np.uint8))
+    requests.encode(HEADER, PlainSends(rows, np.zeros(2, np.uint8), 2))
     assert requests.decode(memoryview(answer_of(version, which)), rows) == -1
