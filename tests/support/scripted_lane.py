@@ -50,6 +50,9 @@ class ScriptedConnection:
         self.parts += [[bytes(part) for part in frame] for frame in frames]
         self.has_unsent = self.takes_nothing
 
+    def begin_whole(self, frame: memoryview) -> None:
+        self.begin_send([frame[:12], frame[12:]])
+
     def send_on(self) -> None:
         self.has_unsent = self.takes_nothing
 

@@ -202,6 +202,19 @@ class Connection:
         self._is_copied = False
         self.send_on()
 
+    def begin_whole(self, frame: memoryview) -> None:
+        """Do as `begin_send` with one frame that begins with its size field.
+
+        Raises
+        ------
+        As `send`.
+        """
+        assert not self._unsent
+        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
+            self._authenticate()
+        self._unsent, self._is_copied = [frame], False
+        self.send_on()
+
     @property
     def has_unsent(self) -> bool:
         """Whether a part of what `begin_send` got is still unsent."""
@@ -217,7 +230,8 @@ class Connection:
         """
         try:
             while self._unsent:  # ends: every call sends at least a byte or raises
-                sent = self._socket.sendmsg(self._unsent[:SEND_PARTS_MAX], (), socket.MSG_DONTWAIT)
+                parts = self._unsent if len(self._unsent) == 1 else self._unsent[:SEND_PARTS_MAX]
+                sent = self._socket.sendmsg(parts, (), socket.MSG_DONTWAIT)
                 self._unsent = _after(self._unsent, sent)
         except BlockingIOError:
             return

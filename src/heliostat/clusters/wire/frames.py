@@ -83,8 +83,8 @@ class FrameReader:
         """
         if self._frame is None:
             self._frame = self._begin(buffer_for)
-            if self._frame is None:
-                return None
+            if self._frame is None or self._filled < min(len(self._frame), AHEAD_BYTES // 2):
+                return None  # that was all that is there
         # A socket's buffer holds a fraction of a large answer: read on while more is there, since
         # a pass of the copier between two reads costs as much as the read.
         while self._filled < len(self._frame):

@@ -55,7 +55,8 @@ class AppendConnection:
         records, or only markers, or only batches of compiled code."""
         self._throttled_until_s = 0.0
         timeout_ms = int(context.settings.produce_timeout_s * 1000)
-        self._plain = PlainRequests(version, context.partitions, timeout_ms)
+        client_id = connection.settings.client_id
+        self._plain = PlainRequests(version, client_id, context.partitions, timeout_ms)
 
     @property
     def is_free(self) -> bool:
@@ -117,8 +118,9 @@ class AppendConnection:
 
     def send_plain(self, sends: PlainSends) -> None:
         """Begin to send a produce request with batches of compiled code; see `send`."""
-        header = self._begun(produce.API_KEY, self._version, sends)
-        self.connection.begin_send([self._plain.encode(header, sends)])
+        number = self.connection.next_correlation_id()
+        self._requests.append((number, self._context.monotonic_s(), sends))
+        self.connection.begin_whole(self._plain.encode(number, sends))
         if self.connection.has_unsent:
             self._plain.leave_room()
 
@@ -152,7 +154,7 @@ class AppendConnection:
         body = markers.encode_markers(filler_of(self._context.producer_id), wanted)
         return [self._begun(markers.API_KEY, markers.VERSIONS[0], sends), body]
 
-    def _begun(self, api_key: int, version: int, sends: Sequence[Send] | PlainSends) -> bytes:
+    def _begun(self, api_key: int, version: int, sends: Sequence[Send]) -> bytes:
         """Register a request as in flight, and return its header."""
         number = self.connection.next_correlation_id()
         self._requests.append((number, self._context.monotonic_s(), sends))

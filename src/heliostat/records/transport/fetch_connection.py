@@ -11,7 +11,12 @@ from typing_extensions import override
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
-from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
+from heliostat.clusters.wire.primitives import (
+    number_whole,
+    request_header,
+    skip_tagged_fields,
+    whole_head,
+)
 from heliostat.clusters.wire.scan import (
     NUMBER,
     ROW_FIELDS,
@@ -233,8 +238,9 @@ class WatchConnection(FetchConnection):
         self._broker = broker
         self._channel = channel
         self._body = bytearray()
-        self._offsets_at: list[int] = []
-        self._offset_places = np.empty(0, np.int64)
+        """The whole request, from its size field on."""
+        self._body_array = np.empty(0, np.uint8)
+        self._offsets_at = np.empty(0, np.int64)
         self._sent: list[Want] = []
         self._asked = np.empty((0, ASKED_FIELDS), np.int64)
         """What the request in flight, or the next one, asks for; compiled code moves it on."""
@@ -262,21 +268,26 @@ class WatchConnection(FetchConnection):
                 self._prepare(wants)
             else:
                 for place, new, _ in changed:
-                    at = self._offsets_at[place]
+                    at = int(self._offsets_at[place])
                     fetch.aim(self._body, at, new.offset, new.bytes_max, new.last_epoch)
                     self._asked[place] = tuple(new)
         self._sent = list(wants)
-        self._wants = self._sent
-        self._send(self._body)
+        self._send_whole()
 
     def send_again(self) -> bool:
         """Send the last fetch from where it has moved on to; False: there is none."""
         if not self._sent:
             return False
-        aim_all(np.frombuffer(self._body, np.uint8), self._offset_places, self._asked)
-        self._wants = self._sent
-        self._send(self._body)
+        aim_all(self._body_array, self._offsets_at, self._asked)
+        self._send_whole()
         return True
+
+    def _send_whole(self) -> None:
+        self._wants = self._sent
+        self._sent_at_s = self._context.monotonic_s()
+        self._correlation_id = self.connection.next_correlation_id()
+        number_whole(self._body, self._correlation_id)
+        self.connection.begin_whole(memoryview(self._body))
 
     def _prepare(self, wants: Sequence[Want]) -> None:
         is_same = len(wants) == len(self._sent) and all(
@@ -285,11 +296,13 @@ class WatchConnection(FetchConnection):
         self._is_moved = False
         self._asked = np.array(wants, np.int64)
         if is_same:
-            aim_all(np.frombuffer(self._body, np.uint8), self._offset_places, self._asked)
+            aim_all(self._body_array, self._offsets_at, self._asked)
             return
-        self._offsets_at = []
-        self._body = self._encode(wants, self._offsets_at)
-        self._offset_places = np.array(self._offsets_at, np.int64)
+        found: list[int] = []
+        head = whole_head(fetch.API_KEY, self._version, self.connection.settings.client_id)
+        self._body = bytearray(head) + self._encode(wants, found)
+        self._body_array = np.frombuffer(self._body, np.uint8)
+        self._offsets_at = len(head) + np.array(found, np.int64)
         specs = self._context.partitions
         self._rows = np.empty((len(wants), ROW_FIELDS), np.int64)
         self._watched = np.full((len(wants), WATCHED_FIELDS), -2, np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, types
 
 from heliostat.clusters.wire import produce
-from heliostat.clusters.wire.primitives import compact_string
+from heliostat.clusters.wire.primitives import compact_string, number_whole, whole_head
 from heliostat.clusters.wire.scan import after_tags, number_at, put_number, uvarint_at
 from heliostat.errors import ProtocolError
 from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
@@ -176,38 +176,42 @@ class PlainRequests:
 
     Parameters
     ----------
-    version
-        Version of Produce.
+    version, client_id
+        Version of Produce, and who sends it.
     partitions
         Partitions of the lane, by index; there may be more later.
     timeout_ms
         How long the broker may wait for replicas.
     """
 
-    def __init__(self, version: int, partitions: Sequence[PartitionSpec], timeout_ms: int) -> None:
+    def __init__(
+        self, version: int, client_id: str, partitions: Sequence[PartitionSpec], timeout_ms: int
+    ) -> None:
         self._by_id = version >= produce.BY_ID_FROM
         self._partitions = partitions
-        self._head = b"\x00" + produce.ACKS_AND_TIMEOUT.pack(produce.ACKS_ALL, timeout_ms)
+        self._head = whole_head(produce.API_KEY, version, client_id) + b"\x00"
+        self._head += produce.ACKS_AND_TIMEOUT.pack(produce.ACKS_ALL, timeout_ms)
         self._keys = np.empty(0, np.uint8)
         self._key_ends = np.zeros((0, 3), np.int64)
         self._targets = np.zeros((0, 2), np.int64)
         self._room = np.empty(0, np.uint8)
 
-    def encode(self, header: bytes, sends: PlainSends) -> memoryview:
+    def encode(self, correlation_id: int, sends: PlainSends) -> memoryview:
         """Return a whole request, which stays unchanged until the next one is encoded."""
-        rows = sends.rows
         if len(self._targets) < len(self._partitions):
             self._learn()
-        head = header + self._head
-        size = sends.filled + len(head) + len(self._keys)
-        size += len(rows) * produce.PARTITION_BYTES_MAX + produce.PARTITION_BYTES_MAX
+        rows, begin = sends.rows, len(self._head)
+        size = sends.filled + begin + len(self._keys)
+        size += (len(rows) + 1) * produce.PARTITION_BYTES_MAX
         if len(self._room) < size:
             self._room = np.empty(2 * size, np.uint8)
-        self._room[: len(head)] = np.frombuffer(head, np.uint8)
+            self._room.data[:begin] = self._head
         end = _encode(
-            *(self._room, len(head), rows, sends.data, self._keys, self._key_ends, self._targets)
+            *(self._room, begin, rows, sends.data, self._keys, self._key_ends, self._targets)
         )
-        return self._room.data[:end]
+        request = self._room.data[:end]
+        number_whole(request, correlation_id)
+        return request
 
     def leave_room(self) -> None:
         """Use another buffer for the next request: the last one is not sent yet."""

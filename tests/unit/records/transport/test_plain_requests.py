@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from support.checked_indexes import with_checked_indexes
 
 from heliostat.clusters.wire import produce
-from heliostat.clusters.wire.primitives import compact_string, uvarint
+from heliostat.clusters.wire.primitives import compact_string, request_header, uvarint
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.records.copier import plain_sends as sent
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import PlainSends
 from heliostat.records.transport import plain_requests
 
-HEADER = b"a header"
+NUMBER, CLIENT = 77_000, "client"
 NAMES = ["a", "ab", "b" * 126, "c" * 127, "c" * 249]
 IDS = {name: TopicId(uuid.UUID(int=(number << 100) + 1).hex) for number, name in enumerate(NAMES)}
 *_, checked = with_checked_indexes(
@@ -38,6 +38,10 @@ def spec_of(name: str, number: int) -> PartitionSpec:
 SPECS = [spec_of(name, number) for number in (0, 1, 70_000) for name in NAMES]
 """Partitions of a topic are not adjacent."""
 VERSIONS = st.sampled_from(produce.VERSIONS)
+
+
+def requests_of(version: int, made: Any = plain_requests) -> Any:
+    return made.PlainRequests(version, CLIENT, SPECS, 77)
 
 
 def rows_of(indexes: list[int], sizes: list[int]) -> Any:
@@ -68,13 +72,14 @@ def test_a_request_is_encoded_as_produce_does(version, which, data):
         )
         for index, size, at in zip(which, sizes, rows[:, sent.AT].tolist(), strict=True)
     ]
-    expected = HEADER + b"".join(
-        bytes(part) for part in produce.encode_produce(version, parts, timeout_ms=77)
-    )
+    body_parts = produce.encode_produce(version, parts, timeout_ms=77)
+    expected = request_header(produce.API_KEY, version, NUMBER, CLIENT, flexible=True)
+    expected += b"".join(bytes(part) for part in body_parts)
+    expected = len(expected).to_bytes(4, "big") + expected
     for made in (plain_requests, checked):
-        requests = made.PlainRequests(version, SPECS, 77)
-        assert bytes(requests.encode(HEADER, PlainSends(rows, body, len(body)))) == expected
-        assert bytes(requests.encode(HEADER, PlainSends(rows, body, len(body)))) == expected, (
+        requests = requests_of(version, made)
+        assert bytes(requests.encode(NUMBER, PlainSends(rows, body, len(body)))) == expected
+        assert bytes(requests.encode(NUMBER, PlainSends(rows, body, len(body)))) == expected, (
             "again, in the same room"
         )
 
@@ -107,8 +112,11 @@ def test_an_answer_tells_where_each_batch_landed(version, which, random, data):
     answer = answer_of(version, order)
     cut = data.draw(st.sampled_from([0, 0, data.draw(st.integers(1, len(answer) - 5))]))
     for made in (plain_requests, checked):
-        requests, rows = made.PlainRequests(version, SPECS, 77), rows_of(which, [1] * len(which))
-        requests.encode(HEADER, PlainSends(rows, np.zeros(len(which), np.uint8), len(which)))
+        requests, rows = (
+            requests_of(version, made),
+            rows_of(which, [1] * len(which)),
+        )
+        requests.encode(NUMBER, PlainSends(rows, np.zeros(len(which), np.uint8), len(which)))
         view = memoryview(answer[: len(answer) - cut])
         found = requests.decode(view, rows)
         if cut > 1:
@@ -130,8 +138,11 @@ def test_an_answer_tells_where_each_batch_landed(version, which, random, data):
 )
 def test_a_special_answer_is_left_to_objects(version, changes):
     """Given an error, a repetition, a message or a tagged field / then it is not read here."""
-    requests, rows = plain_requests.PlainRequests(version, SPECS, 77), rows_of([0, 6], [1, 1])
-    requests.encode(HEADER, PlainSends(rows, np.zeros(2, np.uint8), 2))
+    requests, rows = (
+        plain_requests.PlainRequests(version, CLIENT, SPECS, 77),
+        rows_of([0, 6], [1, 1]),
+    )
+    requests.encode(NUMBER, PlainSends(rows, np.zeros(2, np.uint8), 2))
     assert requests.decode(memoryview(answer_of(version, [0, 6], **changes)), rows) == -1
 
 
@@ -139,6 +150,9 @@ def test_a_special_answer_is_left_to_objects(version, changes):
 @pytest.mark.parametrize("which", [[0], [0, 5], [0, 1, 6], [0, 0]])
 def test_an_answer_for_others_than_were_sent_is_left_to_objects(version, which):
     """Given partitions that are missing, not asked for, or twice / then it is not read here."""
-    requests, rows = plain_requests.PlainRequests(version, SPECS, 77), rows_of([0, 6], [1, 1])
-    requests.encode(HEADER, PlainSends(rows, np.zeros(2, np.uint8), 2))
+    requests, rows = (
+        plain_requests.PlainRequests(version, CLIENT, SPECS, 77),
+        rows_of([0, 6], [1, 1]),
+    )
+    requests.encode(NUMBER, PlainSends(rows, np.zeros(2, np.uint8), 2))
     assert requests.decode(memoryview(answer_of(version, which)), rows) == -1
