@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.log_batches import fields_of, records_of
@@ -14,10 +14,14 @@ from sim.partition_log import NONE, OUT_OF_RANGE, PartitionLog
 
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, EpochEnd, ListedOffset
 from heliostat.names import LeaderEpoch, Offset
+from heliostat.records.transport.mirror_ends import Read
+from heliostat.records.transport.single_batches import NO_SUCH_OFFSET, Batches
 
-__all__ = ["Answer", "FetchOf", "delete_records", "epoch_end", "fetch", "list_offset"]
+__all__ = ["Answer", "FetchOf", "batches_of", "delete_records", "epoch_end", "fetch", "list_offset"]
 
 UNSUPPORTED_VERSION = 35
+STRETCH_BYTES = 400
+"""A few markers; a broker gives more."""
 NO_EPOCH = LeaderEpoch(-1)
 NOTHING = ListedOffset(NO_OFFSET, -1, NO_EPOCH)
 
@@ -125,3 +129,20 @@ def _fetched(want: FetchOf, room: int, *, is_first: bool, committed: bool) -> An
 def size_of_first(data: bytes | bytearray) -> int:
     """Bytes of the batch that stands first; 0 where not even its length does."""
     return 12 + int(struct.unpack_from(">i", data, 8)[0]) if len(data) >= 12 else 0
+
+
+def batches_of(logs: Mapping[int, PartitionLog]) -> Read:
+    """What holds an offset, or else comes next, of each log."""
+
+    def read(offsets: Mapping[int, Offset], room: int = STRETCH_BYTES) -> Batches:
+        stretch_bytes = min(room, STRETCH_BYTES)
+        found: Batches = {}
+        for index, offset in offsets.items():
+            log = logs.get(index)
+            if log is None:
+                continue  # it can't be read now
+            is_there = log.start <= offset < log.end
+            found[index] = (log.read(offset, stretch_bytes) or None) if is_there else NO_SUCH_OFFSET
+        return found
+
+    return read

@@ -8,8 +8,10 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.log_answers import Answer, FetchOf, fetch, size_of_first
+from sim.log_answers import Answer, FetchOf, batches_of, fetch, size_of_first
 from sim.partition_log import HEADER, NONE, PartitionLog
+from sim.sim_clock import SimClock
+from sim.whole_answers import OfCompiled, whole_answer
 
 from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.errors import BrokerError, ConnectionLost
@@ -26,6 +28,7 @@ from heliostat.records.copier.network import (
     Event,
     Fetched,
     FetchLost,
+    GroupAnswer,
     LastBatch,
     Leaders,
     LogRange,
@@ -33,6 +36,8 @@ from heliostat.records.copier.network import (
     MapWrite,
     MapWritten,
     MirrorEnd,
+    PlainAppended,
+    PlainSends,
     Send,
     SourceSays,
     Traffic,
@@ -40,8 +45,8 @@ from heliostat.records.copier.network import (
     Want,
     Watched,
 )
-from heliostat.records.transport.mirror_ends import Read, compare_ends, times_at
-from heliostat.records.transport.single_batches import NO_SUCH_OFFSET, Batches
+from heliostat.records.copier.plain_sends import LANDED_AT
+from heliostat.records.transport.mirror_ends import compare_ends, times_at
 
 BROKER = BrokerId(1)
 PRODUCER = 4242
@@ -50,23 +55,6 @@ NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
 STRETCH_BYTES = 400  # a few markers
 UNKNOWN_TOPIC_ID = 100
 OFFSET_BYTES = 8
-
-
-class SimClock:
-    """A clock that advances only when the copier waits."""
-
-    def __init__(self, wall_ms: int) -> None:
-        self.now_s = 1000.0
-        self._wall_ms = wall_ms
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-    def wall_ms(self) -> int:
-        return self._wall_ms + int((self.now_s - 1000.0) * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
 
 
 @dataclass(slots=True)
@@ -156,25 +144,9 @@ class World:
         return happens
 
 
-def batches_of(logs: Mapping[int, PartitionLog]) -> Read:
-    """What holds an offset, or else comes next, of each log."""
-
-    def read(offsets: Mapping[int, Offset], room: int = STRETCH_BYTES) -> Batches:
-        stretch_bytes = min(room, STRETCH_BYTES)
-        found: Batches = {}
-        for index, offset in offsets.items():
-            log = logs.get(index)
-            if log is None:
-                continue  # it can't be read now
-            is_there = log.start <= offset < log.end
-            found[index] = (log.read(offset, stretch_bytes) or None) if is_there else NO_SUCH_OFFSET
-        return found
-
-    return read
-
-
 def _bytes_in(answer: Sequence[Event]) -> int:
-    return sum(each.end for each in answer if isinstance(each, Fetched))
+    whole = sum(len(each.data) for each in answer if isinstance(each, GroupAnswer))
+    return whole + sum(each.end for each in answer if isinstance(each, Fetched))
 
 
 class SimNetwork:
@@ -187,6 +159,8 @@ class SimNetwork:
         """Second, tie, what a fetch is answered, and the channel that is free again with it."""
         self._held = HeldBytes()
         self._fetching: set[Channel] = set()
+        self._asked: dict[Channel, tuple[list[Want], GroupAnswer]] = {}
+        """What groups asked for last, and the answer in which that has moved on."""
         self._heard: dict[int, int] = {}
         """High watermarks in the last answers to groups."""
         self._appends: dict[Channel, list[tuple[float, Sequence[Send]]]] = {}
@@ -319,8 +293,21 @@ class SimNetwork:
         answers = self._answers(wants)
         events: list[Event] = [*answers]
         if channel.traffic is Traffic.SPARSE:
-            events = [*filter(self._is_news, answers), Watched(broker, channel)]
+            news = [*filter(self._is_news, answers)]
+            events = [*news, Watched(broker, channel)]
+            self._asked.pop(channel, None)
+            if next(iter(self.world.ties)) % 5:  # mostly whole, as compiled code takes them
+                answer = whole_answer(broker, channel, news, self._counted)
+                events, self._asked[channel] = [answer], (list(wants), answer)
         self._push(at_s, events, channel)
+
+    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
+        if channel not in self._asked:
+            return False
+        wants, answer = self._asked[channel]
+        moved = {row[0]: Want(*row) for row in answer.asked.tolist()}
+        self.fetch(broker, channel, [moved.get(want.index, want) for want in wants])
+        return True
 
     def _is_news(self, event: Fetched) -> bool:
         index, end = event.want.index, event.high_watermark
@@ -388,8 +375,11 @@ class SimNetwork:
         self._served_until_s[channel] = served_s
         self._appends.setdefault(channel, []).append((served_s, sends))
 
+    def append_plain(self, broker: BrokerId, channel: Channel, sends: PlainSends) -> None:
+        self.append(broker, channel, OfCompiled(sends))
+
     def has_unsent(self) -> bool:
-        return True
+        return bool(next(iter(self.world.ties)) % 2)
 
     def send_on(self) -> None:
         pass
@@ -425,7 +415,7 @@ class SimNetwork:
                     events.extend(self._cut(channel_key))
                     break
                 _, sends = channel_key.pop(0)
-                events.extend(self._serve(send) for send in sends)
+                events.extend(self._served(sends))
         return events + self._taken(room_bytes)
 
     def _taken(self, room_bytes: int) -> list[Event]:
@@ -441,13 +431,15 @@ class SimNetwork:
                 continue
             room_bytes -= size
             self._fetching.discard(channel)
-            events.extend(self._counted(each) for each in answer)
+            events.extend(
+                self._counted(each) if isinstance(each, Fetched) else each for each in answer
+            )
         for due in left:
             heapq.heappush(self._due, due)
         return events
 
-    def _counted(self, event: Event) -> Event:
-        if not isinstance(event, Fetched) or not event.end:
+    def _counted(self, event: Fetched) -> Fetched:
+        if not event.end:
             return event
         return event._replace(buffer=self._held.view(bytearray(event.buffer)))
 
@@ -457,7 +449,16 @@ class SimNetwork:
         is_target = self.world.random.random() < 0.5
         return Unanswered(indexes, ConnectionLost("the broker does not answer"), is_target)
 
-    def _serve(self, send: Send) -> Event:
+    def _served(self, sends: Sequence[Send]) -> list[Event]:
+        answers = [self._serve(send) for send in sends]
+        if not isinstance(sends, OfCompiled) or any(
+            each.error or each.is_repeated for each in answers
+        ):
+            return [*answers]
+        sends.plain.rows[:, LANDED_AT] = [each.base_offset for each in answers]
+        return [PlainAppended(sends.plain)]
+
+    def _serve(self, send: Send) -> Appended:
         data = b"".join(send.batch.parts)
         if self.world.happens(0.5):
             error = self.world.random.choice([NOT_LEADER, NOT_ENOUGH, TIMED_OUT, AFTER_APPEND])

@@ -14,7 +14,8 @@ from functools import lru_cache
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
-from sim.sim_network import PRODUCER, SimClock, SimNetwork, World
+from sim.sim_clock import SimClock
+from sim.sim_network import PRODUCER, SimNetwork, World
 
 from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end

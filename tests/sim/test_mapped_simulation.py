@@ -15,7 +15,8 @@ from dataclasses import replace
 import pytest
 from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode
 from sim.partition_log import MODULUS, NONE, PartitionLog
-from sim.sim_network import SimClock, SimNetwork, World
+from sim.sim_clock import SimClock
+from sim.sim_network import SimNetwork, World
 from sim.test_copy_simulation import (
     ROUNDS_MAX,
     SEEDS,

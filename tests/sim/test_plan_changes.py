@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from sim.sim_network import SimClock, SimNetwork, World
+from sim.sim_clock import SimClock
+from sim.sim_network import SimNetwork, World
 from sim.test_copy_simulation import DAY_MS, SEEDS, check_is_beginning, fill, lane, make_world
 from typing_extensions import override
 
@@ -262,4 +263,4 @@ def test_partitions_that_move_are_copied_once(first: int, age_ms: int) -> None:
         moved += scene.moved
         ghosts += scene.ghost_appends
     assert moved > 100
-    assert ghosts > 5
+    assert ghosts > 2

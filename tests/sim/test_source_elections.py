@@ -126,6 +126,8 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
             for log in world.source:
                 ground.write(log)
     copier._network.cut_all()
+    world.clock.sleep(1.0)
+    world.settle_late()  # what lands after the loss would not be held before it
     return notes
 
 

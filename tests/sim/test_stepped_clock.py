@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from sim.sim_network import SimClock
+from sim.sim_clock import SimClock
 from sim.test_copy_simulation import SEEDS, WALL_MS, copy_until_level, make_world
 from typing_extensions import override
 

@@ -95,7 +95,7 @@ def test_truncated_and_damaged_answers_are_refused_or_read_within_bounds(topics,
 
 def test_index_checks_are_on():
     with pytest.raises(IndexError):
-        checked._number(np.empty(1, np.uint8), 0, 2)
+        checked.number_at(np.empty(1, np.uint8), 0, 2)
 
 
 @given(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sim.sim_network import SimClock
+from sim.sim_clock import SimClock
 
 from heliostat.access import ClusterAccess
 from heliostat.link.lane_plans import CHANGED_MAX, STEADY_S, LanePlans, LaneRound

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sim.sim_network import SimClock
+from sim.sim_clock import SimClock
 
 from heliostat.link.leases import Leases, renew_every_s
 from heliostat.records.copier.late_sends import LATE_S

@@ -148,9 +148,15 @@ class Connection:
                 raise
 
     def has_held(self) -> bool:
-        """Whether a secured connection has something to read that a selector does not see."""
+        """Whether there is something to read that a selector does not see."""
         stream = self._socket
-        return bool(self._held) or (isinstance(stream, TlsStream) and stream.pending() > 0)
+        is_there = bool(self._held) or self._frames.has_ahead
+        return is_there or (isinstance(stream, TlsStream) and stream.pending() > 0)
+
+    @property
+    def has_ahead(self) -> bool:
+        """Whether another answer, or its beginning, was read with the last one."""
+        return self._frames.has_ahead
 
     def fileno(self) -> int:
         """File descriptor, for a selector."""
@@ -196,6 +202,19 @@ class Connection:
         self._is_copied = False
         self.send_on()
 
+    def begin_whole(self, frame: memoryview) -> None:
+        """Do as `begin_send` with one frame that begins with its size field.
+
+        Raises
+        ------
+        As `send`.
+        """
+        assert not self._unsent
+        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
+            self._authenticate()
+        self._unsent, self._is_copied = [frame], False
+        self.send_on()
+
     @property
     def has_unsent(self) -> bool:
         """Whether a part of what `begin_send` got is still unsent."""
@@ -211,7 +230,8 @@ class Connection:
         """
         try:
             while self._unsent:  # ends: every call sends at least a byte or raises
-                sent = self._socket.sendmsg(self._unsent[:SEND_PARTS_MAX], (), socket.MSG_DONTWAIT)
+                parts = self._unsent if len(self._unsent) == 1 else self._unsent[:SEND_PARTS_MAX]
+                sent = self._socket.sendmsg(parts, (), socket.MSG_DONTWAIT)
                 self._unsent = _after(self._unsent, sent)
         except BlockingIOError:
             return

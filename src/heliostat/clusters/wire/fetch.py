@@ -31,6 +31,7 @@ _PARTITION = struct.Struct(">iiqiqi")
 _OFFSET, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _OFFSET_IN_PARTITION = 8
 _EPOCH_BEHIND_OFFSET, _BYTES_BEHIND_OFFSET = 8, 20
+_NO_TROUBLE = 4 + 1 + 4 + 2
 _PARTED = struct.Struct(">iq")
 _PARTED_TAG = 0
 _ABORTED = struct.Struct(">qq")
@@ -134,6 +135,11 @@ class FetchAnswer:
     throttle_ms: int
     error: int
     partitions: Iterator[FetchedPartition]
+
+
+def is_undisturbed(buffer: Buffer) -> bool:
+    """Whether an answer, correlation id first, has no tagged field, throttle time or error."""
+    return bytes(buffer[4:_NO_TROUBLE]) == bytes(_NO_TROUBLE - 4)
 
 
 def decode_fetch(version: int, buffer: Buffer, at: int) -> FetchAnswer:

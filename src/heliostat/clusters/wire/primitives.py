@@ -128,3 +128,18 @@ def request_header(
     raw = client_id.encode()
     fixed = struct.pack(">hhih", api_key, api_version, correlation_id, len(raw)) + raw
     return fixed + b"\x00" if flexible else fixed
+
+
+CORRELATION_ID_AT = 8
+"""Where it is in a whole request: after the size field, the request's key and its version."""
+
+
+def whole_head(api_key: int, api_version: int, client_id: str) -> bytes:
+    """Size field and header of a request of a flexible version, both numbers still 0."""
+    return INT32.pack(0) + request_header(api_key, api_version, 0, client_id, flexible=True)
+
+
+def number_whole(request: bytearray | memoryview, correlation_id: int) -> None:
+    """Write the size and the number of a request that begins with `whole_head`."""
+    INT32.pack_into(request, 0, len(request) - INT32.size)
+    INT32.pack_into(request, CORRELATION_ID_AT, correlation_id)

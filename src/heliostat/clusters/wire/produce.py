@@ -30,6 +30,9 @@ ACKS_ALL = -1
 COPIED_BYTES_MAX = 4096
 """Copying up to this costs less than passing it to the kernel as a separate buffer."""
 
+PARTITION_BYTES_MAX = 16
+"""Bytes of a partition in a request beside its batch and its topic, at most."""
+ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _PARTITION_ANSWER = struct.Struct(">ihqqq")  # partition, error, base, append time, log start
 
 Parts = Sequence[bytes | bytearray | memoryview]
@@ -63,7 +66,7 @@ def encode_produce(
 ) -> list[bytes | bytearray | memoryview]:
     """Body of a produce request as buffers to send in order; only small batches are copied."""
     out: list[bytes | bytearray | memoryview] = []
-    head = bytearray(b"\x00" + struct.pack(">hi", ACKS_ALL, timeout_ms))
+    head = bytearray(b"\x00" + ACKS_AND_TIMEOUT.pack(ACKS_ALL, timeout_ms))
     groups: dict[str, list[ProducePartition]] = {}
     for item in partitions:
         groups.setdefault(item.topic, []).append(item)

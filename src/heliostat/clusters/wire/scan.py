@@ -28,7 +28,7 @@ _ROWS = types.int64[:, ::1]
 
 
 @njit(types.UniTuple(_INT, 2)(_BYTES, _INT), cache=True, nogil=True)
-def _uvarint(data: Any, at: int) -> Any:
+def uvarint_at(data: Any, at: int) -> Any:
     """UNSIGNED_VARINT and the position after it, which is -1 if it is cut or too long."""
     value = np.int64(0)
     for place in range(5):
@@ -42,26 +42,37 @@ def _uvarint(data: Any, at: int) -> Any:
 
 
 @njit(_INT(_BYTES, _INT), cache=True, nogil=True)
-def _after_tags(data: Any, at: int) -> Any:
-    count, at = _uvarint(data, at)
+def after_tags(data: Any, at: int) -> Any:
+    """Return the position after a section of tagged fields; -1 if it is cut."""
+    count, at = uvarint_at(data, at)
     for _ in range(count):
         if at < 0:
             return -1
-        _, at = _uvarint(data, at)
+        _, at = uvarint_at(data, at)
         if at < 0:
             return -1
-        size, at = _uvarint(data, at)
+        size, at = uvarint_at(data, at)
         at = at + size if at >= 0 and at + size <= len(data) else -1
     return at
 
 
 @njit(_INT(_BYTES, _INT, _INT), cache=True, nogil=True)
-def _number(data: Any, at: int, size: int) -> Any:
+def number_at(data: Any, at: int, size: int) -> Any:
+    """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)
     for place in range(size):
         value = value << np.uint64(8) | np.uint64(data[at + place])
     unused = np.int64(64 - 8 * size)
     return np.int64(value) << unused >> unused
+
+
+@njit(types.void(types.uint8[::1], _INT, _INT, _INT), cache=True, nogil=True)
+def put_number(out: Any, at: int, size: int, value: int) -> None:
+    """Write a big-endian number of `size` bytes."""
+    rest = np.uint64(value)
+    for place in range(size):
+        out[at + size - 1 - place] = np.uint8(rest & np.uint64(255))
+        rest >>= np.uint64(8)
 
 
 @njit(types.boolean(_BYTES, _INT, _INT, _INT, types.Array(_INT, 1, "C")), cache=True, nogil=True)
@@ -70,21 +81,21 @@ def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
     if at + _FIXED_BYTES > end:
         return False
     row[TOPIC_AT] = topic_at
-    row[PARTITION] = _number(data, at, 4)
-    row[ERROR] = _number(data, at + 4, 2)
-    row[HIGH_WATERMARK] = _number(data, at + 6, 8)
-    row[LAST_STABLE_OFFSET] = _number(data, at + 14, 8)
+    row[PARTITION] = number_at(data, at, 4)
+    row[ERROR] = number_at(data, at + 4, 2)
+    row[HIGH_WATERMARK] = number_at(data, at + 6, 8)
+    row[LAST_STABLE_OFFSET] = number_at(data, at + 14, 8)
     row[ABORTED_AT] = at + _FIXED_BYTES
-    aborted, at = _uvarint(data, at + _FIXED_BYTES)
+    aborted, at = uvarint_at(data, at + _FIXED_BYTES)
     if aborted < 2:
         row[ABORTED_AT] = -1
     for _ in range(aborted - 1):
         if at < 0 or at + 16 > end:
             return False
-        at = _after_tags(data, at + 16)
+        at = after_tags(data, at + 16)
     if at < 0 or at + 4 > end:
         return False
-    size, at = _uvarint(data, at + 4)  # after the preferred replica: we name no rack
+    size, at = uvarint_at(data, at + 4)  # after the preferred replica: we name no rack
     if at < 0:
         return False
     row[START] = at
@@ -111,27 +122,27 @@ def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
         Number of rows filled; -1 if the bytes do not follow the format, or rows are too few.
     """
     found = 0
-    topics, at = _uvarint(data, at)
+    topics, at = uvarint_at(data, at)
     for _ in range(topics - 1):
         topic_at, name_bytes = at, np.int64(ID_BYTES)
         if at < 0:
             return -1
         if not by_id:
-            name_bytes, topic_at = _uvarint(data, at)
+            name_bytes, topic_at = uvarint_at(data, at)
             name_bytes -= 1
         if topic_at < 0 or name_bytes < 0 or topic_at + name_bytes > len(data):
             return -1
-        count, at = _uvarint(data, topic_at + name_bytes)
+        count, at = uvarint_at(data, topic_at + name_bytes)
         for _ in range(count - 1):
             if at < 0 or found >= len(rows):
                 return -1
             if not _read_row(data, at, topic_at, len(data), rows[found]):
                 return -1
-            at = _after_tags(data, rows[found, END])
+            at = after_tags(data, rows[found, END])
             found += 1
         if at < 0:
             return -1
-        at = _after_tags(data, at)
+        at = after_tags(data, at)
     return found if at >= 0 else -1
 
 
@@ -140,7 +151,7 @@ def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
     """Fill rows as `scan_partitions`, and list those with news.
 
     News are records, an error, another high watermark than before, an open transaction, and tagged
-    fields.
+    fields. The high watermark of those is noted in `watched`.
 
     Parameters
     ----------
@@ -170,6 +181,41 @@ def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
             or row[LAST_STABLE_OFFSET] != row[HIGH_WATERMARK]
             or data[row[END]] != NO_TAGS
         ):
+            watched[place, KNOWN_END] = row[HIGH_WATERMARK]
             watched[found, NEWS] = place
             found += 1
     return found
+
+
+@njit(types.boolean(_BYTES, _ROWS, _ROWS, _INT, _BYTES, _ROWS), cache=True, nogil=True)
+def are_topics(  # noqa: PLR0917 - compiled without keywords
+    data: Any, rows: Any, watched: Any, news: int, keys: Any, places: Any
+) -> Any:
+    """Return whether the first `news` partitions with news are of the topics that were asked for.
+
+    `keys` (uint8) are the topics' ids or names one after the other; `places` has for each partition
+    of the request where its own begins and ends.
+    """
+    for number in range(news):
+        place = watched[number, NEWS]
+        at, first = rows[place, TOPIC_AT], places[place, 0]
+        count = places[place, 1] - first
+        if at + count > len(data):
+            return False
+        for offset in range(count):
+            if data[at + offset] != keys[first + offset]:
+                return False
+    return True
+
+
+@njit(types.void(types.uint8[::1], types.int64[::1], _ROWS), cache=True, nogil=True)
+def aim_all(body: Any, offsets_at: Any, asked: Any) -> None:
+    """Write offsets, epochs and limits into a fetch's request, see `fetch.aim`.
+
+    `asked` has a row for each partition: index, attempt, offset, limit, epoch.
+    """
+    for place in range(len(offsets_at)):
+        at = offsets_at[place]
+        put_number(body, at, 8, asked[place, 2])
+        put_number(body, at + 8, 4, asked[place, 4])
+        put_number(body, at + 20, 4, asked[place, 3])

@@ -78,6 +78,11 @@ class ClaimedOffsets:
         self._seen = -1
         """The offset that the previous answer claimed for a batch that was held back."""
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether a batch of the last answer was held back, so that the next one confirms it."""
+        return self._seen >= 0
+
     def continued(self) -> None:
         """Note that an answer was one whole batch at the requested offset (`plain_batch`)."""
         self._seen = -1

@@ -53,6 +53,12 @@ class CopiedEpochs:
         if seen.epoch >= 0 and seen.offset == next_offset:
             self._fetched.append(seen)
 
+    def ran_to(self, offset: int) -> None:
+        """Note that all batches up to the one that ends before `offset` had the newest epoch."""
+        newest = self._newest()
+        if newest.epoch >= 0 and offset > newest.offset:
+            self._fetched.append(CopiedTo(offset, newest.epoch))
+
     def before(self, fetch_offset: int) -> int:
         """Return the epoch to name in a fetch from `fetch_offset`; -1 if it is not known."""
         newest = self._newest()

@@ -15,12 +15,14 @@ from heliostat.records.copier.network import (
     LIVE,
     AppendLost,
     ChannelKey,
+    GroupAnswer,
     Network,
     Send,
     Traffic,
 )
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.plain_way import PlainWay
 
 APPEND_REQUEST_BYTES_MAX = 8 * 1024 * 1024
 """Far below a broker's `socket.request.max.bytes` (100 MiB); it reads so much in milliseconds."""
@@ -40,6 +42,8 @@ class AppendSchedule:
         For how long the round may send.
     fetches
         Decides which partitions lag far: these have separate connections for appends, too.
+    plain
+        The partitions that compiled code copies.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class AppendSchedule:
         network: Network,
         lease: Lease,
         fetches: FetchSchedule,
+        plain: PlainWay,
     ) -> None:
+        self.plain = plain
         self._partitions = partitions
         self._network = network
         self._lease = lease
@@ -62,12 +68,8 @@ class AppendSchedule:
         self._leader = leaders
         self._sendable = {}
         for item in self._partitions:
+            item.progress.cells.leave_plain()  # its leader may be another
             self.mark(item)  # one that was given up has no queue
-
-    def drop(self, index: int) -> None:
-        """Forget a partition that was given up."""
-        for items in self._sendable.values():
-            items.pop(index, None)
 
     def mark(self, item: PartitionCopy) -> None:
         """Queue a partition for its connection if it has something to send.
@@ -87,13 +89,43 @@ class AppendSchedule:
             channel_key = self._channel[index] = wanted
         self._sendable.setdefault(channel_key, {})[index] = item
 
+    def judge(self, item: PartitionCopy) -> None:
+        """Let compiled code copy a partition from now on, if it is plain; see `PlainWay`."""
+        index = item.index
+        broker = self._leader.get(index)
+        if broker is not None and self._channel.get(index) == (broker, LIVE):
+            self.plain.judge(item, broker)
+
+    def take(self, answer: GroupAnswer, asked_ms: int, now_ms: int) -> list[int]:
+        """See `PlainWay.take`; what goes by way of objects is sent first."""
+        brokers = tuple(
+            broker
+            for broker in self.plain.leaders
+            if not self._sendable.get((broker, LIVE)) and self._network.can_append(broker, LIVE)
+        )
+        return self.plain.take(answer, brokers, asked_ms, now_ms)
+
+    def _send_plain(self, now_s: float) -> None:
+        for broker, sends in self.plain.to_send():
+            if self._lease.may_send():
+                self._network.append_plain(broker, LIVE, sends)
+            else:
+                self._lose(sends.objects(), now_s, self._lease.clock.wall_ms())
+
+    def _lose(self, sends: list[Send], now_s: float, now_ms: int) -> None:
+        """The lease ended while the request was built: nothing of it was sent."""
+        lost = AppendLost(sends, "the round's lease has ended")
+        went_wrong(self._partitions, lost, now_s, now_ms)
+
     @property
     def has_any(self) -> bool:
         """Whether some partition has something to send, now or after a while."""
-        return any(self._sendable.values())
+        return self.plain.has_any or any(self._sendable.values())
 
     def send(self, now_s: float) -> None:
-        """Send what can be sent."""
+        """Send what can be sent; first what compiled code has taken."""
+        if self.plain.has_any:
+            self._send_plain(now_s)
         now_ms = self._lease.clock.wall_ms()
         for (broker, channel), items in self._sendable.items():
             while items and self._network.can_append(broker, channel):
@@ -101,9 +133,7 @@ class AppendSchedule:
                     break
                 sends = self._one_batch_of_each(items, now_s, now_ms)
                 if not sends or not self._lease.may_send():
-                    # The lease ended while the request was built: nothing of it was sent.
-                    reason = "the round's lease has ended"
-                    went_wrong(self._partitions, AppendLost(sends, reason), now_s, now_ms)
+                    self._lose(sends, now_s, now_ms)
                     break
                 self._network.append(broker, channel, sends)
 

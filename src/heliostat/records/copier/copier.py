@@ -10,7 +10,7 @@ what one fetch returned for a partition is joined; so batches grow by themselves
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from heliostat.clock import Clock
 from heliostat.errors import kafka_error
@@ -34,17 +34,22 @@ from heliostat.records.copier.network import (
     Event,
     Fetched,
     FetchLost,
+    GroupAnswer,
     MapLost,
     MapWritten,
     Network,
+    OneEvent,
+    PlainAppended,
     Unanswered,
     Watched,
 )
 from heliostat.records.copier.partition_leave import lease_ended, lease_renewed
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.plain_way import PlainWay
 from heliostat.records.copier.round_reports import RoundReports
 
 IDLE_WAIT_S = 0.05  # longest wait for answers, so that retries and the end are in time
+TURN_S = 0.01  # longest part of a turn in which compiled code alone is at work
 DRAIN_S = 10.0  # how long the end of a round waits for outstanding answers
 
 
@@ -62,7 +67,8 @@ class Copier:
         self._reports = RoundReports(lane, self.partitions, self._plan, now_ms)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
-        self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches)
+        plain = PlainWay(lane, self.partitions, self._reports.latency, now_ms)
+        self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches, plain)
         self._attention = Attention(
             self.partitions,
             network,
@@ -141,6 +147,18 @@ class Copier:
         """Do one turn: serve partitions in need, send what can be sent, process answers."""
         self._find_leaders(now_s)
         self._attention.give(now_s)
+        self._send(now_s)
+        until_s, is_plain = now_s + TURN_S, True
+        while is_plain and now_s < until_s:  # ends: the clock goes on
+            room_bytes = self._memory.room_bytes(now_s)
+            if room_bytes > 0:
+                self._fetches.send(now_s)
+            is_plain = self._take(self._network.wait(self._pause_s(now_s), room_bytes))
+            now_s = self._clock.monotonic_s()
+            self._send(now_s)
+
+    def _send(self, now_s: float) -> None:
+        """Send what can be sent to the target."""
         if self._appends.has_any or self._map_writer.has_any or self._network.has_unsent():
             self._late_sends.arm(self.lease.left_s())
             if self.lease.may_send():
@@ -148,15 +166,14 @@ class Copier:
             self._map_writer.write(self.lease.may_send)
             self._appends.send(now_s)
             self._late_sends.disarm()
-        room_bytes = self._memory.room_bytes(now_s)
-        if room_bytes > 0:
-            self._fetches.send(now_s)
-        self._take(self._network.wait(self._pause_s(now_s), room_bytes))
 
     def _pause_s(self, now_s: float) -> float:
         """Return how long to wait for answers: not past the next fetch that pacing delays."""
-        due = [at for at in self._fetches.held_back_until_s() if at > now_s]
-        return max(0.0, min([IDLE_WAIT_S, *(at - now_s for at in due)]))
+        until_s = now_s + IDLE_WAIT_S
+        for at_s in self._fetches.held_back_until_s():
+            if now_s < at_s < until_s:
+                until_s = at_s
+        return until_s - now_s
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Release old records and breaks for sending once all earlier rounds have ended (I10)."""
@@ -179,25 +196,49 @@ class Copier:
 
     # -- answers -------------------------------------------------------------------------------
 
-    def _take(self, events: Iterable[Event]) -> None:
+    def _take(self, events: Iterable[Event]) -> bool:
+        """Process answers; return whether all of them were taken by compiled code."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
+        is_plain = True
         for event in events:
-            if isinstance(event, FetchLost | AppendLost) or getattr(event, "error", False):
-                self._attention.at_once()
-                self._fetches.forget_wants()
-            match event:
-                case Fetched():
-                    self._take_fetched(event, now_s, now_ms)
-                case Watched():
-                    self._fetches.watched(event, now_s)
-                case Appended():
-                    self._take_appended(event, now_s, now_ms)
-                case MapWritten() | MapLost():
-                    for item in self._map_writer.take(event, now_s, now_ms):
-                        self._appends.mark(item)
-                case Unanswered() | FetchLost() | AppendLost():
-                    went_wrong(self.partitions, event, now_s, now_ms)
-                    self._leaders.may_be_others()
+            if isinstance(event, GroupAnswer):
+                left: Sequence[OneEvent] = self._take_group(event, now_s, now_ms)
+            elif isinstance(event, PlainAppended):
+                left = [
+                    Appended(send, 0, landed_at, "")
+                    for send, landed_at in self._appends.plain.landed(event, now_ms)
+                ]
+            else:
+                left = (event,)
+            for other in left:
+                is_plain = False
+                self._take_one(other, now_s, now_ms)
+        return is_plain
+
+    def _take_group(self, answer: GroupAnswer, now_s: float, now_ms: int) -> list[Fetched]:
+        """Take what is plain of a group's answer; return the events of other partitions."""
+        left = self._appends.take(answer, self._fetches.asked_ms(answer), now_ms)
+        self._fetches.taken(answer.broker, self._appends.plain.taken)
+        self._fetches.watched(answer, now_s)
+        return [answer.fetched(place) for place in left]
+
+    def _take_one(self, event: OneEvent, now_s: float, now_ms: int) -> None:
+        if isinstance(event, FetchLost | AppendLost) or getattr(event, "error", False):
+            self._attention.at_once()
+            self._fetches.forget_wants()
+        match event:
+            case Fetched():
+                self._take_fetched(event, now_s, now_ms)
+            case Watched():
+                self._fetches.watched(event, now_s)
+            case Appended():
+                self._take_appended(event, now_s, now_ms)
+            case MapWritten() | MapLost():
+                for item in self._map_writer.take(event, now_s, now_ms):
+                    self._appends.mark(item)
+            case Unanswered() | FetchLost() | AppendLost():
+                went_wrong(self.partitions, event, now_s, now_ms)
+                self._leaders.may_be_others()
 
     def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
         want = event.want
@@ -260,10 +301,12 @@ class Copier:
             if item.filling.check_end is not None:
                 self._attention.check_end(item)
         self._appends.mark(item)
+        self._appends.judge(item)
 
     def _drain(self) -> None:
         """Wait for answers, so that the report is true and no map row lands after the next read."""
         self._network.send_no_more()
+        self._appends.plain.end()
         until_s = self._clock.monotonic_s() + DRAIN_S
         while self._clock.monotonic_s() < until_s and (
             self._map_writer.is_under_way

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from heliostat.clock import Clock
 from heliostat.names import BrokerId
@@ -14,6 +14,7 @@ from heliostat.records.copier.network import (
     Channel,
     ChannelKey,
     Fetched,
+    GroupAnswer,
     Network,
     Traffic,
     Want,
@@ -102,9 +103,13 @@ class FetchSchedule:
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
     ) -> None:
         if channel.traffic is Traffic.SPARSE:
-            wants = self._wants_of_groups.of(items, now_s)
-            pace = self._plans[broker].pace
-            self._not_before_s[broker, channel] = pace.began(channel, now_s, self._clock.wall_ms())
+            pace, key = self._plans[broker].pace, (broker, channel)
+            self._not_before_s[key] = pace.began(channel, now_s, self._clock.wall_ms())
+            known = self._wants_of_groups
+            if known.is_settled(key, items, now_s) and self._network.fetch_again(broker, channel):
+                return
+            wants = known.of(items, now_s)
+            known.settle(key, items, wants)
         else:
             wants = self._wants((broker, channel), items, now_s)
             for want in wants:
@@ -126,9 +131,9 @@ class FetchSchedule:
         wants = (item.want(now_s) for item in items[turn:] + items[:turn])
         return [want for want in wants if want is not None]
 
-    def held_back_until_s(self) -> list[float]:
+    def held_back_until_s(self) -> Collection[float]:
         """Return when pacing lets each connection fetch again; some times are in the past."""
-        return list(self._not_before_s.values())
+        return self._not_before_s.values()
 
     def answered(self, index: int) -> None:
         """Forget what a partition wants, because an answer for it may have changed that."""
@@ -138,7 +143,20 @@ class FetchSchedule:
         """Forget what all partitions want, as after a failure."""
         self._wants_of_groups.forget()
 
-    def watched(self, event: Watched, now_s: float) -> None:
+    def asked_ms(self, answer: GroupAnswer) -> int:
+        """Return the wall clock when a group's answer was asked for; -1: not known."""
+        plan = self._plans.get(answer.broker)
+        return plan.pace.asked_ms.get(answer.channel, -1) if plan is not None else -1
+
+    def taken(self, broker: BrokerId, indexes: Sequence[int]) -> None:
+        """Note that compiled code has taken these partitions' records from a group's answer."""
+        self._wants_of_groups.taken(indexes)
+        plan = self._plans.get(broker)
+        if plan is not None:
+            for index in indexes:
+                plan.saw_records(index, is_behind=False)
+
+    def watched(self, event: Watched | GroupAnswer, now_s: float) -> None:
         """Schedule the next fetch of a group that was answered, at the pace of its broker."""
         if plan := self._plans.get(event.broker):
             at_s = plan.watched(event.channel, now_s)

@@ -7,9 +7,9 @@ fetch: `Copier` recognises the answer by its attempt and offset, and drops it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from heliostat.records.copier.network import Want
+from heliostat.records.copier.network import ChannelKey, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 ANEW_EVERY_S = 0.1
@@ -22,13 +22,25 @@ class GroupWants:
 
     def __init__(self) -> None:
         self._wants: dict[int, Want] = {}
+        self._settled: dict[ChannelKey, Sequence[PartitionCopy]] = {}
         self._anew_at_s = 0.0
+
+    def is_settled(self, key: ChannelKey, items: Sequence[PartitionCopy], now_s: float) -> bool:
+        """Return whether a group wants what it has asked for last, or what follows that."""
+        return self._settled.get(key) is items and now_s < self._anew_at_s
+
+    def settle(
+        self, key: ChannelKey, items: Sequence[PartitionCopy], wants: Sequence[Want]
+    ) -> None:
+        """Note that a group asks for this, and what follows it, until something else happens."""
+        if all(want.bytes_max for want in wants):
+            self._settled[key] = items
 
     def of(self, items: Sequence[PartitionCopy], now_s: float) -> list[Want]:
         """Return a want for each partition of a group; nothing if none of them wants anything."""
         if now_s >= self._anew_at_s:
             self._anew_at_s = now_s + ANEW_EVERY_S
-            self._wants.clear()
+            self.forget()
         known = self._wants
         found = [known.get(item.index) for item in items]
         for place, item in enumerate(items):
@@ -41,7 +53,14 @@ class GroupWants:
     def answered(self, index: int) -> None:
         """Forget what a partition wants, because an answer for it may have changed that."""
         self._wants.pop(index, None)
+        self._settled.clear()
+
+    def taken(self, indexes: Iterable[int]) -> None:
+        """Note that partitions want what follows, see `PlainWay`."""
+        for index in indexes:
+            self._wants.pop(index, None)
 
     def forget(self) -> None:
         """Forget what all partitions want, as after a failure."""
         self._wants.clear()
+        self._settled.clear()

@@ -71,6 +71,8 @@ class LaneMemory:
         return self._bytes_max - self._kept_bytes()
 
     def _kept_bytes(self) -> int:
+        if not self._waiting:
+            return self._network.held_bytes()
         kept = {index: item.appends.kept_bytes for index, item in self._waiting.items()}
         for index in [index for index, size in kept.items() if not size]:
             del self._waiting[index]

@@ -14,6 +14,7 @@ from heliostat.names import Offset, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, MapRow, OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
+from heliostat.records.copier.cells import NEXT_TARGET, Cell, Cells
 from heliostat.records.copier.lane import PartitionSpec
 
 NONE_DURABLE = Break(-1, -1)
@@ -28,15 +29,19 @@ class MirrorMap:
         Partition to copy.
     stamp
         Stamp of the round, for its rows.
+    cells
+        The partition's numbers.
     """
 
-    def __init__(self, spec: PartitionSpec, stamp: Stamp) -> None:
+    next_target = Cell(NEXT_TARGET)
+    """Target offset of the next fetched record."""
+
+    def __init__(self, spec: PartitionSpec, stamp: Stamp, cells: Cells | None = None) -> None:
+        self.cells = cells or Cells()
         self._spec = spec
         self._stamp = stamp
         self.source_offset = Offset(0)
         """Source offset of the next record, by the map at the target's end (I2)."""
-        self.next_target = 0
-        """Target offset of the next fetched record."""
         self.ahead: int | None = 0
         """Source offset less target offset there; None: the next batch has the break."""
         self.breaks = 0
@@ -149,6 +154,11 @@ class MirrorMap:
     def is_durable_for(self, batch: ConvertedBatch) -> bool:
         """Return whether the batch may be sent because its breaks are durable (I3)."""
         return not batch.breaks or batch.breaks[-1] <= self._durable_to
+
+    def goes_on_at(self, source: int) -> bool:
+        """Return whether a record at this source offset needs no break and no marker before it."""
+        is_open = self._written_ahead or self.needs_write or self.fills
+        return not is_open and self.ahead == source - self.next_target
 
     @property
     def needs_write(self) -> bool:

@@ -10,10 +10,10 @@ seventh of a lane's processor time with 1,200 busy partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import BrokerId, Offset
@@ -21,6 +21,7 @@ from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.plain_sends import INDEX, SENT_ATTEMPT, batch_of
 
 
 class Traffic(IntEnum):  # its numbers are hashed for each connection on every turn
@@ -57,6 +58,11 @@ class Want(NamedTuple):
     bytes_max: int
     last_epoch: int = -1
     """Leader epoch of the last batch read before, see `CopiedEpochs` (-1: none)."""
+
+
+ASKED_INDEX, ASKED_ATTEMPT, ASKED_OFFSET, ASKED_BYTES, ASKED_EPOCH = range(5)
+"""Fields of a `Want` as columns, see `GroupAnswer.asked`."""
+ASKED_FIELDS = 5
 
 
 class Send(NamedTuple):
@@ -156,7 +162,73 @@ class Unanswered:
     is_target: bool
 
 
-Event = Unanswered | Fetched | Watched | Appended | FetchLost | AppendLost | MapWritten | MapLost
+class GroupAnswer:
+    """Answer to a group's fetch, instead of a `Fetched` for each partition with news and `Watched`.
+
+    Parameters
+    ----------
+    broker, channel
+        The group.
+    data, rows, watched, news
+        The whole answer (uint8), and what `scan.scan_news` found in it.
+    asked
+        What was asked for, int64: a row for each partition, the fields of a `Want`. Who takes a
+        partition's records moves its row on, so that `Network.fetch_again` asks for the next ones.
+    fetched
+        Returns the event of the partition at this place in the group.
+    """
+
+    __slots__ = ("asked", "broker", "channel", "data", "fetched", "news", "rows", "watched")
+
+    def __init__(  # noqa: PLR0917 - all that there is
+        self,
+        broker: BrokerId,
+        channel: Channel,
+        data: Any,
+        rows: Any,
+        watched: Any,
+        news: int,
+        asked: Any,
+        fetched: Callable[[int], Fetched],
+    ) -> None:
+        self.broker = broker
+        self.channel = channel
+        self.data = data
+        self.rows = rows
+        self.watched = watched
+        self.news = news
+        self.asked = asked
+        self.fetched = fetched
+
+
+class PlainSends(NamedTuple):
+    """Batches of compiled code for one produce request, see `plain_sends`."""
+
+    rows: Any
+    data: Any
+    """Their bytes, until `Network.append_plain` returns, and maybe others'."""
+    filled: int
+    """How much of `data` is in use."""
+
+    def objects(self, *, with_bytes: bool = False) -> list[Send]:
+        """Return them as objects."""
+        data = self.data if with_bytes else None
+        return [
+            Send(int(row[INDEX]), int(row[SENT_ATTEMPT]), batch_of(row, data)) for row in self.rows
+        ]
+
+
+class PlainAppended(NamedTuple):
+    """Answer to `PlainSends`: none is an error or a repetition, each row has where it landed.
+
+    Any other answer comes as an `Appended` for each.
+    """
+
+    sends: PlainSends
+
+
+OneEvent = Unanswered | Fetched | Watched | Appended | FetchLost | AppendLost | MapWritten | MapLost
+Event = GroupAnswer | PlainAppended | OneEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +373,24 @@ class Network(Protocol):
     def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
         """Send one fetch; its answers come as events, a `Fetched` for each want.
 
-        For a group (`Traffic.SPARSE`) only partitions with news get one, see `Watched`. A want with
-        `bytes_max` 0 gets none.
+        For a group (`Traffic.SPARSE`) only partitions with news get one, see `Watched`, or all come
+        in a `GroupAnswer`. A want with `bytes_max` 0 gets none.
+        """
+        ...
+
+    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
+        """Send a group's last fetch from where `GroupAnswer.asked` has moved on to.
+
+        False: it can't be, and `fetch` must name what is wanted.
         """
         ...
 
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Begin to send one produce request; answers come as events."""
+        ...
+
+    def append_plain(self, broker: BrokerId, channel: Channel, sends: PlainSends) -> None:
+        """Do as `append` with batches of compiled code."""
         ...
 
     def held_bytes(self) -> int:

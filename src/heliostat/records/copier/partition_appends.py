@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from heliostat.records.batches.converted import ConvertedBatch
+from heliostat.records.copier.cells import IN_FLIGHT, QUEUED_BYTES, Cell, Cells
 
 LANDS_WITHIN_S = 3.0
 """How long after a connection was lost the broker may still append what it received over it: its
@@ -27,11 +28,20 @@ class PartitionAppends:
     ----------
     producer_expiration_s
         `producer.id.expiration.ms` of the target.
+    cells
+        The partition's numbers.
     holds_old
         Whether earlier rounds may still append.
     """
 
-    def __init__(self, producer_expiration_s: float, *, holds_old: bool) -> None:
+    queued_bytes = Cell(QUEUED_BYTES)
+    """Size of batches in the queue and in flight."""
+    in_flight = Cell(IN_FLIGHT)
+
+    def __init__(
+        self, producer_expiration_s: float, cells: Cells | None = None, *, holds_old: bool
+    ) -> None:
+        self.cells = cells or Cells()
         self._old_after_ms = producer_expiration_s * 500
         self.holds_old = holds_old
         """Whether records that the broker's duplicate check may not cover must wait (I10)."""
@@ -46,11 +56,8 @@ class PartitionAppends:
         self.is_established = False
         """Whether the broker knows the producer from an append since the end was last read."""
         self.queue: deque[ConvertedBatch] = deque()
-        self.queued_bytes = 0
-        """Size of batches in the queue and in flight."""
         self._own_bytes = 0
         """What these batches keep in memory themselves, see `ConvertedBatch`."""
-        self.in_flight = 0
 
     def is_old(self, batch: ConvertedBatch, now_ms: int) -> bool:
         """Return whether brokers may have forgotten the producer of such old records (I4)."""
@@ -90,6 +97,7 @@ class PartitionAppends:
 
     def put(self, batch: ConvertedBatch) -> None:
         """Queue a batch."""
+        self.cells.leave_plain()  # what follows must not overtake it
         self.queue.append(batch)
         self.queued_bytes += batch.size
         self._own_bytes += batch.own_bytes
@@ -104,7 +112,9 @@ class PartitionAppends:
         self._own_bytes -= batch.own_bytes
 
     def drop_queue(self) -> None:
-        """Drop the batches that were not sent."""
+        """Drop the batches that were not sent: the target's end is read next, or nothing is."""
+        self.cells.leave_plain()
+        self.is_established = False
         for batch in self.queue:
             self._take_off(batch)
         self.queue.clear()

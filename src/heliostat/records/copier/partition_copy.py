@@ -30,6 +30,7 @@ from heliostat.records.copier.begin_checks import (
     jump_at,
     why_stopped,
 )
+from heliostat.records.copier.cells import Cells
 from heliostat.records.copier.lane import (
     CopySettings,
     PartitionCode,
@@ -80,14 +81,15 @@ class PartitionCopy:
         holds_old: bool = False,
     ) -> None:
         self.phase = Phase.FIND_END
-        self.standing = Standing(now_ms)
-        self.progress = PartitionProgress()
-        self.appends = PartitionAppends(settings.producer_expiration_s, holds_old=holds_old)
+        cells = Cells()
+        self.standing = Standing(now_ms, cells)
+        self.progress = PartitionProgress(cells)
+        self.appends = PartitionAppends(settings.producer_expiration_s, cells, holds_old=holds_old)
         self.index = index
         self.spec = spec
         self.settings = settings
         self.attempt = 0
-        self.map = MirrorMap(spec, stamp)
+        self.map = MirrorMap(spec, stamp, cells)
         self.filling = Filling(self.map)
         self.fetches = PartitionFetches(
             settings,
@@ -457,7 +459,6 @@ class PartitionCopy:
             return
         if self._resetting:
             self._resetting = False
-            self.appends.is_established = False
             self.attempt += 1
             self.fetches.reset()
             self._alignment = None

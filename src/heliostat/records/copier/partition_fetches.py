@@ -19,6 +19,7 @@ from heliostat.records.batches.converted import (
 from heliostat.records.batches.copied_epochs import CopiedEpochs
 from heliostat.records.batches.plain_batch import plain_batch
 from heliostat.records.copier.begin_checks import Stopped
+from heliostat.records.copier.cells import FETCH_OFFSET, POSITION, RAN_TO, Cell
 from heliostat.records.copier.lane import CopySettings, PartitionCode, PartitionState
 from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
@@ -37,6 +38,9 @@ class PartitionFetches:
         Map, markers and appends of the partition.
     """
 
+    offset = Cell(FETCH_OFFSET)
+    """Source offset to fetch next."""
+
     def __init__(
         self,
         settings: CopySettings,
@@ -46,18 +50,17 @@ class PartitionFetches:
         filling: Filling,
         appends: PartitionAppends,
     ) -> None:
+        self.cells = appends.cells
         self._bytes_max = settings.fetch_bytes_max
         self._convert = conversion
         self._map = offset_map
         self._filling = filling
         self._appends = appends
-        self.offset = -1
-        """Source offset to fetch next."""
         self.under_way: Want | None = None
         self.wanted_bytes = settings.partition_fetch_bytes_max
         self.needs_source_range = False
         """Whether the source answered that the offset is out of range."""
-        self.epochs = CopiedEpochs()
+        self._epochs = CopiedEpochs()
         self.stop: Stop | None = None
         """Why nothing after the queue is copied; the partition stops once the queue is appended."""
         self.refusal: RefusedRecord | None = None
@@ -80,6 +83,25 @@ class PartitionFetches:
         self.needs_source_range = False
 
     @property
+    def epochs(self) -> CopiedEpochs:
+        """The leader epochs of what was fetched, by either way."""
+        at = self.cells.at
+        if at[RAN_TO]:
+            self._epochs.ran_to(min(at[POSITION], at[RAN_TO]))  # what is at the target ends here
+            self._epochs.ran_to(at[RAN_TO])
+            at[RAN_TO] = 0
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, known: CopiedEpochs) -> None:
+        self._epochs = known
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next answer has nothing to do with an earlier one."""
+        return not (self.are_held or self.refusal is not None or self._claimed.holds_back)
+
+    @property
     def are_held(self) -> bool:
         """Whether nothing may be fetched now: a fetch is in flight, or a question is open."""
         return self.under_way is not None or self.stop is not None or self.needs_source_range
@@ -98,6 +120,7 @@ class PartitionFetches:
 
         `stable` is the last stable offset.
         """
+        self.cells.leave_plain()
         place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         view = memoryview(buffer)
         plain = plain_batch(view, start, end, place, self._convert) if not self.refusal else None
@@ -153,6 +176,7 @@ class PartitionFetches:
 
     def out_of_range(self) -> None:
         """Note OFFSET_OUT_OF_RANGE, which a leader also answers to an epoch it does not know."""
+        self.cells.leave_plain()
         self.epochs.distrust()
         self.needs_source_range = True
 

@@ -55,5 +55,5 @@ def try_again(item: PartitionCopy, now_ms: int) -> None:
     item.look_again(now_ms)
     item.refusals = RefusedAppends(item.map)
     item.fetches.begin_anew()
-    item.standing = Standing(now_ms)
+    item.standing = Standing(now_ms, item.progress.cells)
     item.progress.is_unknown()

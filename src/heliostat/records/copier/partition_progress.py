@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+from heliostat.records.copier.cells import (
+    BYTES,
+    CAUGHT_UP,
+    COPIED_END,
+    COPIED_TO,
+    HIGH_WATERMARK,
+    LAST_STABLE,
+    LAST_TIMESTAMP,
+    POSITION,
+    RECORDS,
+    Cell,
+    Cells,
+)
 from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.partition_standing import Standing
 
 
 class PartitionProgress:
-    """Offsets at both ends of one partition, and what was copied in this round."""
+    """Offsets at both ends of one partition, and what was copied in this round.
 
-    def __init__(self) -> None:
-        self.position = -1
-        """Source offset below which everything is a hole or at the target (acknowledged, or by its
-        log end)."""
-        self.copied_to = -1
-        """Source offset below which the link knows that all is at the target (-1: not known)."""
-        self.copied_end = -1
-        """Log end offset of the target at that time (-1: not known)."""
+    Parameters
+    ----------
+    cells
+        The partition's numbers.
+    """
+
+    position = Cell(POSITION)
+    """Source offset below which everything is a hole or at the target (acknowledged, or by its log
+    end)."""
+    copied_to = Cell(COPIED_TO)
+    """Source offset below which the link knows that all is at the target (-1: not known)."""
+    copied_end = Cell(COPIED_END)
+    """Log end offset of the target at that time (-1: not known)."""
+    high_watermark = Cell(HIGH_WATERMARK)
+    last_stable_offset = Cell(LAST_STABLE)
+    """From here on transactions are open: nothing is copied from there before they end."""
+    records = Cell(RECORDS)
+    bytes = Cell(BYTES)
+    last_timestamp_ms = Cell(LAST_TIMESTAMP)
+    caught_up_ms = Cell(CAUGHT_UP)
+    """Wall clock when the target last held all that the source had."""
+
+    def __init__(self, cells: Cells | None = None) -> None:
+        self.cells = cells or Cells()
         self._found_end = -1
         """Log end offset of the target when last read (-1: not in this round)."""
         self.lost: tuple[int, int] | None = None
         """Source offsets that the target has lost since the last report, see `RoundReport.lost`."""
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        """From here on transactions are open: nothing is copied from there before they end."""
         self.missing_ms = -1
         """Timestamp of the source's record at the position, if it was looked up (-1: not)."""
-        self.records = self.bytes = 0
-        self.last_timestamp_ms = -1
-        self.caught_up_ms = -1
-        """Wall clock when the target last held all that the source had."""
         self._reported: tuple[int, int, int, int, PartitionState, str] | None = None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from heliostat.records.copier.cells import Cells
 from heliostat.records.copier.lane import PartitionCode, PartitionState
 from heliostat.records.copier.network import BrokerProblem
 
@@ -66,9 +67,12 @@ class Standing:
     ----------
     now_ms
         Wall clock time.
+    cells
+        The partition's numbers: one in trouble is not plain.
     """
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, cells: Cells | None = None) -> None:
+        self._cells = cells or Cells()
         self.state = PartitionState.STARTING
         self.code = ""
         self.reason = ""
@@ -82,6 +86,7 @@ class Standing:
 
     def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
         """Stop trying; a person decides (I7)."""
+        self._cells.leave_plain()
         self.code, self.reason = str(code), reason
         self.become(state, now_ms, keep_reason=True)
 
@@ -97,6 +102,7 @@ class Standing:
         `goes_on`: the partition is not stopped.
         """
         self.is_unanswered = True
+        self._cells.leave_plain()
         if self.trouble is Trouble.NONE and goes_on:
             trouble = Trouble.APPEND if is_target else Trouble.FETCH
             self.retry(trouble, problem.code, str(problem), now_s, now_ms)
@@ -112,6 +118,7 @@ class Standing:
 
     def retry(self, trouble: Trouble, code: str, reason: str, now_s: float, now_ms: int) -> None:
         """Try again after a pause that doubles with each failure in a row."""
+        self._cells.leave_plain()
         failures = self._failures[trouble]
         self._failures[trouble] = failures + 1
         self.not_before_s = now_s + retry_pause_s(failures, code)

@@ -17,8 +17,16 @@ from heliostat.errors import ProtocolError
 from heliostat.names import TopicId
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import filler_of
-from heliostat.records.copier.network import Appended, AppendLost, Event, Send
+from heliostat.records.copier.network import (
+    Appended,
+    AppendLost,
+    Event,
+    PlainAppended,
+    PlainSends,
+    Send,
+)
 from heliostat.records.transport.fetch_connection import ConnectionContext
+from heliostat.records.transport.plain_requests import PlainRequests
 
 
 def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
@@ -42,17 +50,23 @@ class AppendConnection:
         connection.discard_at_close(is_wanted=True)  # so nothing is appended after the round (I10)
         self._version = version
         self._context = context
-        self._requests: deque[tuple[int, float, Sequence[Send]]] = deque()
+        self._requests: deque[tuple[int, float, Sequence[Send] | PlainSends]] = deque()
         """Correlation id, time of sending (monotonic seconds), and contents: only batches of
-        records, or only markers."""
+        records, or only markers, or only batches of compiled code."""
         self._throttled_until_s = 0.0
+        timeout_ms = int(context.settings.produce_timeout_s * 1000)
+        client_id = connection.settings.client_id
+        self._plain = PlainRequests(version, client_id, context.partitions, timeout_ms)
 
     @property
     def is_free(self) -> bool:
         """Whether another append may be sent: room in flight, nothing unsent, not throttled."""
         is_room = len(self._requests) < self._context.settings.requests_in_flight_max
         is_room = is_room and not self.connection.has_unsent
-        return is_room and self._context.monotonic_s() >= self._throttled_until_s
+        throttled_until_s = self._throttled_until_s
+        return is_room and (
+            not throttled_until_s or self._context.monotonic_s() >= throttled_until_s
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -62,7 +76,7 @@ class AppendConnection:
     @property
     def under_way(self) -> set[int]:
         """Indexes of partitions with unanswered appends."""
-        return {send.index for _, _, request in self._requests for send in request}
+        return {send.index for _, _, request in self._requests for send in _objects(request)}
 
     def is_overdue(self, limit_s: float) -> bool:
         """Whether an answer has been due for longer than `limit_s`."""
@@ -76,7 +90,7 @@ class AppendConnection:
 
     def give_up(self, reason: str) -> AppendLost:
         """Return the appends in flight, which will not be answered."""
-        sends = [send for _, _, request in self._requests for send in request]
+        sends = [send for _, _, request in self._requests for send in _objects(request)]
         self._requests.clear()
         return AppendLost(sends, reason)
 
@@ -101,6 +115,14 @@ class AppendConnection:
         for send in sends:
             send.batch.let_go()  # else it would hold its fetch's answer until the broker answers
         self.connection.begin_send(*frames)
+
+    def send_plain(self, sends: PlainSends) -> None:
+        """Begin to send a produce request with batches of compiled code; see `send`."""
+        number = self.connection.next_correlation_id()
+        self._requests.append((number, self._context.monotonic_s(), sends))
+        self.connection.begin_whole(self._plain.encode(number, sends))
+        if self.connection.has_unsent:
+            self._plain.leave_room()
 
     def _produce(self, sends: Sequence[Send]) -> list[Buffer]:
         specs = self._context.partitions
@@ -142,7 +164,7 @@ class AppendConnection:
     def _take_markers(self, frame: Frame) -> list[Event]:
         errors = markers.decode_markers(frame.buffer, 4)
         events: list[Event] = []
-        for send in self._requests.popleft()[2]:
+        for send in _objects(self._requests.popleft()[2]):
             target = self._context.partitions[send.index].target
             error = errors.get((target.topic, target.partition))
             if error is None:
@@ -160,16 +182,21 @@ class AppendConnection:
         """
         if not self._requests or self._requests[0][0] != frame.correlation_id:
             raise ProtocolError("a produce answer has the wrong correlation id")
-        if self._requests[0][2][0].batch.fills:
+        request = self._requests[0][2]
+        if isinstance(request, PlainSends):
+            throttle_ms = self._plain.decode(frame.buffer, request.rows)
+            if throttle_ms >= 0:
+                self._throttle(throttle_ms)
+                self._requests.popleft()
+                return [PlainAppended(request)]
+        sends = _objects(request)
+        if sends[0].batch.fills:
             return self._take_markers(frame)
         answers, throttle_ms = produce.decode_produce(self._version, frame.buffer, 4)
-        until_s = self._context.monotonic_s() + throttle_ms / 1000
-        self._throttled_until_s = max(self._throttled_until_s, until_s)
+        self._throttle(throttle_ms)
         specs = self._context.partitions
         by_id = self._version >= produce.BY_ID_FROM
-        waiting = {
-            _target_key(specs[send.index], by_id=by_id): send for send in self._requests[0][2]
-        }
+        waiting = {_target_key(specs[send.index], by_id=by_id): send for send in sends}
         events: list[Event] = []
         for got in answers:
             send = waiting.pop((got.topic, got.partition), None)
@@ -183,3 +210,12 @@ class AppendConnection:
             raise ProtocolError("a produce answer lacks partitions", missing=len(waiting))
         self._requests.popleft()
         return events
+
+    def _throttle(self, throttle_ms: int) -> None:
+        if throttle_ms:
+            until_s = self._context.monotonic_s() + throttle_ms / 1000
+            self._throttled_until_s = max(self._throttled_until_s, until_s)
+
+
+def _objects(request: Sequence[Send] | PlainSends) -> Sequence[Send]:
+    return request.objects() if isinstance(request, PlainSends) else request

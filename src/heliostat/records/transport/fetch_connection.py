@@ -11,20 +11,34 @@ from typing_extensions import override
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
-from heliostat.clusters.wire.primitives import read_topic, request_header, skip_tagged_fields
+from heliostat.clusters.wire.primitives import (
+    number_whole,
+    request_header,
+    skip_tagged_fields,
+    whole_head,
+)
 from heliostat.clusters.wire.scan import (
-    KNOWN_END,
-    NEWS,
     NUMBER,
     ROW_FIELDS,
     WATCHED_FIELDS,
+    aim_all,
+    are_topics,
     scan_news,
 )
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import BrokerId, TopicId
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
-from heliostat.records.copier.network import Channel, Event, Fetched, FetchLost, Want, Watched
+from heliostat.records.copier.network import (
+    ASKED_FIELDS,
+    Channel,
+    Event,
+    Fetched,
+    FetchLost,
+    GroupAnswer,
+    Want,
+    Watched,
+)
 
 FETCH_BYTES_MIN = 1
 """The broker answers a fetch as soon as there is any record: no linger."""
@@ -79,7 +93,11 @@ class FetchConnection:
     @property
     def is_free(self) -> bool:
         """Whether no fetch is in flight, and the broker is not throttling us (KIP-219)."""
-        return not self._wants and self._context.monotonic_s() >= self._throttled_until_s
+        if self._wants:
+            return False
+        return not self._throttled_until_s or (
+            self._context.monotonic_s() >= self._throttled_until_s
+        )
 
     def is_overdue(self, limit_s: float) -> bool:
         """Whether an answer has been due for longer than `limit_s`."""
@@ -220,16 +238,24 @@ class WatchConnection(FetchConnection):
         self._broker = broker
         self._channel = channel
         self._body = bytearray()
-        self._offsets_at: list[int] = []
+        """The whole request, from its size field on."""
+        self._body_array = np.empty(0, np.uint8)
+        self._offsets_at = np.empty(0, np.int64)
         self._sent: list[Want] = []
+        self._asked = np.empty((0, ASKED_FIELDS), np.int64)
+        """What the request in flight, or the next one, asks for; compiled code moves it on."""
+        self._is_moved = False
+        """Whether it has moved on since `_sent`."""
         self._rows = np.empty((0, ROW_FIELDS), np.int64)
         self._watched = np.empty((0, WATCHED_FIELDS), np.int64)
         """What `scan_news` compares answers with."""
+        self._keys = np.empty(0, np.uint8)
+        self._key_places = np.empty((0, 2), np.int64)
 
     @override
     def send(self, wants: Sequence[Want]) -> None:
         """Send one fetch; see `FetchConnection.send`."""
-        if len(wants) != len(self._sent):
+        if len(wants) != len(self._sent) or self._is_moved:
             self._prepare(wants)
         else:
             # Most are the very same objects, see `GroupWants`.
@@ -242,64 +268,104 @@ class WatchConnection(FetchConnection):
                 self._prepare(wants)
             else:
                 for place, new, _ in changed:
-                    at = self._offsets_at[place]
+                    at = int(self._offsets_at[place])
                     fetch.aim(self._body, at, new.offset, new.bytes_max, new.last_epoch)
+                    self._asked[place] = tuple(new)
         self._sent = list(wants)
+        self._send_whole()
+
+    def send_again(self) -> bool:
+        """Send the last fetch from where it has moved on to; False: there is none."""
+        if not self._sent:
+            return False
+        aim_all(self._body_array, self._offsets_at, self._asked)
+        self._send_whole()
+        return True
+
+    def _send_whole(self) -> None:
         self._wants = self._sent
-        self._send(self._body)
+        self._sent_at_s = self._context.monotonic_s()
+        self._correlation_id = self.connection.next_correlation_id()
+        number_whole(self._body, self._correlation_id)
+        self.connection.begin_whole(memoryview(self._body))
 
     def _prepare(self, wants: Sequence[Want]) -> None:
-        self._offsets_at = []
-        self._body = self._encode(wants, self._offsets_at)
+        is_same = len(wants) == len(self._sent) and all(
+            new.index == old.index for new, old in zip(wants, self._sent, strict=True)
+        )
+        self._is_moved = False
+        self._asked = np.array(wants, np.int64)
+        if is_same:
+            aim_all(self._body_array, self._offsets_at, self._asked)
+            return
+        found: list[int] = []
+        head = whole_head(fetch.API_KEY, self._version, self.connection.settings.client_id)
+        self._body = bytearray(head) + self._encode(wants, found)
+        self._body_array = np.frombuffer(self._body, np.uint8)
+        self._offsets_at = len(head) + np.array(found, np.int64)
         specs = self._context.partitions
         self._rows = np.empty((len(wants), ROW_FIELDS), np.int64)
         self._watched = np.full((len(wants), WATCHED_FIELDS), -2, np.int64)
         self._watched[:, NUMBER] = [specs[want.index].source.partition for want in wants]
+        names = [self._name_of(specs[want.index]) for want in wants]
+        ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+        self._keys = np.frombuffer(b"".join(names), np.uint8)
+        self._key_places = np.stack((ends - [len(name) for name in names], ends), axis=1)
+
+    def _name_of(self, spec: PartitionSpec) -> bytes:
+        if self._by_id and spec.source_topic_id:
+            return spec.source_topic_id.bytes
+        return spec.source.topic.encode()
 
     @override
-    def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
+    def take(self, frame: Frame) -> list[Event]:
+        """Return the events of an answer; see `FetchConnection.take`."""
+        if frame.correlation_id != self._correlation_id or not fetch.is_undisturbed(frame.buffer):
+            return super().take(frame)
+        events = self._group(frame)
+        self._wants = ()
+        return events
+
+    def _group(self, frame: Frame) -> list[Event]:
         data = np.frombuffer(frame.buffer, np.uint8)
         at = skip_tagged_fields(frame.buffer, 4) + _TOPICS_BEHIND_TAGS
         found = scan_news(data, at, self._by_id, self._rows, self._watched)
-        events: list[Event] = []
         if found < 0:
             # Not in the order of the request, as with refused partitions: take the slow path.
-            events = super()._events(frame, answer)
-        else:
-            self._add_news(events, frame, self._watched[:found, NEWS].tolist())
-        events.append(Watched(self._broker, self._channel))
-        return events
+            self._wants = [Want(*row) for row in self._asked.tolist()]
+            events = super()._events(frame, fetch.decode_fetch(self._version, frame.buffer, 4))
+            return [*events, Watched(self._broker, self._channel)]
+        if not are_topics(data, self._rows, self._watched, found, self._keys, self._key_places):
+            raise ProtocolError("a watch's answer is not in order")
+        self._is_moved = True
 
-    def _add_news(self, events: list[Event], frame: Frame, places: list[int]) -> None:
-        specs = self._context.partitions
-        for place in places:
-            row = self._rows[place].tolist()
-            topic_at, _, error, high_watermark, start, end, last_stable_offset, aborted_at = row
-            want = self._wants[place]
-            spec = specs[want.index]
-            if not self._is_topic(frame, topic_at, spec):
-                raise ProtocolError("a watch's answer is not in order", topic=spec.source.topic)
-            self._watched[place, KNOWN_END] = high_watermark
-            found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
-            aborted = [Aborted(*item) for item in found]
-            diverging_epoch = fetch.read_diverging_epoch(frame.buffer, end)
-            events.append(
-                Fetched(
-                    want,
-                    error,
-                    high_watermark,
-                    frame.buffer,
-                    start,
-                    end,
-                    last_stable_offset,
-                    aborted,
-                    diverging_epoch,
-                )
+        def fetched(place: int) -> Fetched:
+            return self._fetched(frame, place)
+
+        return [
+            GroupAnswer(
+                *(self._broker, self._channel, data, self._rows, self._watched, found),
+                *(self._asked, fetched),
             )
+        ]
 
-    def _is_topic(self, frame: Frame, topic_at: int, spec: PartitionSpec) -> bool:
-        if self._by_id and spec.source_topic_id:
-            topic, _ = read_topic(frame.buffer, topic_at, by_id=True)
-            return topic == spec.source_topic_id
-        name = spec.source.topic.encode()
-        return bytes(frame.buffer[topic_at : topic_at + len(name)]) == name
+    @override
+    def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
+        return self._group(frame)
+
+    def _fetched(self, frame: Frame, place: int) -> Fetched:
+        """Return the event of one partition."""
+        row = self._rows[place].tolist()
+        _, _, error, high_watermark, start, end, last_stable_offset, aborted_at = row
+        found = fetch.read_aborted(frame.buffer, aborted_at)[0] if aborted_at >= 0 else ()
+        return Fetched(
+            Want(*self._asked[place].tolist()),
+            error,
+            high_watermark,
+            frame.buffer,
+            start,
+            end,
+            last_stable_offset,
+            [Aborted(*item) for item in found],
+            fetch.read_diverging_epoch(frame.buffer, end),
+        )

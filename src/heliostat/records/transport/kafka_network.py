@@ -26,11 +26,16 @@ from heliostat.records.copier.network import (
     Leaders,
     MapLost,
     MapWrite,
+    PlainSends,
     Send,
     Want,
 )
 from heliostat.records.transport.answer_room import AnswerRoom
-from heliostat.records.transport.fetch_connection import ConnectionContext, FetchConnection
+from heliostat.records.transport.fetch_connection import (
+    ConnectionContext,
+    FetchConnection,
+    WatchConnection,
+)
 from heliostat.records.transport.lane_connections import BrokerChannel, LaneConnections
 from heliostat.records.transport.offset_map_topic import MapChannel
 from heliostat.records.transport.queries import WireQuestions
@@ -172,17 +177,41 @@ class WireNetwork(WireQuestions):
             else:
                 self._lost.append(FetchLost(list(wants), str(error)))
 
+    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
+        """Send a group's last fetch from where it has moved on to, see `Network`."""
+        conn = self._conns.fetching.get((broker, channel))
+        try:
+            if not isinstance(conn, WatchConnection) or not conn.send_again():
+                return False
+            self._watched.note_unsent((FETCH, broker, channel), conn)
+        except ConnectionLost as error:
+            self._drop((FETCH, broker, channel), str(error))
+        return True
+
     def append(self, broker: BrokerId, channel: Channel, sends: Sequence[Send]) -> None:
         """Send one produce request; where it can't be sent, `AppendLost` comes as an event."""
+        self._append(broker, channel, sends)
+
+    def append_plain(self, broker: BrokerId, channel: Channel, sends: PlainSends) -> None:
+        """Do as `append` with batches of compiled code."""
+        self._append(broker, channel, sends)
+
+    def _append(
+        self, broker: BrokerId, channel: Channel, sends: Sequence[Send] | PlainSends
+    ) -> None:
         try:
             conn = self._conns.to_target(broker, channel)
-            conn.send(sends)
+            if isinstance(sends, PlainSends):
+                conn.send_plain(sends)
+            else:
+                conn.send(sends)
             self._watched.note_unsent((APPEND, broker, channel), conn)
         except ConnectionLost as error:
             if (broker, channel) in self._conns.appending:
                 self._drop((APPEND, broker, channel), str(error))
             else:
-                self._lost.append(AppendLost(list(sends), str(error)))
+                objects = sends.objects() if isinstance(sends, PlainSends) else sends
+                self._lost.append(AppendLost(list(objects), str(error)))
 
     def held_bytes(self) -> int:
         """See `Network`; counts whole buffers, which are up to an eighth larger than answers."""
@@ -250,11 +279,13 @@ class WireNetwork(WireQuestions):
         events, self._lost = self._lost, []
         for key in self._watched.readable(0.0 if events else timeout_s):
             conn = self._conns.of(key)
+            connection = conn.connection
             try:
-                frame = conn.connection.pump()
-                if frame is not None:
+                while (frame := connection.pump()) is not None:
                     events.extend(conn.take(frame))
-                elif isinstance(conn, FetchConnection) and conn.connection.waits_for_room:
+                    if not connection.has_ahead:
+                        break
+                if isinstance(conn, FetchConnection) and connection.waits_for_room:
                     self._watched.pause(key, conn)
             except (ConnectionLost, ProtocolError) as error:
                 self._drop(key, str(error))

@@ -108,7 +108,7 @@ class LaneConnections:
         if side == MAP:
             self.unwatch_map()
         else:
-            self._watched.remove(key, conn.connection)
+            self._watched.remove(key)
             conn.connection.close()
         if side == FETCH:
             del self.fetching[broker, channel]
@@ -133,7 +133,7 @@ class LaneConnections:
     def unwatch_map(self) -> None:
         """Stop watching the offset map's connection, which its owner closes."""
         if self._map_watched is not None:
-            self._watched.remove(MAP_KEY, self._map_watched)
+            self._watched.remove(MAP_KEY)
             self._map_watched = None
 
     # -- to the source -------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import selectors
+import contextlib
+import select
 from collections.abc import Iterable, Mapping
 
 from heliostat.access import PLAINTEXT
-from heliostat.clusters.wire.connection import Connection
 from heliostat.names import BrokerId
 from heliostat.records.copier.network import Channel
 from heliostat.records.transport.append_connection import AppendConnection
@@ -22,7 +22,11 @@ class WatchedConnections:
     """Each connection is added once, under its own key, and removed before it is closed."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._poller = select.epoll() if hasattr(select, "epoll") else select.poll()
+        # `selectors` would make an object for each event.
+        self._wait_unit = 1.0 if hasattr(select, "epoll") else 1000.0
+        self._keys: dict[int, ConnectionKey] = {}
+        self._files: dict[ConnectionKey, int] = {}
         self._paused: dict[ConnectionKey, FetchConnection] = {}
         """Connections whose answer waits for room: neither watched nor read from."""
         self._secured: dict[ConnectionKey, AnyConnection] = {}
@@ -30,33 +34,44 @@ class WatchedConnections:
 
     def close(self) -> None:
         """Stop watching; the connections stay open."""
-        self._selector.close()
+        if hasattr(self._poller, "close"):
+            self._poller.close()
 
     def add(self, key: ConnectionKey, conn: AnyConnection) -> None:
         """Watch a connection for answers."""
-        self._selector.register(conn.connection, selectors.EVENT_READ, key)
+        file = self._files[key] = conn.connection.fileno()
+        self._keys[file] = key
+        self._poller.register(file, select.POLLIN)
         if conn.connection.settings.security != PLAINTEXT:
             self._secured[key] = conn
 
-    def remove(self, key: ConnectionKey, connection: Connection) -> None:
+    def remove(self, key: ConnectionKey) -> None:
         """Stop watching a connection, paused or not."""
         self._secured.pop(key, None)
         self._unsent.pop(key, None)
         if self._paused.pop(key, None) is None:
-            self._selector.unregister(connection)
+            self._forget(key)
+
+    def _forget(self, key: ConnectionKey) -> None:
+        file = self._files.pop(key)
+        if self._keys.get(file) == key:  # else its number is another's: it was closed already
+            del self._keys[file]
+            with contextlib.suppress(OSError):
+                self._poller.unregister(file)
 
     # -- answers -------------------------------------------------------------------------------
 
     def readable(self, timeout_s: float) -> Iterable[ConnectionKey]:
         """Return readable connections; secured ones may hold data that no selector sees."""
         held = [key for key, conn in self._secured.items() if conn.connection.has_held()]
-        found = self._selector.select(0.0 if held else timeout_s)
-        readable = (key.data for key, events in found if events & selectors.EVENT_READ)
+        found = self._poller.poll(0.0 if held else timeout_s * self._wait_unit)
+        # Also where an error or the end waits, which reading finds.
+        readable = [self._keys[file] for file, events in found if events & ~select.POLLOUT]
         return dict.fromkeys([*held, *readable]) if held else readable
 
     def pause(self, key: ConnectionKey, conn: FetchConnection) -> None:
         """Stop reading an answer, so that its broker stops sending (TCP flow control)."""
-        self._selector.unregister(conn.connection)
+        self._forget(key)
         self._secured.pop(key, None)
         self._paused[key] = conn
 
@@ -78,10 +93,10 @@ class WatchedConnections:
         """Also watch for writability, if the broker has not taken all bytes."""
         if conn.connection.has_unsent:
             self._unsent[key] = conn
-            events = selectors.EVENT_READ | selectors.EVENT_WRITE
-            self._selector.modify(conn.connection, events, key)
+            events = select.POLLIN | select.POLLOUT
+            self._poller.modify(self._files[key], events)
 
     def note_taken(self, key: ConnectionKey) -> None:
         """Note that the broker has taken all bytes."""
-        conn = self._unsent.pop(key)
-        self._selector.modify(conn.connection, selectors.EVENT_READ, key)
+        del self._unsent[key]
+        self._poller.modify(self._files[key], select.POLLIN)

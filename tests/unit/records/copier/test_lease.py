@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from sim.sim_network import SimClock
+from sim.sim_clock import SimClock
 
 from heliostat.invariants import lease_is_covered
 from heliostat.records.copier.lease import Lease

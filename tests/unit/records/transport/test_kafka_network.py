@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceResponse
+from support.scripted_lane import (
+    BROKER,
+    FETCH,
+    PRODUCE,
+    WANT,
+    Lane,
+    ScriptedConnection,
+)
 
 from heliostat.access import PLAINTEXT, Security
-from heliostat.clusters.wire import fetch
-from heliostat.clusters.wire.frames import Frame
 from heliostat.errors import ConnectionLost
-from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.batches.converted import ConvertedBatch
-from heliostat.records.copier.lane import CopySettings, PartitionSpec
+from heliostat.names import BrokerId
+from heliostat.records.copier import plain_sends as sent
+from heliostat.records.copier.lane import CopySettings
 from heliostat.records.copier.network import (
     LIVE,
     Appended,
@@ -28,112 +32,19 @@ from heliostat.records.copier.network import (
     Channel,
     Fetched,
     FetchLost,
+    GroupAnswer,
     Leaders,
-    Send,
+    PlainAppended,
+    PlainSends,
     Traffic,
     Unanswered,
-    Want,
 )
 from heliostat.records.transport.answer_room import SMALL_BYTES
-from heliostat.records.transport.kafka_network import WireNetwork
 from heliostat.records.transport.queries import WireQuestions
 from heliostat.records.transport.silent_brokers import AGAIN_S, SILENT_S, TOLD_AFTER_S
 
-BROKER = BrokerId(1)
-TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
-SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, is_compacted=False)
-FETCH, PRODUCE = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM), 9
 PAUSE_MS = 1500
 ROOM = CopySettings().lane_queued_bytes_max
-
-
-class ScriptedConnection:
-    """Frames as a test puts them there; its descriptor becomes readable only when asked to."""
-
-    def __init__(self, security: Security) -> None:
-        self.settings = SimpleNamespace(client_id="test", security=security)
-        self.buffer_for: Callable[[int], memoryview | None] = lambda size: memoryview(
-            bytearray(size)
-        )
-        self.frames: deque[Frame] = deque()
-        self.sent = 0
-        self.takes_nothing = self.has_unsent = self.is_receiving = self.waits_for_room = False
-        self._ours, self._theirs = socket.socketpair()
-
-    def fileno(self) -> int:
-        return self._ours.fileno()
-
-    def next_correlation_id(self) -> int:
-        return self.sent + 1
-
-    def begin_send(self, *frames: list[Any]) -> None:
-        self.sent += len(frames)
-        self.has_unsent = self.takes_nothing
-
-    def send_on(self) -> None:
-        self.has_unsent = self.takes_nothing
-
-    def discard_at_close(self, *, is_wanted: bool) -> None:
-        """Nothing is closed."""
-
-    def has_held(self) -> bool:
-        return bool(self.frames)
-
-    def pump(self) -> Frame | None:
-        """As `Connection`: an answer that no buffer is given for stays where it is."""
-        if not self.frames:
-            return None
-        came = self.frames[0].buffer
-        view = self.buffer_for(len(came))
-        self.waits_for_room = view is None
-        if view is None:
-            return None
-        view[:] = came
-        return Frame(self.frames.popleft().correlation_id, view)
-
-    def answer(self, body: bytes, *, is_seen: bool) -> None:
-        """Let an answer to the last request be there, seen by a selector or not."""
-        raw = self.sent.to_bytes(4, "big") + b"\x00" + body
-        self.frames.append(Frame(self.sent, memoryview(bytearray(raw))))
-        if is_seen:
-            self._theirs.send(b"x")
-
-    def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
-
-
-class Lane:
-    """A network whose two connections and clock the test controls."""
-
-    def __init__(self, security: Security) -> None:
-        self.now_s = 100.0
-        self.source, self.target = ScriptedConnection(security), ScriptedConnection(security)
-        self.doubted: list[BrokerId] = []
-        self.silence, self.silent_s = ConnectionLost("the broker does not answer"), -1.0
-        clusters: list[Any] = [
-            SimpleNamespace(
-                open_data=lambda _, c=connection: c,
-                reach=list,
-                ranges_of=lambda asked, **_: dict.fromkeys(asked, ConnectionLost("not asked")),
-                doubt=self.doubted.append,
-                silence_of=lambda _, from_s: self.silence if from_s <= self.silent_s else None,
-                fetch_version=lambda _: FETCH,
-                produce_version=lambda _: PRODUCE,
-                close=lambda: None,
-            )
-            for connection in (self.source, self.target)
-        ]
-        settings = CopySettings()
-        maps: Any = SimpleNamespace(is_overdue=lambda limit_s: False, close=lambda: None)
-        self.network = WireNetwork([SPEC], *clusters, settings, lambda: self.now_s, maps=maps)
-
-    def fetch(self, channel: Channel = LIVE) -> None:
-        self.network.fetch(BROKER, channel, [Want(0, 1, 0, 1000)])
-
-    def append(self) -> None:
-        batch = ConvertedBatch(0, 1, (b"batch",), 5, 0)
-        self.network.append(BROKER, LIVE, [Send(0, 1, batch)])
 
 
 @pytest.fixture
@@ -172,10 +83,10 @@ def fetched(
     return bytes(answer.encode(version=FETCH))
 
 
-def appended(throttle_ms: int) -> bytes:
+def appended(throttle_ms: int, error: int = 0) -> bytes:
     kind = ProduceResponse.TopicProduceResponse
     partition = kind.PartitionProduceResponse(
-        index=0, error_code=0, base_offset=0, log_append_time_ms=-1, log_start_offset=0
+        index=0, error_code=error, base_offset=0, log_append_time_ms=-1, log_start_offset=0
     )
     rows = [kind(name="t", partition_responses=[partition])]
     answer = ProduceResponse(responses=rows, throttle_time_ms=throttle_ms)
@@ -232,8 +143,56 @@ def test_a_diverging_epoch_is_reported(
     lane.fetch(channel)
     lane.source.answer(fetched(0, diverging_epoch), is_seen=True)
     event = next(iter(lane.network.wait(1.0, ROOM)))
-    assert isinstance(event, Fetched)
-    assert (event.diverging_epoch, event.high_watermark) == (diverging_epoch, 5)
+    found = event.fetched(0) if isinstance(event, GroupAnswer) else event
+    assert isinstance(found, Fetched)
+    assert (found.diverging_epoch, found.high_watermark) == (diverging_epoch, 5)
+    assert found.want == WANT
+
+
+def test_a_group_is_asked_again_from_where_it_has_moved_on_to(lane: Lane) -> None:
+    """Given a group's answer / when asked again / then for what follows, as if it were wanted."""
+    group = Channel(Traffic.SPARSE, 3)
+    assert not lane.network.fetch_again(BROKER, group)
+    lane.fetch(group)
+    lane.source.answer(fetched(0), is_seen=True)
+    (event,) = lane.network.wait(1.0, ROOM)
+    assert isinstance(event, GroupAnswer)
+    moved = WANT._replace(offset=77, last_epoch=5)
+    event.asked[0] = tuple(moved)
+    assert lane.network.fetch_again(BROKER, group)
+    again = lane.source.parts[-1]
+    lane.source.answer(fetched(0), is_seen=True)
+    list(lane.network.wait(1.0, ROOM))
+    lane.network.fetch(BROKER, group, [moved])
+    assert [bytes(part) for part in again[1:]] == [bytes(x) for x in lane.source.parts[-1][1:]]
+    assert lane.network.fetch_again(BROKER, group)
+    assert bytes(lane.source.parts[-1][1]) == bytes(again[1])
+
+
+def test_batches_of_compiled_code_are_answered_together_or_as_objects(lane: Lane) -> None:
+    """Given requests with rows / when answered, refused or lost / then rows, or an event each."""
+    rows = np.zeros((1, sent.SENT_FIELDS), np.int64)
+    rows[0, [sent.SIZE, sent.COUNT, sent.SENT_ATTEMPT, sent.LANDED_AT]] = 5, 1, 4, -1
+
+    def append() -> None:
+        lane.network.append_plain(BROKER, LIVE, PlainSends(rows.copy(), np.zeros(5, np.uint8), 5))
+
+    append()
+    lane.target.answer(appended(0), is_seen=True)
+    (event,) = lane.network.wait(1.0, ROOM)
+    assert isinstance(event, PlainAppended)
+    assert event.sends.rows[0, sent.LANDED_AT] == 0
+    append()
+    lane.target.answer(appended(0, error=6), is_seen=True)
+    (refused,) = lane.network.wait(1.0, ROOM)
+    assert isinstance(refused, Appended)
+    assert (refused.error, refused.send.attempt, refused.send.batch.records) == (6, 4, 1)
+    lane.target.takes_nothing = True
+    append()
+    lane.network.send_no_more()
+    (lost,) = lane.network.wait(1.0, ROOM)
+    assert isinstance(lost, AppendLost)
+    assert [(each.index, each.batch.size) for each in lost.sends] == [(0, 5)]
 
 
 class Dialed:
@@ -301,16 +260,16 @@ def test_if_the_first_connection_is_refused_no_other_is_tried(
     dialed = opening(refused=1)
     lane.network.open([])
     assert not dialed.opened
-    lane.network.fetch(*GROUPS[4], [Want(0, 1, 0, 1000)])  # it is back: all are opened
+    lane.network.fetch(*GROUPS[4], [WANT])  # it is back: all are opened
     assert len(dialed.opened) == len(GROUPS)
 
 
 def test_a_refused_connection_fails_no_other(lane: Lane, opening: Callable[..., Dialed]) -> None:
     dialed = opening(refused=3)
-    lane.network.fetch(*GROUPS[0], [Want(0, 1, 0, 1000)])
+    lane.network.fetch(*GROUPS[0], [WANT])
     assert len(dialed.opened) == len(GROUPS) - 1
     for broker, channel in GROUPS:
-        lane.network.fetch(broker, channel, [Want(0, 1, 0, 1000)])
+        lane.network.fetch(broker, channel, [WANT])
     assert len(dialed.opened) == len(GROUPS)
 
 

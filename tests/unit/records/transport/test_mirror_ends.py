@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from sim.log_answers import batches_of
 from sim.partition_log import PartitionLog
-from sim.sim_network import batches_of
 from support.batches import TRANSACTIONAL, Record, StoredBatch
 from support.records import Sample, encode
 

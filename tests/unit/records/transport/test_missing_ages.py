@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from sim.log_answers import batches_of
 from sim.partition_log import PartitionLog
-from sim.sim_network import batches_of
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
