@@ -216,9 +216,9 @@ def test_status_plan_and_stop_of_a_synced_pair(cluster_pair: ClusterPair, tmp_pa
     config = write_config(tmp_path, source, target, topics={"include": [topic]})
     with LinkProcess(config) as link:
         wait_level(link, source, target, {topic: 1})
-        # Exit code 0 does not say that: records may be missing for less than 10 s.
+        wait_for("in sync", lambda: heliostat(config, "status").returncode == 0)
+        # That does not say that there is no lag: records may be missing for less than 10 s.
         wait_for("no lag", lambda: lag_of(config) == 0)
-        assert heliostat(config, "status").returncode == 0
         answer = heliostat(config, "status", "--json").json[0]
         assert answer["topics"][0]["source"] == topic
         plan = heliostat(config, "plan")

@@ -19,6 +19,7 @@ from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection
 
+SECOND_AFTER_S = 0.2
 CLOSE_S = 5.0
 """How long the end of a round waits for its last report to be written."""
 
@@ -95,7 +96,9 @@ class StateChannel:
         ConnectionLost, BrokerError
             The progress topic could not be written for `SILENT_S_MAX`.
         """
-        self._next_report_s = self._monotonic_s() + self._lane.settings.report_interval_s
+        # The first one holds no partitions: these follow soon, so that a status knows them.
+        interval_s = self._lane.settings.report_interval_s if report.number > 1 else SECOND_AFTER_S
+        self._next_report_s = self._monotonic_s() + interval_s
         self._thread.hand_over(report)
         if not report.ended_by:
             self._thread.raise_if_broken()
