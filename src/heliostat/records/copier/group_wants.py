@@ -33,7 +33,7 @@ class GroupWants:
         self, key: ChannelKey, items: Sequence[PartitionCopy], wants: Sequence[Want]
     ) -> None:
         """Note that a group asks for this, and what follows it, until something else happens."""
-        if all(want.bytes_max for want in wants):
+        if wants and all(want.bytes_max for want in wants):
             self._settled[key] = items
 
     def of(self, items: Sequence[PartitionCopy], now_s: float) -> list[Want]:

@@ -60,3 +60,43 @@ def test_all_are_asked_again_after_an_error_and_from_time_to_time():
     wants.of(group, 1.0)
     wants.of(group, 1.0 + ANEW_EVERY_S)
     assert group[0].asked == 3
+
+
+KEY: Any = (1, 0)
+
+
+def settled() -> tuple[GroupWants, Any]:
+    wants, group = GroupWants(), items()
+    wants.settle(KEY, group, wants.of(group, 1.0))
+    assert wants.is_settled(KEY, group, 1.0)
+    return wants, group
+
+
+def test_a_group_of_which_compiled_code_took_records_asks_for_what_follows():
+    """Given a settled group / when records are taken / then nobody is asked, but later anew."""
+    wants, group = settled()
+    wants.taken([1])
+    assert wants.is_settled(KEY, group, 1.0)
+    group[1].offset = 6
+    assert [want.offset for want in wants.of(group, 1.0)] == [5, 6, 5]
+
+
+def test_a_group_is_not_settled_once_anything_else_happens():
+    """Given a settled group / when answered, failed, late, or another / then all are asked."""
+    for change in ("answered", "forget"):
+        wants, group = settled()
+        getattr(wants, change)(*([0] if change == "answered" else []))
+        assert not wants.is_settled(KEY, group, 1.0)
+    wants, group = settled()
+    assert not wants.is_settled(KEY, group, 1.0 + ANEW_EVERY_S)
+    assert not wants.is_settled(KEY, items(), 1.0)
+
+
+def test_a_group_in_which_somebody_wants_nothing_is_not_settled():
+    """Given a partition that pauses, or none that wants anything / then it is asked each time."""
+    for wanting in ([], [0]):
+        wants, group = GroupWants(), items(2)
+        for item in group:
+            item.offset = 5 if item.index in wanting else None
+        wants.settle(KEY, group, wants.of(group, 1.0))
+        assert not wants.is_settled(KEY, group, 1.0)
