@@ -40,6 +40,8 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     silence_s: float = 0.0
     """Before the first byte."""
+    drip_s: float = 0.0
+    """Between two bytes of the body."""
     announced_bytes: int | None = None
     """Length that the header claims, if not the body's."""
 
@@ -72,6 +74,7 @@ class RegistryServer:
         self.asked: list[Asked] = []
         self.troubles: list[Trouble] = []
         """Asked in turn; the first with a reply counts."""
+        self.connections = 0
         self._path = path
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -136,6 +139,11 @@ def _handler(server: RegistryServer) -> type[BaseHTTPRequestHandler]:
         timeout = 60.0
         disable_nagle_algorithm = True
 
+        @override
+        def setup(self) -> None:
+            super().setup()
+            server.connections += 1
+
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             asked = Asked(self.command, self.path, dict(self.headers.items()), body)
@@ -151,7 +159,12 @@ def _handler(server: RegistryServer) -> type[BaseHTTPRequestHandler]:
             for name, value in {**headers, "Content-Length": str(announced)}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(reply.body)
+            if reply.drip_s:
+                for byte in reply.body:
+                    self.wfile.write(bytes([byte]))
+                    server.wait(reply.drip_s)
+            else:
+                self.wfile.write(reply.body)
             if announced != len(reply.body):
                 self.close_connection = True
 

@@ -158,7 +158,7 @@ def delete_version(
 def compatibility(
     subject: Subject | None = None, *, inherited: bool = False
 ) -> Call[Compatibility]:
-    """The compatibility of the registry, or of a subject or context (`:.summit:`).
+    """The compatibility of the default context, of another one (`:.summit:`), or of a subject.
 
     With `inherited`, what counts for the subject if it has none of its own.
     """
@@ -171,7 +171,7 @@ def compatibility(
 
 
 def set_compatibility(level: Compatibility, subject: Subject | None = None) -> Call[Compatibility]:
-    """Set the compatibility of the registry, a context or a subject."""
+    """Set the compatibility of the default context, of another one, or of a subject."""
     return _send(
         "PUT",
         _setting("config", subject),
@@ -186,13 +186,16 @@ def clear_compatibility(subject: Subject) -> Call[None]:
 
 
 def mode(subject: Subject | None = None, *, inherited: bool = False) -> Call[Mode]:
-    """The mode of the registry, or of a subject or context."""
+    """The mode of the default context, of another one, or of a subject."""
     query = (("defaultToGlobal", "true"),) if inherited else ()
     return _get(_setting("mode", subject), reading.mode, query)
 
 
 def set_mode(new: Mode, subject: Subject | None = None, *, force: bool = False) -> Call[Mode]:
-    """Set the mode of the registry, a context or a subject.
+    """Set the mode of the default context, of another one (`:.summit:`), or of a subject.
+
+    Without a subject it is the default context's alone; `:.__GLOBAL:` stands for all that have none
+    of their own (`InMemoryCache.mode`).
 
     IMPORT needs `force` where there are subjects. Without it, what is soft-deleted there is deleted
     permanently (`KafkaSchemaRegistry.setMode`), though records may still need it.
