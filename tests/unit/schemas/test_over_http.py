@@ -137,10 +137,10 @@ def test_no_turn_begins_after_the_limit(server: RegistryServer, clock: PausingCl
 
 
 def test_retry_after_is_kept_to(server: RegistryServer, clock: PausingClock) -> None:
-    server.once(failing(429, Retry_After="7"))
+    server.once(failing(429, Retry_After="7"), failing(500))
     with opened(server.url, clock=clock) as registry:
         registry.ask(calls.subjects())
-    assert clock.pauses == [7.0]
+    assert clock.pauses == [7.0, 0.5]
 
 
 def test_a_longer_retry_after_than_the_limit_is_told_at_once(

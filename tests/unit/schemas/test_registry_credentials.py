@@ -183,8 +183,11 @@ def secured(authority: KeyPair, tmp_path: Path) -> Iterator[RegistryServer]:
 
 
 def over_tls(authority: KeyPair, own: KeyPair | None) -> Security:
-    files = {"certificate_file": str(own.certificate), "key_file": str(own.key)} if own else {}
-    return Security("SSL", ca_file=str(authority.certificate), **files)  # type: ignore[arg-type]  # texts
+    at = str(authority.certificate)
+    if own is None:
+        return Security("SSL", ca_file=at)
+    certificate, key = str(own.certificate), str(own.key)
+    return Security("SSL", ca_file=at, certificate_file=certificate, key_file=key)
 
 
 def test_mutual_tls(secured: RegistryServer, authority: KeyPair, tmp_path: Path) -> None:
