@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.mirrored_schemas import CHANGING, at_source, contents, fill, mirror
 from support.provoked import Provoked
 from support.registry_contract import (
     SCRIPTS,
@@ -18,9 +19,12 @@ from support.registry_contract import (
     record,
     referring_to,
 )
+from support.registry_server import RegistryServer
 
 from heliostat.access import RegistryAccess
 from heliostat.errors import RegistryAnswerInvalid, RegistryError, RegistryUnreachable
+from heliostat.names import TopicName
+from heliostat.schemas import SchemaRules, Strategy, SubjectNaming, observe, plan_schemas
 from heliostat.schemas.registry import Call, HttpRegistry, Request, Retries, calls, error_codes
 from heliostat.schemas.registry.values import (
     Compatibility,
@@ -29,9 +33,11 @@ from heliostat.schemas.registry.values import (
     Schema,
     SchemaId,
     SchemaVersion,
+    Subject,
     SubjectVersion,
     join_subject,
 )
+from heliostat.schemas.schema_plan import SchemaRefusal
 from heliostat_sandbox import SandboxRegistry
 from heliostat_sandbox.registry import API
 
@@ -95,6 +101,12 @@ def test_apicurio_keeps_spaces_and_so_another_id(side: RegistrySide) -> None:
     assert side.ask(calls.versions(subject)) == (V1, V2)
 
 
+def test_apicurio_refuses_json_that_does_not_say_what_it_is(side: RegistrySide) -> None:
+    """Confluent's accepts any object."""
+    plain = calls.register(fresh_subject(), Schema('{"type":"object"}', "JSON"))
+    assert side.code(plain) == error_codes.INVALID_SCHEMA
+
+
 def test_a_wholly_deleted_subject_is_read_by_id_only_at_apicurio(side: RegistrySide) -> None:
     subject, schema = fresh_subject(), record()
     schema_id = side.ask(calls.register(subject, schema))
@@ -137,7 +149,7 @@ def test_a_refusal_has_the_registrys_code(side: RegistrySide, provoked: Provoked
 @pytest.mark.provokes("REGISTRY_ANSWER", how="the address is that of its page for people")
 def test_a_page_is_no_answer(apicurio: SandboxRegistry, provoked: Provoked) -> None:
     root = RegistryAccess((apicurio.url.removesuffix(API),))
-    page = Call(Request("GET", "/ui"), calls.subjects().read)
+    page = Call(Request("GET", "/ui/"), calls.subjects().read)
     with HttpRegistry(root, retries=ONCE) as registry:
         with pytest.raises(RegistryAnswerInvalid) as refused:
             registry.ask(page)
@@ -167,3 +179,56 @@ def test_a_killed_registry_is_unreachable_and_another_address_answers(
             provoked("REGISTRY_UNREACHABLE", refused.value)
             doomed.resume()
             assert alone.ask(calls.subjects()) == ()
+
+
+def test_schemas_of_a_confluent_registry_are_rewritten_into_apicurio(
+    apicurio: SandboxRegistry,
+) -> None:
+    """Given ids that collide / when all is mirrored / then each id has its content there.
+
+    References, incompatible versions, what is soft-deleted, other types.
+    """
+    topics = {TopicName(name): TopicName(f"summit.{name}") for name in ("used", "user", "chg")}
+    rules = SchemaRules(Strategy.REWRITE, SubjectNaming(topics))
+    with (
+        RegistryServer() as server,
+        HttpRegistry(RegistryAccess((server.url,))) as source,
+        HttpRegistry(RegistryAccess((apicurio.url,))) as target,
+    ):
+        fill(source)
+        target.ask(calls.register(fresh_subject(), record()))
+        done = mirror(source, target, rules)
+        assert set(done.ids) == set(range(1, 9))
+        assert contents(target, done.ids) == at_source(source, done.ids)
+        assert Subject("gone-value") in target.ask(calls.subjects())
+        source.ask(calls.register(CHANGING, record()))
+        assert mirror(source, target, rules).ids.keys() == set(range(1, 10))
+
+
+def test_schemas_of_apicurio_are_preserved_in_a_confluent_registry() -> None:
+    """Given texts with spaces / when they are imported / then ids are kept, texts are canonical."""
+    rules = SchemaRules(Strategy.PRESERVE)
+    with (
+        SandboxRegistry.start() as apicurio,
+        RegistryServer() as server,
+        HttpRegistry(RegistryAccess((apicurio.url,))) as source,
+        HttpRegistry(RegistryAccess((server.url,))) as target,
+    ):
+        fill(source)
+        spaced = Schema(record().text.replace(":", ": "))
+        source.ask(calls.register(Subject("spaced-value"), spaced))
+        done = mirror(source, target, rules)
+        assert contents(target, done.ids) == at_source(source, done.ids)
+        assert len(done.ids) == 8  # what is wholly deleted can't be listed at Apicurio
+
+
+def test_preserve_is_refused_at_apicurio(apicurio: SandboxRegistry) -> None:
+    with (
+        RegistryServer() as server,
+        HttpRegistry(RegistryAccess((server.url,))) as source,
+        HttpRegistry(RegistryAccess((apicurio.url,))) as target,
+    ):
+        source.ask(calls.register(fresh_subject(), record()))
+        plan = plan_schemas(observe(source), observe(target), SchemaRules(Strategy.PRESERVE))
+        assert plan.actions == ()
+        assert {each.code for each in plan.refused.values()} == {SchemaRefusal.NO_IMPORT}

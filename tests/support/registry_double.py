@@ -89,6 +89,7 @@ class RegistryDouble:
         self.contexts: dict[str, Context] = {}
         self.modes: dict[str | None, str] = {}
         self.levels: dict[str | None, str] = {}
+        self.page_versions = 1_000
         self._modes_change = modes_change
         self._level = compatibility
 
@@ -128,6 +129,15 @@ class RegistryDouble:
         if not self._alive(subject, deleted=deleted):
             raise RegistryRefusal(40401, f"Subject '{subject}' not found.")
         raise RegistryRefusal(40402, f"Version {wanted} not found.")
+
+    def page(self, prefix: str, offset: int, *, deleted: bool) -> list[dict[str, Any]]:
+        """A page of all versions."""
+        found = [
+            self._described(subject, at, self.subjects[subject][at])
+            for subject in self.names(prefix, deleted=deleted)
+            for at in self._alive(subject, deleted=deleted)
+        ]
+        return found[offset : offset + self.page_versions]
 
     def by_id(self, schema_id: int, subject: str | None) -> dict[str, Any]:
         """The content of an id, soft-deleted or not."""

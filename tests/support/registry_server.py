@@ -210,7 +210,7 @@ def _in_context(names: list[str], query: dict[str, str]) -> tuple[list[str], dic
             names = [names[0], context + names[1], *names[2:]]
     elif names[0] in ("config", "mode") and context:
         names = [names[0], context]
-    elif names[0] == "subjects":
+    elif names[0] in ("subjects", "schemas") and len(names) == 1:
         query = {**query, "subjectPrefix": context + query.get("subjectPrefix", "")}
     elif names[:2] == ["schemas", "ids"]:
         query = {**query, "subject": context + query.get("subject", "")}
@@ -225,6 +225,9 @@ def _route(  # noqa: PLR0911  # one row for each request
     match method, *names:
         case "GET", "contexts":
             return [".", *(name for name in double.contexts if name != ".")]
+        case "GET", "schemas":
+            offset = int(query.get("offset", "0"))
+            return double.page(query.get("subjectPrefix", ""), offset, deleted=deleted)
         case "GET", "subjects":
             return double.names(query.get("subjectPrefix", ALL_CONTEXTS), deleted=deleted)
         case "GET", "subjects", subject, "versions":

@@ -31,6 +31,10 @@ AVRO = Schema('"int"')
     [
         (calls.subjects(), "GET /subjects?subjectPrefix=:*:"),
         (calls.subjects("lsst", deleted=True), "GET /subjects?subjectPrefix=lsst&deleted=true"),
+        (
+            calls.schemas(deleted=True, offset=1_000),
+            "GET /schemas?subjectPrefix=:*:&deleted=true&offset=1000",
+        ),
         (calls.versions(S), "GET /subjects/foo-value/versions"),
         (calls.versions(S, deleted=True), "GET /subjects/foo-value/versions?deleted=true"),
         (calls.version(S), "GET /subjects/foo-value/versions/latest"),

@@ -72,6 +72,21 @@ def version(
     )
 
 
+def schemas(
+    prefix: str = EVERY_CONTEXT, *, deleted: bool = False, offset: int = 0
+) -> Call[tuple[RegisteredSchema, ...]]:
+    """A page of all versions of all subjects with their content, from the `offset`-th on.
+
+    Confluent's registries only (5.5 and newer); a page has 1,000 (`schema.search.max.limit`).
+    """
+    query = (("subjectPrefix", prefix), *(_DELETED if deleted else ()), ("offset", str(offset)))
+    return _get(
+        "/schemas",
+        lambda found: reading.listed(found, "schemas", reading.registered_schema),
+        query,
+    )
+
+
 def schema_by_id(schema_id: SchemaId, context: Context = DEFAULT_CONTEXT) -> Call[Schema]:
     """The content of an id, soft-deleted or not.
 

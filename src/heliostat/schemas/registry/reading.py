@@ -131,9 +131,9 @@ def schema_id(value: Any, where: str = "") -> SchemaId:
 
     Confluent's ids begin with 1, but IMPORT accepts 0 (`checkRegisterMode` compares with `>= 0`).
     """
-    found = number(field(value, "id", where), f"{where}id")
+    found = number(field(value, "id", where), f"{where} id".strip())
     if not 0 <= found <= ID_MAX:
-        _refuse(found, f"{where}id", f"a number from 0 to {ID_MAX}")
+        _refuse(found, f"{where} id".strip(), f"a number from 0 to {ID_MAX}")
     return SchemaId(found)
 
 
@@ -142,9 +142,9 @@ def schema(value: Any, where: str = "") -> Schema:
     kind = value.get("schemaType") if isinstance(value, dict) else None
     found = field(value, "schema", where)
     return Schema(
-        text(found, f"{where}schema"),
-        AVRO if kind is None else text(kind, f"{where}schemaType"),
-        listed(value.get("references") or [], f"{where}references", _reference),
+        text(found, f"{where} schema".strip()),
+        AVRO if kind is None else text(kind, f"{where} schemaType".strip()),
+        listed(value.get("references") or [], f"{where} references".strip(), _reference),
         _kept(value, "metadata"),
         _kept(value, "ruleSet"),
     )
@@ -153,8 +153,8 @@ def schema(value: Any, where: str = "") -> Schema:
 def registered_schema(value: Any, where: str = "") -> RegisteredSchema:
     """A version of a subject with its content."""
     return RegisteredSchema(
-        subject(field(value, "subject", where), f"{where}subject"),
-        version(field(value, "version", where), f"{where}version"),
+        subject(field(value, "subject", where), f"{where} subject".strip()),
+        version(field(value, "version", where), f"{where} version".strip()),
         schema_id(value, where),
         schema(value, where),
     )

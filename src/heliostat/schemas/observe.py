@@ -1,0 +1,156 @@
+"""Reads a registry's whole content.
+
+Confluent's registries give it in pages of 1,000 versions (`GET /schemas`). Others, as Apicurio,
+lack that request, and are asked for each subject and version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from heliostat.errors import RegistryError
+from heliostat.schemas.content import EVERYWHERE, RegistryContent, VersionContent
+from heliostat.schemas.registry import calls, error_codes
+from heliostat.schemas.registry.messages import Call
+from heliostat.schemas.registry.values import (
+    Mode,
+    RegisteredSchema,
+    SchemaVersion,
+    Subject,
+    SubjectVersion,
+    join_subject,
+    split_subject,
+)
+
+T = TypeVar("T")
+
+NO_SUBJECT = Subject("")
+"""Stands for the default context's settings."""
+ASKED_AT_ONCE = 8
+"""Requests in flight to a registry that is asked for each version."""
+PAGES_MAX = 10_000
+"""Ten million versions; a registry that ignores the offset is found after two pages."""
+
+
+class Registry(Protocol):
+    """Who sends a call; see `HttpRegistry`."""
+
+    def ask(self, call: Call[T]) -> T:
+        """Send a request and give its answer."""
+        ...
+
+
+def observe(registry: Registry, settings_of: Iterable[Subject] = ()) -> RegistryContent:
+    """Read all versions of all subjects, soft-deleted ones among them, and settings.
+
+    Parameters
+    ----------
+    registry
+        Who is asked.
+    settings_of
+        Subjects whose mode and compatibility are wanted: two requests each, as no registry lists
+        them. A plan made without them says which matter (`SchemaPlan.touched`).
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        As the registry's adapter raises them.
+    """
+    versions = _all_versions(registry)
+    contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
+    wanted = sorted(set(settings_of))
+    modes: dict[Subject, Mode] | None
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
+        try:
+            modes = {NO_SUBJECT: registry.ask(calls.mode())}
+        except RegistryError as error:
+            if error.registry_code not in error_codes.NO_SUCH_REQUEST:
+                raise
+            modes = None
+        else:
+            scopes = sorted({*wanted, *contexts, EVERYWHERE} - {NO_SUBJECT})
+            found = threads.map(lambda scope: _setting(registry, calls.mode(scope)), scopes)
+            modes |= {scope: mode for scope, mode in zip(scopes, found, strict=True) if mode}
+        levels = threads.map(
+            lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)), wanted
+        )
+        return RegistryContent(
+            versions,
+            modes is not None,
+            modes or {},
+            {subject: level for subject, level in zip(wanted, levels, strict=True) if level},
+        )
+
+
+def _all_versions(registry: Registry) -> dict[SubjectVersion, VersionContent]:
+    try:
+        alive = _pages(registry, deleted=False)
+        found = {**_pages(registry, deleted=True), **alive}
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NO_SUCH_REQUEST:
+            raise
+        return _one_by_one(registry)
+    return {
+        place: VersionContent(each.schema_id, each.schema, place not in alive)
+        for place, each in sorted(found.items(), key=lambda item: item[0])
+    }
+
+
+def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, RegisteredSchema]:
+    found: dict[SubjectVersion, RegisteredSchema] = {}
+    for _ in range(PAGES_MAX):
+        page = registry.ask(calls.schemas(deleted=deleted, offset=len(found)))
+        before = len(found)
+        found |= {SubjectVersion(each.subject, each.version): each for each in page}
+        if len(found) == before:
+            break
+    return found
+
+
+def _one_by_one(registry: Registry) -> dict[SubjectVersion, VersionContent]:
+    found = registry.ask(calls.subjects(deleted=True))
+    subjects = sorted(found)
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
+        parts = threads.map(lambda subject: _of_subject(registry, subject), subjects)
+        return {place: content for part in parts for place, content in part.items()}
+
+
+def _of_subject(registry: Registry, subject: Subject) -> dict[SubjectVersion, VersionContent]:
+    """All versions of a subject that can be read.
+
+    Apicurio lists the versions of a wholly deleted subject, and refuses to show them.
+    """
+    alive = set(_or_none(registry, calls.versions(subject)))
+    found = {}
+    for number in _or_none(registry, calls.versions(subject, deleted=True)):
+        try:
+            each = registry.ask(calls.version(subject, number, deleted=True))
+        except RegistryError as error:
+            if error.registry_code not in error_codes.NOT_FOUND:
+                raise
+            continue
+        content = VersionContent(each.schema_id, each.schema, number not in alive)
+        found[SubjectVersion(subject, number)] = content
+    return found
+
+
+def _or_none(
+    registry: Registry, call: Call[tuple[SchemaVersion, ...]]
+) -> tuple[SchemaVersion, ...]:
+    try:
+        return registry.ask(call)
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NOT_FOUND:
+            raise
+        return ()  # deleted meanwhile, or wholly
+
+
+def _setting(registry: Registry, call: Call[T]) -> T | None:
+    try:
+        return registry.ask(call)
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NOT_FOUND | error_codes.NOT_CONFIGURED:
+            raise
+        return None

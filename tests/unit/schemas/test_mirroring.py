@@ -1,0 +1,291 @@
+"""Observe, plan, apply between two registries over HTTP: all strategies, and what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from support.mirrored_schemas import (
+    CHANGING,
+    USED,
+    USER,
+    CountingRegistry,
+    at_source,
+    contents,
+    fill,
+    mirror,
+    planned,
+)
+from support.registry_contract import V1, V2, fresh_subject, record
+from support.registry_double import RegistryDouble
+from support.registry_server import Asked, RegistryServer, Reply
+
+from heliostat.access import RegistryAccess
+from heliostat.errors import RegistryError
+from heliostat.names import TopicName
+from heliostat.schemas import (
+    HttpRegistry,
+    SchemaRules,
+    Strategy,
+    SubjectNaming,
+    apply,
+    observe,
+    plan_schemas,
+    unresolved,
+)
+from heliostat.schemas.registry import Retries, calls
+from heliostat.schemas.registry.values import (
+    Compatibility,
+    Context,
+    Mode,
+    SchemaId,
+    SchemaVersion,
+    Subject,
+    SubjectVersion,
+    join_subject,
+)
+from heliostat.schemas.schema_plan import SchemaRefusal
+
+SUMMIT = Context(".summit")
+PRESERVE, REWRITE = SchemaRules(Strategy.PRESERVE), SchemaRules(Strategy.REWRITE)
+ISOLATE = SchemaRules(Strategy.ISOLATE, SubjectNaming(context=SUMMIT))
+
+
+class Pair:
+    """Two registries."""
+
+    def __init__(self, source: RegistryServer, target: RegistryServer) -> None:
+        once = Retries(turns=1)
+        self.servers = source, target
+        self.source = HttpRegistry(RegistryAccess((source.url,)), retries=once)
+        self.target = HttpRegistry(RegistryAccess((target.url,)), retries=once)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with RegistryServer() as source, RegistryServer() as target:
+        pair = Pair(source, target)
+        yield pair
+        pair.source.close()
+        pair.target.close()
+
+
+def occupy(registry: HttpRegistry) -> None:
+    """Local schemas, whose ids are also the source's."""
+    for number in range(3):
+        registry.ask(calls.register(Subject(f"local{number}-value"), record()))
+
+
+def test_preserve(pair: Pair) -> None:
+    """Given an empty target / when schemas are preserved / then all is as at the source."""
+    fill(pair.source)
+    done = mirror(pair.source, pair.target, PRESERVE)
+    assert set(done.ids.items()) == {(number, number) for number in range(1, 9)}
+    assert contents(pair.target, done.ids) == at_source(pair.source, done.ids)
+    assert observe(pair.target).versions == observe(pair.source).versions
+
+
+def test_preserve_into_a_registry_in_use_refuses_what_is_taken(pair: Pair) -> None:
+    fill(pair.source)
+    occupy(pair.target)
+    before = contents(pair.target, {SchemaId(n): SchemaId(n) for n in (1, 2, 3)})
+    plan = planned(pair.source, pair.target, PRESERVE)
+    taken = {of: refusal.code for of, refusal in plan.refused.items()}
+    assert taken == {
+        SubjectVersion(USED, V1): SchemaRefusal.ID_TAKEN,
+        SubjectVersion(USER, V1): SchemaRefusal.REFERENCE_REFUSED,
+        SubjectVersion(CHANGING, V1): SchemaRefusal.ID_TAKEN,
+    }
+    done = apply(plan, PRESERVE, pair.target)
+    assert done.failed == {}
+    assert set(done.ids) == {4, 5, 6, 7, 8}
+    assert contents(pair.target, done.ids) == at_source(pair.source, done.ids)
+    assert contents(pair.target, {SchemaId(n): SchemaId(n) for n in (1, 2, 3)}) == before
+    assert set(unresolved(plan, done)) == set(taken)
+
+
+def test_isolate_beside_a_registry_in_use(pair: Pair) -> None:
+    """Given colliding ids / when schemas are isolated / then each context has its own."""
+    fill(pair.source)
+    occupy(pair.target)
+    done = mirror(pair.source, pair.target, ISOLATE)
+    assert set(done.ids) == set(range(1, 9))
+    at_context = RegistryAccess((f"{pair.servers[1].url}/contexts/{SUMMIT}",))
+    with HttpRegistry(at_context) as consumer:
+        assert contents(consumer, done.ids) == at_source(pair.source, done.ids)
+    assert pair.target.ask(calls.schema_by_id(SchemaId(1))) != pair.source.ask(
+        calls.schema_by_id(SchemaId(1))
+    )
+    local = pair.target.ask(calls.register(fresh_subject(), record()))
+    assert local == 4
+
+
+def test_rewrite_into_a_registry_in_use(pair: Pair) -> None:
+    """Given colliding ids and a prefix / when schemas are rewritten / then each id has its map."""
+    fill(pair.source)
+    occupy(pair.target)
+    topics = {TopicName(name): TopicName(f"summit.{name}") for name in ("used", "user", "chg")}
+    rules = replace(REWRITE, naming=SubjectNaming(topics))
+    done = mirror(pair.source, pair.target, rules)
+    assert set(done.ids) == set(range(1, 9))
+    assert all(theirs > 3 for theirs in done.ids.values())
+    assert contents(pair.target, done.ids) == at_source(pair.source, done.ids)
+    user = pair.source.ask(calls.version(USER)).schema_id
+    (reference,) = pair.target.ask(calls.schema_by_id(done.ids[user])).references
+    assert reference.subject == "summit.used-value"
+    names = pair.target.ask(calls.subjects())
+    assert {"summit.used-value", "summit.user-value", "summit.chg-value", "j-value"} <= set(names)
+    assert "gone-value" not in names
+    chg = Subject("summit.chg-value")
+    assert pair.target.ask(calls.versions(chg)) == (V2, SchemaVersion(3))
+    assert pair.target.ask(calls.compatibility(chg)) is Compatibility.NONE
+
+
+def test_a_lost_map_is_found_again(pair: Pair) -> None:
+    """Given a mirrored registry / when nothing is remembered / then the same ids are found."""
+    fill(pair.source)
+    occupy(pair.target)
+    done = mirror(pair.source, pair.target, REWRITE)
+    assert dict(planned(pair.source, pair.target, REWRITE).ids) == done.ids
+
+
+def test_active_active_both_ways_ends(pair: Pair) -> None:
+    """Given two registries that mirror each other / when each has new ones / then no loop."""
+    pair.source.ask(calls.register(Subject("a-value"), record()))
+    pair.target.ask(calls.register(Subject("a-value"), record()))
+    topic = TopicName("a")
+    there = replace(REWRITE, naming=SubjectNaming({topic: TopicName("summit.a")}))
+    back = replace(REWRITE, naming=SubjectNaming({topic: TopicName("base.a")}))
+    for _ in range(3):
+        here = {Subject("base.a-value"): "base"}
+        apply(planned(pair.source, pair.target, there), replace(there, mirrored=here), pair.target)
+        there, back = (
+            replace(there, mirrored=here),
+            replace(back, mirrored={Subject("summit.a-value"): "summit"}),
+        )
+        apply(planned(pair.target, pair.source, back), back, pair.source)
+    assert set(pair.target.ask(calls.subjects())) == {"a-value", "summit.a-value"}
+    assert set(pair.source.ask(calls.subjects())) == {"a-value", "base.a-value"}
+    assert planned(pair.source, pair.target, there).actions == ()
+    assert planned(pair.target, pair.source, back).actions == ()
+
+
+@pytest.mark.parametrize("rules", [PRESERVE, ISOLATE, REWRITE])
+def test_new_versions_and_deletions_follow(pair: Pair, rules: SchemaRules) -> None:
+    fill(pair.source)
+    mirror(pair.source, pair.target, rules)
+    pair.source.ask(calls.register(CHANGING, record()))
+    pair.source.ask(calls.delete_version(CHANGING, V2))
+    done = mirror(pair.source, pair.target, rules)
+    context = rules.naming.context
+    assert contents(pair.target, done.ids, context).keys() == set(range(1, 10))
+    name = join_subject(context, CHANGING)
+    assert pair.target.ask(calls.versions(name)) == pair.source.ask(calls.versions(CHANGING))
+
+
+@pytest.mark.parametrize("rules", [PRESERVE, REWRITE])
+def test_a_turn_that_was_cut_is_finished_by_the_next(pair: Pair, rules: SchemaRules) -> None:
+    """Given a registry that goes away in between / when it is back / then nothing is doubled."""
+    fill(pair.source)
+    left = [5]
+
+    def go_away(asked: Asked) -> Reply | None:
+        if asked.method == "GET":
+            return None
+        left[0] -= 1
+        return None if left[0] >= 0 else Reply(503)
+
+    pair.servers[1].troubles.append(go_away)
+    with pytest.raises(RegistryError):
+        apply(planned(pair.source, pair.target, rules), rules, pair.target)
+    pair.servers[1].troubles.clear()
+    done = mirror(pair.source, pair.target, rules)
+    assert contents(pair.target, done.ids).keys() == set(range(1, 9))
+
+
+def test_a_schema_that_the_target_refuses_does_not_stop_the_others(pair: Pair) -> None:
+    """Given a schema that is too large there / when all are mirrored / then only it is missing."""
+    fill(pair.source)
+
+    def too_large(asked: Asked) -> Reply | None:
+        if asked.method == "POST" and asked.target.startswith(f"/subjects/{USED}"):
+            return Reply(422, b'{"error_code":42209,"message":"too large"}')
+        return None
+
+    pair.servers[1].troubles.append(too_large)
+    plan = planned(pair.source, pair.target, REWRITE)
+    done = apply(plan, REWRITE, pair.target)
+    assert set(done.failed) == {SubjectVersion(USED, V1), SubjectVersion(USER, V1)}
+    assert "SCHEMA_TOO_LARGE" in done.failed[SubjectVersion(USED, V1)]
+    assert len(done.ids) == 6
+
+
+def test_a_registry_that_gives_another_id_is_not_believed(pair: Pair) -> None:
+    """Apicurio takes the wish for an id and gives its own."""
+    pair.source.ask(calls.register(USED, record()))
+    pair.servers[1].troubles.append(
+        lambda asked: Reply(200, b'{"id":77}') if asked.method == "POST" else None
+    )
+    done = apply(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)
+    assert done.ids == {}
+    assert "id 77 where 1 was wanted" in done.failed[SubjectVersion(USED, V1)]
+
+
+def test_a_read_only_target_is_waited_for(pair: Pair) -> None:
+    fill(pair.source)
+    plan = planned(pair.source, pair.target, REWRITE)
+    pair.target.ask(calls.set_mode(Mode.READONLY))
+    with pytest.raises(RegistryError, match="OPERATION_NOT_PERMITTED"):
+        apply(plan, REWRITE, pair.target)
+    refused = planned(pair.source, pair.target, REWRITE).refused
+    known = {SchemaRefusal.MODE, SchemaRefusal.REFERENCE_REFUSED}
+    assert {each.code for each in refused.values()} == known
+    pair.target.ask(calls.set_mode(Mode.READWRITE))
+    mirror(pair.source, pair.target, REWRITE)
+
+
+def test_a_registry_that_lacks_pages_is_read_one_by_one(pair: Pair) -> None:
+    fill(pair.source)
+    at_once = observe(pair.source)
+    pair.servers[0].troubles.append(
+        lambda asked: Reply(404, b"{}") if asked.target.startswith("/schemas?") else None
+    )
+    assert observe(pair.source) == at_once
+
+
+def test_pages_are_read_to_the_end_and_cost_few_requests(pair: Pair) -> None:
+    pair.servers[0].double.page_versions = 10
+    for number in range(25):
+        pair.source.ask(calls.register(Subject(f"s{number}"), record()))
+    counting = CountingRegistry(pair.source)
+    assert len(observe(counting).versions) == 25
+    assert counting.asked == 10  # four pages of each kind, the last ones empty, and two modes
+
+
+def test_settings_are_read_where_they_are_wanted(pair: Pair) -> None:
+    fill(pair.target)
+    pair.target.ask(calls.set_mode(Mode.IMPORT, USED, force=True))
+    found = observe(pair.target, {USED, CHANGING, fresh_subject()})
+    assert found.mode(USED) is Mode.IMPORT
+    assert found.mode(CHANGING) is Mode.READWRITE
+    assert found.compatibilities[CHANGING] is Compatibility.NONE
+    assert found.compatibilities[USED] is Compatibility.BACKWARD
+
+
+def test_a_thousand_schemas_cross_with_few_requests(pair: Pair) -> None:
+    for number in range(1_000):
+        pair.servers[0].double.register(f"s{number}-value", {"schema": record().text})
+    counting = CountingRegistry(pair.target)
+    plan = plan_schemas(observe(pair.source), observe(pair.target), REWRITE)
+    done = apply(plan, REWRITE, counting)
+    assert len(done.ids) == 1_000
+    assert counting.asked == 2_000  # each subject's compatibility, too
+
+
+def test_modes_that_may_not_change_refuse_preserve() -> None:
+    with RegistryServer() as source, RegistryServer(RegistryDouble(modes_change=False)) as target:
+        pair = Pair(source, target)
+        pair.source.ask(calls.register(USED, record()))
+        with pytest.raises(RegistryError, match="Mode changes are not allowed"):
+            apply(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)
