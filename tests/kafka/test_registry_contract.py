@@ -24,7 +24,7 @@ from support.registry_server import RegistryServer
 from heliostat.access import RegistryAccess
 from heliostat.errors import RegistryAnswerInvalid, RegistryError, RegistryUnreachable
 from heliostat.names import TopicName
-from heliostat.schemas import SchemaRules, Strategy, SubjectNaming, observe, plan_schemas
+from heliostat.schemas import SchemaRules, Strategy, SubjectNaming, observe_registry, plan_schemas
 from heliostat.schemas.registry import Call, HttpRegistry, Request, Retries, calls, error_codes
 from heliostat.schemas.registry.values import (
     Compatibility,
@@ -229,6 +229,26 @@ def test_preserve_is_refused_at_apicurio(apicurio: SandboxRegistry) -> None:
         HttpRegistry(RegistryAccess((apicurio.url,))) as target,
     ):
         source.ask(calls.register(fresh_subject(), record()))
-        plan = plan_schemas(observe(source), observe(target), SchemaRules(Strategy.PRESERVE))
+        plan = plan_schemas(
+            observe_registry(source), observe_registry(target), SchemaRules(Strategy.PRESERVE)
+        )
         assert plan.actions == ()
         assert {each.code for each in plan.refused.values()} == {SchemaRefusal.NO_IMPORT}
+
+
+@pytest.mark.thorough
+def test_more_subjects_than_apicurio_lists_are_mirrored_and_found_again() -> None:
+    """Given 1,100 subjects / when they are mirrored / then a plan of what is level is empty."""
+    rules = SchemaRules(Strategy.REWRITE)
+    with (
+        SandboxRegistry.start() as apicurio,
+        RegistryServer() as server,
+        HttpRegistry(RegistryAccess((server.url,))) as source,
+        HttpRegistry(RegistryAccess((apicurio.url,))) as target,
+    ):
+        for number in range(1_100):
+            server.double.register(f"s{number:04}-value", {"schema": record().text})
+        done = mirror(source, target, rules)
+        assert len(done.ids) == 1_100
+        assert len(target.ask(calls.subjects())) == 1_000
+        assert observe_registry(target).is_cut

@@ -12,8 +12,8 @@ from heliostat.schemas import (
     HttpRegistry,
     SchemaPlan,
     SchemaRules,
-    apply,
-    observe,
+    apply_schemas,
+    observe_registry,
     plan_schemas,
 )
 from heliostat.schemas.content import fingerprint
@@ -67,14 +67,14 @@ class CountingRegistry:
 
 def planned(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> SchemaPlan:
     """The plan, with the settings of the subjects that it touches."""
-    there = observe(source)
-    first = plan_schemas(there, observe(target), rules)
-    return plan_schemas(there, observe(target, first.touched), rules)
+    there = observe_registry(source)
+    first = plan_schemas(there, observe_registry(target), rules)
+    return plan_schemas(there, observe_registry(target, first.touched), rules)
 
 
 def mirror(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> AppliedSchemas:
     """One turn; what it leaves to do is nothing."""
-    done = apply(planned(source, target, rules), rules, target)
+    done = apply_schemas(planned(source, target, rules), rules, target)
     assert done.failed == {}
     assert planned(source, target, rules).actions == ()
     return done

@@ -1,9 +1,9 @@
 """Schemas of the source's registry at the target's: observe both, plan, apply."""
 
-from heliostat.schemas.apply import AppliedSchemas, apply, unresolved
+from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
 from heliostat.schemas.content import RegistryContent
 from heliostat.schemas.naming import SubjectNaming
-from heliostat.schemas.observe import observe
+from heliostat.schemas.observe import observe_registry
 from heliostat.schemas.plan import plan_schemas
 from heliostat.schemas.registry import HttpRegistry
 from heliostat.schemas.schema_plan import SchemaPlan, SchemaRules, Strategy
@@ -16,8 +16,8 @@ __all__ = [
     "SchemaRules",
     "Strategy",
     "SubjectNaming",
-    "apply",
-    "observe",
+    "apply_schemas",
+    "observe_registry",
     "plan_schemas",
     "unresolved",
 ]

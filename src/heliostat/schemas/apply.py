@@ -6,7 +6,9 @@ says nothing about a schema (no answer, no right) ends it: the next plan begins 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -67,8 +69,8 @@ class AppliedSchemas:
     notes: list[str] = field(default_factory=list)
 
 
-def apply(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> AppliedSchemas:
-    """Do what the plan says, in its order.
+def apply_schemas(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> AppliedSchemas:
+    """Do what the plan says, in its order; subjects without references between them at once.
 
     Raises
     ------
@@ -79,23 +81,86 @@ def apply(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> AppliedSche
     """
     done = AppliedSchemas(dict(plan.ids), dict(plan.placed))
     needed = _needed(plan)
-    for action in plan.actions:
-        of = None if isinstance(action, SetMode | SetCompatibility) else action.of
-        if of in done.failed:
-            continue
-        try:
-            _do(action, rules, target, done, needed)
-        except RegistryError as error:
-            if not isinstance(action, Import | Register) and error.registry_code in _HARMLESS:
-                done.notes.append(f"{action}: {error.text}")
-            elif of is None or error.verdict is not Verdict.SET_ASIDE:
+    ended = threading.Event()
+
+    def follow(actions: Sequence[Action]) -> None:
+        for action in actions:
+            if ended.is_set():
+                return
+            try:
+                _try(action, rules, target, done, needed)
+            except BaseException:
+                ended.set()
                 raise
-            else:
-                done.failed[of] = str(error)
-        except _NotHere as missing:
-            assert of is not None
-            done.failed[of] = str(missing)
+
+    modes = [each for each in plan.actions if isinstance(each, SetMode)]
+    follow(modes)  # a context's counts for all of its subjects
+    with ThreadPoolExecutor(plan.at_once) as threads:
+        for part in [threads.submit(follow, each) for each in independent(plan.actions)]:
+            part.result()
     return done
+
+
+def independent(actions: Sequence[Action]) -> list[list[Action]]:
+    """Parts of a plan that may be done at once, each in its order; without modes.
+
+    What refers to each other, or is about the same subject, is in one part.
+    """
+    parents: dict[Subject, Subject] = {}
+
+    def root(subject: Subject) -> Subject:
+        while parents.setdefault(subject, subject) != subject:
+            parents[subject] = parents[parents[subject]]
+            subject = parents[subject]
+        return subject
+
+    own: list[tuple[Action, Subject]] = []
+    for action in actions:
+        match action:
+            case SetMode():
+                continue
+            case SetCompatibility(subject, _):
+                own.append((action, subject))
+            case SoftDelete(of, subject, _):
+                parents[root(of.subject)] = root(subject)
+                own.append((action, subject))
+            case Import() | Register():
+                subject = action.subject if isinstance(action, Register) else action.place.subject
+                parents[root(action.of.subject)] = root(subject)
+                for reference in action.schema.references:
+                    parents[root(used_by(action.of, reference).subject)] = root(subject)
+                own.append((action, subject))
+            case _:
+                assert_never(action)
+    parts: dict[Subject, list[Action]] = {}
+    for action, subject in own:
+        parts.setdefault(root(subject), []).append(action)
+    return list(parts.values())
+
+
+def _try(
+    action: Action,
+    rules: SchemaRules,
+    target: Registry,
+    done: AppliedSchemas,
+    needed: set[SubjectVersion],
+) -> None:
+    """Do one action; what says that a schema can't be there is noted."""
+    of = None if isinstance(action, SetMode | SetCompatibility) else action.of
+    if of in done.failed:
+        return
+    try:
+        _do(action, rules, target, done, needed)
+    except RegistryError as error:
+        if not isinstance(action, Import | Register) and error.registry_code in _HARMLESS:
+            done.notes.append(f"{action}: {error.text}")
+        elif of is None or error.verdict is not Verdict.SET_ASIDE:
+            raise
+        else:
+            done.failed[of] = str(error)
+    except _NotHere as missing:
+        assert of is not None
+        done.failed[of] = str(missing)
 
 
 def _needed(plan: SchemaPlan) -> set[SubjectVersion]:

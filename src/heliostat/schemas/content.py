@@ -50,12 +50,18 @@ class RegistryContent:
         context's, `:.__GLOBAL:` counts for all without one of their own.
     compatibilities
         Compatibilities in effect, of subjects that were asked for.
+    default_compatibility
+        What counts for a new subject of the default context, if that was asked for.
+    is_cut
+        Whether there may be more subjects: the registry's list ended at the most it gives.
     """
 
     versions: Mapping[SubjectVersion, VersionContent] = field(default_factory=dict)
     has_modes: bool = True
     modes: Mapping[Subject, Mode] = field(default_factory=dict)
     compatibilities: Mapping[Subject, Compatibility] = field(default_factory=dict)
+    default_compatibility: Compatibility | None = None
+    is_cut: bool = False
 
     def mode(self, subject: Subject) -> Mode:
         """The mode in effect for a subject (`InMemoryCache.mode`)."""

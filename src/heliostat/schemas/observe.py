@@ -30,6 +30,8 @@ NO_SUBJECT = Subject("")
 """Stands for the default context's settings."""
 ASKED_AT_ONCE = 8
 """Requests in flight to a registry that is asked for each version."""
+LISTED_MAX = 1_000
+"""Apicurio 2.5 lists no more subjects, says nothing of it, and ignores an offset (2026-11-25)."""
 PAGES_MAX = 10_000
 """Ten million versions; a registry that ignores the offset is found after two pages."""
 
@@ -42,25 +44,27 @@ class Registry(Protocol):
         ...
 
 
-def observe(registry: Registry, settings_of: Iterable[Subject] = ()) -> RegistryContent:
+def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> RegistryContent:
     """Read all versions of all subjects, soft-deleted ones among them, and settings.
 
     Parameters
     ----------
     registry
         Who is asked.
-    settings_of
-        Subjects whose mode and compatibility are wanted: two requests each, as no registry lists
-        them. A plan made without them says which matter (`SchemaPlan.touched`).
+    wanted
+        Subjects to read even if they are not listed, and with their mode and compatibility, which
+        no registry lists: a few requests each. A plan made without them says which matter
+        (`SchemaPlan.touched`).
 
     Raises
     ------
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         As the registry's adapter raises them.
     """
-    versions = _all_versions(registry)
+    names = set(wanted)
+    versions, is_cut = _all_versions(registry, names)
     contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
-    wanted = sorted(set(settings_of))
+    subjects = sorted(names)
     modes: dict[Subject, Mode] | None
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
         try:
@@ -70,32 +74,38 @@ def observe(registry: Registry, settings_of: Iterable[Subject] = ()) -> Registry
                 raise
             modes = None
         else:
-            scopes = sorted({*wanted, *contexts, EVERYWHERE} - {NO_SUBJECT})
+            scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
             found = threads.map(lambda scope: _setting(registry, calls.mode(scope)), scopes)
             modes |= {scope: mode for scope, mode in zip(scopes, found, strict=True) if mode}
         levels = threads.map(
-            lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)), wanted
+            lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)),
+            subjects,
         )
         return RegistryContent(
             versions,
             modes is not None,
             modes or {},
-            {subject: level for subject, level in zip(wanted, levels, strict=True) if level},
+            {subject: level for subject, level in zip(subjects, levels, strict=True) if level},
+            registry.ask(calls.compatibility()),
+            is_cut,
         )
 
 
-def _all_versions(registry: Registry) -> dict[SubjectVersion, VersionContent]:
+def _all_versions(
+    registry: Registry, wanted: set[Subject]
+) -> tuple[dict[SubjectVersion, VersionContent], bool]:
     try:
         alive = _pages(registry, deleted=False)
         found = {**_pages(registry, deleted=True), **alive}
     except RegistryError as error:
         if error.registry_code not in error_codes.NO_SUCH_REQUEST:
             raise
-        return _one_by_one(registry)
-    return {
+        return _one_by_one(registry, wanted)
+    versions = {
         place: VersionContent(each.schema_id, each.schema, place not in alive)
         for place, each in sorted(found.items(), key=lambda item: item[0])
     }
+    return versions, False
 
 
 def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, RegisteredSchema]:
@@ -109,12 +119,16 @@ def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, Registe
     return found
 
 
-def _one_by_one(registry: Registry) -> dict[SubjectVersion, VersionContent]:
+def _one_by_one(
+    registry: Registry, wanted: set[Subject]
+) -> tuple[dict[SubjectVersion, VersionContent], bool]:
+    """Ask for each subject that is listed or wanted; and whether the list may be cut."""
     found = registry.ask(calls.subjects(deleted=True))
-    subjects = sorted(found)
+    subjects = sorted({*found, *wanted})
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
         parts = threads.map(lambda subject: _of_subject(registry, subject), subjects)
-        return {place: content for part in parts for place, content in part.items()}
+        versions = {place: content for part in parts for place, content in part.items()}
+    return versions, len(found) == LISTED_MAX
 
 
 def _of_subject(registry: Registry, subject: Subject) -> dict[SubjectVersion, VersionContent]:

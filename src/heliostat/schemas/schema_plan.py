@@ -171,6 +171,8 @@ class SchemaPlan:
         Where versions of the source already are at the target, by name there.
     ids
         Ids of the source and what they are at the target, as far as they are there.
+    at_once
+        How many requests the target's registry takes at once.
     """
 
     actions: tuple[Action, ...] = ()
@@ -178,6 +180,7 @@ class SchemaPlan:
     left_out: Mapping[Subject, str] = field(default_factory=dict)
     placed: Mapping[tuple[SubjectVersion, Subject], SchemaVersion] = field(default_factory=dict)
     ids: Mapping[SchemaId, SchemaId] = field(default_factory=dict)
+    at_once: int = 1
 
     @property
     def touched(self) -> frozenset[Subject]:

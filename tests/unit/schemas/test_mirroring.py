@@ -29,11 +29,12 @@ from heliostat.schemas import (
     SchemaRules,
     Strategy,
     SubjectNaming,
-    apply,
-    observe,
+    apply_schemas,
+    observe_registry,
     plan_schemas,
     unresolved,
 )
+from heliostat.schemas.apply import independent
 from heliostat.schemas.registry import Retries, calls
 from heliostat.schemas.registry.values import (
     Compatibility,
@@ -45,7 +46,7 @@ from heliostat.schemas.registry.values import (
     SubjectVersion,
     join_subject,
 )
-from heliostat.schemas.schema_plan import SchemaRefusal
+from heliostat.schemas.schema_plan import Register, SchemaRefusal, SoftDelete
 
 SUMMIT = Context(".summit")
 PRESERVE, REWRITE = SchemaRules(Strategy.PRESERVE), SchemaRules(Strategy.REWRITE)
@@ -83,7 +84,7 @@ def test_preserve(pair: Pair) -> None:
     done = mirror(pair.source, pair.target, PRESERVE)
     assert set(done.ids.items()) == {(number, number) for number in range(1, 9)}
     assert contents(pair.target, done.ids) == at_source(pair.source, done.ids)
-    assert observe(pair.target).versions == observe(pair.source).versions
+    assert observe_registry(pair.target).versions == observe_registry(pair.source).versions
 
 
 def test_preserve_into_a_registry_in_use_refuses_what_is_taken(pair: Pair) -> None:
@@ -97,7 +98,7 @@ def test_preserve_into_a_registry_in_use_refuses_what_is_taken(pair: Pair) -> No
         SubjectVersion(USER, V1): SchemaRefusal.REFERENCE_REFUSED,
         SubjectVersion(CHANGING, V1): SchemaRefusal.ID_TAKEN,
     }
-    done = apply(plan, PRESERVE, pair.target)
+    done = apply_schemas(plan, PRESERVE, pair.target)
     assert done.failed == {}
     assert set(done.ids) == {4, 5, 6, 7, 8}
     assert contents(pair.target, done.ids) == at_source(pair.source, done.ids)
@@ -157,14 +158,12 @@ def test_active_active_both_ways_ends(pair: Pair) -> None:
     topic = TopicName("a")
     there = replace(REWRITE, naming=SubjectNaming({topic: TopicName("summit.a")}))
     back = replace(REWRITE, naming=SubjectNaming({topic: TopicName("base.a")}))
+    # Known from the links' states before their first look, as each claims its mirrors there.
+    there = replace(there, mirrored={Subject("base.a-value"): "base"})
+    back = replace(back, mirrored={Subject("summit.a-value"): "summit"})
     for _ in range(3):
-        here = {Subject("base.a-value"): "base"}
-        apply(planned(pair.source, pair.target, there), replace(there, mirrored=here), pair.target)
-        there, back = (
-            replace(there, mirrored=here),
-            replace(back, mirrored={Subject("summit.a-value"): "summit"}),
-        )
-        apply(planned(pair.target, pair.source, back), back, pair.source)
+        apply_schemas(planned(pair.source, pair.target, there), there, pair.target)
+        apply_schemas(planned(pair.target, pair.source, back), back, pair.source)
     assert set(pair.target.ask(calls.subjects())) == {"a-value", "summit.a-value"}
     assert set(pair.source.ask(calls.subjects())) == {"a-value", "base.a-value"}
     assert planned(pair.source, pair.target, there).actions == ()
@@ -198,7 +197,7 @@ def test_a_turn_that_was_cut_is_finished_by_the_next(pair: Pair, rules: SchemaRu
 
     pair.servers[1].troubles.append(go_away)
     with pytest.raises(RegistryError):
-        apply(planned(pair.source, pair.target, rules), rules, pair.target)
+        apply_schemas(planned(pair.source, pair.target, rules), rules, pair.target)
     pair.servers[1].troubles.clear()
     done = mirror(pair.source, pair.target, rules)
     assert contents(pair.target, done.ids).keys() == set(range(1, 9))
@@ -215,7 +214,7 @@ def test_a_schema_that_the_target_refuses_does_not_stop_the_others(pair: Pair) -
 
     pair.servers[1].troubles.append(too_large)
     plan = planned(pair.source, pair.target, REWRITE)
-    done = apply(plan, REWRITE, pair.target)
+    done = apply_schemas(plan, REWRITE, pair.target)
     assert set(done.failed) == {SubjectVersion(USED, V1), SubjectVersion(USER, V1)}
     assert "SCHEMA_TOO_LARGE" in done.failed[SubjectVersion(USED, V1)]
     assert len(done.ids) == 6
@@ -227,7 +226,7 @@ def test_a_registry_that_gives_another_id_is_not_believed(pair: Pair) -> None:
     pair.servers[1].troubles.append(
         lambda asked: Reply(200, b'{"id":77}') if asked.method == "POST" else None
     )
-    done = apply(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)
+    done = apply_schemas(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)
     assert done.ids == {}
     assert "id 77 where 1 was wanted" in done.failed[SubjectVersion(USED, V1)]
 
@@ -237,7 +236,7 @@ def test_a_read_only_target_is_waited_for(pair: Pair) -> None:
     plan = planned(pair.source, pair.target, REWRITE)
     pair.target.ask(calls.set_mode(Mode.READONLY))
     with pytest.raises(RegistryError, match="OPERATION_NOT_PERMITTED"):
-        apply(plan, REWRITE, pair.target)
+        apply_schemas(plan, REWRITE, pair.target)
     refused = planned(pair.source, pair.target, REWRITE).refused
     known = {SchemaRefusal.MODE, SchemaRefusal.REFERENCE_REFUSED}
     assert {each.code for each in refused.values()} == known
@@ -247,11 +246,11 @@ def test_a_read_only_target_is_waited_for(pair: Pair) -> None:
 
 def test_a_registry_that_lacks_pages_is_read_one_by_one(pair: Pair) -> None:
     fill(pair.source)
-    at_once = observe(pair.source)
+    at_once = observe_registry(pair.source)
     pair.servers[0].troubles.append(
         lambda asked: Reply(404, b"{}") if asked.target.startswith("/schemas?") else None
     )
-    assert observe(pair.source) == at_once
+    assert observe_registry(pair.source) == at_once
 
 
 def test_pages_are_read_to_the_end_and_cost_few_requests(pair: Pair) -> None:
@@ -259,28 +258,78 @@ def test_pages_are_read_to_the_end_and_cost_few_requests(pair: Pair) -> None:
     for number in range(25):
         pair.source.ask(calls.register(Subject(f"s{number}"), record()))
     counting = CountingRegistry(pair.source)
-    assert len(observe(counting).versions) == 25
-    assert counting.asked == 10  # four pages of each kind, the last ones empty, and two modes
+    assert len(observe_registry(counting).versions) == 25
+    assert counting.asked == 11  # four pages of each kind, the last ones empty, and settings
 
 
 def test_settings_are_read_where_they_are_wanted(pair: Pair) -> None:
     fill(pair.target)
     pair.target.ask(calls.set_mode(Mode.IMPORT, USED, force=True))
-    found = observe(pair.target, {USED, CHANGING, fresh_subject()})
+    found = observe_registry(pair.target, {USED, CHANGING, fresh_subject()})
     assert found.mode(USED) is Mode.IMPORT
     assert found.mode(CHANGING) is Mode.READWRITE
     assert found.compatibilities[CHANGING] is Compatibility.NONE
     assert found.compatibilities[USED] is Compatibility.BACKWARD
 
 
+def test_what_refers_to_each_other_is_one_part_and_all_else_is_not(pair: Pair) -> None:
+    fill(pair.source)
+    plan = planned(pair.source, pair.target, REWRITE)
+    parts = [
+        {each.of.subject for each in part if isinstance(each, Register | SoftDelete)}
+        for part in independent(plan.actions)
+    ]
+    assert sorted(map(sorted, parts)) == [
+        ["chg-value"],
+        ["gone-value"],
+        ["j-value"],
+        ["p-value"],
+        ["used-value", "user-value"],
+    ]
+    assert sum(map(len, independent(plan.actions))) == len(plan.actions)
+
+
+def test_one_failure_ends_all_parts(pair: Pair) -> None:
+    """Given a registry that goes away / then no further subject is tried against it."""
+    for number in range(200):
+        pair.servers[0].double.register(f"s{number}-value", {"schema": record().text})
+    plan = planned(pair.source, pair.target, REWRITE)
+    pair.servers[1].troubles.append(lambda _: Reply(503))
+    before = len(pair.servers[1].asked)
+    with pytest.raises(RegistryError):
+        apply_schemas(plan, REWRITE, pair.target)
+    assert len(pair.servers[1].asked) - before <= 16
+
+
 def test_a_thousand_schemas_cross_with_few_requests(pair: Pair) -> None:
     for number in range(1_000):
         pair.servers[0].double.register(f"s{number}-value", {"schema": record().text})
     counting = CountingRegistry(pair.target)
-    plan = plan_schemas(observe(pair.source), observe(pair.target), REWRITE)
-    done = apply(plan, REWRITE, counting)
+    plan = plan_schemas(observe_registry(pair.source), observe_registry(pair.target), REWRITE)
+    done = apply_schemas(plan, REWRITE, counting)
     assert len(done.ids) == 1_000
     assert counting.asked == 2_000  # each subject's compatibility, too
+
+
+def test_a_list_that_may_be_cut_is_told_and_what_is_wanted_is_read_all_the_same(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apicurio lists 1,000 subjects and no more."""
+    monkeypatch.setattr("heliostat.schemas.observe.LISTED_MAX", 2)
+    for name in ("a", "b", "c"):
+        pair.target.ask(calls.register(Subject(name), record()))
+
+    def like_apicurio(asked: Asked) -> Reply | None:
+        if asked.target.startswith("/schemas?"):
+            return Reply(404, b"{}")
+        return Reply(200, b'["a","b"]') if asked.target.startswith("/subjects?") else None
+
+    pair.servers[1].troubles.append(like_apicurio)
+    found = observe_registry(pair.target)
+    assert {each.subject for each in found.versions} == {"a", "b"}
+    assert found.is_cut
+    whole = observe_registry(pair.target, {Subject("c"), Subject("none")})
+    assert {each.subject for each in whole.versions} == {"a", "b", "c"}
 
 
 def test_modes_that_may_not_change_refuse_preserve() -> None:
@@ -288,4 +337,4 @@ def test_modes_that_may_not_change_refuse_preserve() -> None:
         pair = Pair(source, target)
         pair.source.ask(calls.register(USED, record()))
         with pytest.raises(RegistryError, match="Mode changes are not allowed"):
-            apply(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)
+            apply_schemas(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)

@@ -392,6 +392,18 @@ def test_a_changed_compatibility_is_carried_by_itself(rules: SchemaRules) -> Non
     assert plan_schemas(source, holding(TWO, compatibilities={A: FULL}), rules).actions == ()
 
 
+def test_what_the_target_does_by_default_needs_no_setting() -> None:
+    plan = plan_schemas(holding(TWO), holding({}, default_compatibility=NONE), REWRITE)
+    assert [type(each) for each in plan.actions] == [Register, Register]
+    used = holding({("a-value", 1): (5, text("other"))}, default_compatibility=NONE)
+    assert plan_schemas(holding(TWO), used, REWRITE).actions[0] == SetCompatibility(A, NONE)
+
+
+def test_only_a_registry_with_modes_is_asked_for_several_things_at_once() -> None:
+    assert plan_schemas(holding(TWO), holding({}), REWRITE).at_once > 1
+    assert plan_schemas(holding(TWO), holding({}, has_modes=False), REWRITE).at_once == 1
+
+
 def test_touched_are_the_subjects_of_all_actions() -> None:
     source = holding({("a-value", 1): (1, X, True), ("b-value", 1): (2, Y)})
     assert plan_schemas(source, holding({}), REWRITE).touched == {A, B}
