@@ -73,10 +73,14 @@ def planned(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> S
 
 
 def mirror(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> AppliedSchemas:
-    """One turn; what it leaves to do is nothing."""
-    done = apply_schemas(planned(source, target, rules), rules, target)
-    assert done.failed == {}
-    assert planned(source, target, rules).actions == ()
+    """Mirror all: two turns at most, the first of which may only set modes."""
+    done = AppliedSchemas()
+    for _ in range(2):
+        done = apply_schemas(planned(source, target, rules), rules, target)
+        assert done.failed == {}
+    level = planned(source, target, rules)
+    assert level.actions == ()
+    assert level.ids == done.ids
     return done
 
 

@@ -21,8 +21,8 @@ from heliostat.schemas.registry.values import (
     split_subject,
 )
 
-_AFTER_TOPIC = re.compile(r"-(?:key|value|[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)")
-"""What stands behind a topic: a fixed word, or a record's full name, which has no hyphen."""
+_AFTER_TOPIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+"""What stands behind a topic and a hyphen: `key`, `value` or a record's full name. None has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,9 @@ class SubjectNaming:
     def topic_of(self, subject: Subject) -> TopicName | None:
         """The mirrored source topic that a subject is named after, if any."""
         _, name = split_subject(subject)
-        for at in reversed([at for at, letter in enumerate(name) if letter == "-"]):
-            topic = TopicName(name[:at])
-            if topic in self.topics and _AFTER_TOPIC.fullmatch(name, at):
-                return topic
-        return None
+        topic, _, rest = name.rpartition("-")
+        is_after_topic = topic in self.topics and _AFTER_TOPIC.fullmatch(rest)
+        return TopicName(topic) if is_after_topic else None
 
     def names(self, subject: Subject) -> tuple[Subject, ...]:
         """The subject's names at the target, at least one."""

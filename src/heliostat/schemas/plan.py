@@ -2,7 +2,8 @@
 
 Two ways. *Preserve* and *isolate* put each version where it is at the source, with its id; what is
 at that place already must be the same, as a registry in IMPORT mode replaces a version without a
-word. *Rewrite* looks for the content under the mirrored name, and registers what is missing.
+word; so the mode is set by one plan, and used by the next. *Rewrite* looks for the content under
+the mirrored name, and registers what is missing.
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ class _Importing(_Planning):
         context = rules.naming.context
         self._by_id = {key: fingerprint(each) for key, each in target.ids(context).items()}
         self._importing: set[Subject] = set()
+        self._waiting: set[SubjectVersion] = set()
 
     @override
     def names(self, subject: Subject) -> tuple[Subject, ...]:
@@ -224,17 +226,21 @@ class _Importing(_Planning):
         places = [SubjectVersion(name, of.version) for name in self.names(of.subject)]
         wanted = fingerprint(content.schema)
         for place in places:
-            refusal = self._conflict(place, content.schema_id, wanted)
+            refusal = self._conflict(place, content, wanted)
             if refusal is not None:
                 return refusal
         self._by_id[content.schema_id] = wanted
+        if any(used_by(of, each) in self._waiting for each in content.schema.references):
+            self._waiting.add(of)
         for place in places:
             found = self.target.versions.get(place)
-            if found is None or (found.is_deleted and not content.is_deleted):
-                self._let_import(place.subject)
+            if not _is_to_import(found, content):
+                self.placed[of, place.subject] = place.version
+            elif self._let_import(place.subject) and of not in self._waiting:
                 self.actions.append(Import(of, place, content.schema_id, content.schema))
             else:
-                self.placed[of, place.subject] = place.version
+                self._waiting.add(of)
+                continue
             if content.is_deleted and (found is None or not found.is_deleted):
                 self.deletions.append(SoftDelete(of, place.subject, place.version))
         if all((of, place.subject) in self.placed for place in places):
@@ -242,34 +248,46 @@ class _Importing(_Planning):
         return None
 
     def _conflict(
-        self, place: SubjectVersion, schema_id: SchemaId, wanted: Fingerprint
+        self, place: SubjectVersion, content: VersionContent, wanted: Fingerprint
     ) -> Refusal | None:
         found = self.target.versions.get(place)
-        if found is not None:
-            if found.schema_id == schema_id and fingerprint(found.schema) == wanted:
-                return None
+        if found is not None and (
+            found.schema_id != content.schema_id or fingerprint(found.schema) != wanted
+        ):
             return Refusal(
                 SchemaRefusal.VERSION_TAKEN,
                 f"{place.subject} version {place.version} is another schema at the target, "
-                f"with id {found.schema_id}; the source's has id {schema_id}",
+                f"with id {found.schema_id}; the source's has id {content.schema_id}",
             )
-        if self._by_id.get(schema_id, wanted) != wanted:
+        if self._by_id.get(content.schema_id, wanted) != wanted:
             return Refusal(
-                SchemaRefusal.ID_TAKEN, f"id {schema_id} means another schema at the target"
+                SchemaRefusal.ID_TAKEN, f"id {content.schema_id} means another schema at the target"
             )
         mode = self.target.mode(place.subject)
-        if mode in _READ_ONLY:
+        if mode in _READ_ONLY and _is_to_import(found, content):
             told = f"the mode of {place.subject} at the target is {mode.value}"
             return Refusal(SchemaRefusal.MODE, told)
         return None
 
-    def _let_import(self, subject: Subject) -> None:
-        """Set IMPORT once for a context of its own, or for each subject."""
+    def _let_import(self, subject: Subject) -> bool:
+        """Whether it takes ids; otherwise that is set, and the next plan imports.
+
+        In between the target is read again, when nobody else can register there any more: a version
+        that a producer registered after this plan's look would be replaced without a word.
+        """
+        if self.target.mode(subject) in _TAKES_IDS:
+            return True
         isolated = self.rules.strategy is Strategy.ISOLATE
         scope = join_subject(self.rules.naming.context, "") if isolated else subject
-        if scope not in self._importing and self.target.mode(subject) not in _TAKES_IDS:
+        if scope not in self._importing:
             self._importing.add(scope)
             self.actions.append(SetMode(scope, Mode.IMPORT))
+        return False
+
+
+def _is_to_import(found: VersionContent | None, content: VersionContent) -> bool:
+    """Whether it is not there, or deleted there alone."""
+    return found is None or (found.is_deleted and not content.is_deleted)
 
 
 class _Registering(_Planning):

@@ -91,6 +91,7 @@ def test_preserve_into_a_registry_in_use_refuses_what_is_taken(pair: Pair) -> No
     fill(pair.source)
     occupy(pair.target)
     before = contents(pair.target, {SchemaId(n): SchemaId(n) for n in (1, 2, 3)})
+    apply_schemas(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)
     plan = planned(pair.source, pair.target, PRESERVE)
     taken = {of: refusal.code for of, refusal in plan.refused.items()}
     assert taken == {
@@ -104,6 +105,27 @@ def test_preserve_into_a_registry_in_use_refuses_what_is_taken(pair: Pair) -> No
     assert contents(pair.target, done.ids) == at_source(pair.source, done.ids)
     assert contents(pair.target, {SchemaId(n): SchemaId(n) for n in (1, 2, 3)}) == before
     assert set(unresolved(plan, done)) == set(taken)
+
+
+def test_what_is_registered_in_the_last_moment_is_not_replaced(pair: Pair) -> None:
+    """Given a local schema that comes after the look / when schemas are preserved / then it stays.
+
+    IMPORT would replace it without a word.
+    """
+    pair.source.ask(calls.register(USED, record()))
+    plan = planned(pair.source, pair.target, PRESERVE)
+    local = record()
+    for _ in range(8):  # so that the source's id is free
+        pair.target.ask(calls.register(fresh_subject(), record()))
+    pair.servers[1].double.subjects.clear()
+    pair.servers[1].double.contexts["."].by_id.clear()
+    schema_id = pair.target.ask(calls.register(USED, local))
+    for _ in range(3):
+        apply_schemas(plan, PRESERVE, pair.target)
+        plan = planned(pair.source, pair.target, PRESERVE)
+    assert pair.target.ask(calls.version(USED)).schema == local
+    assert pair.target.ask(calls.schema_by_id(schema_id)) == local
+    assert [each.code for each in plan.refused.values()] == [SchemaRefusal.VERSION_TAKEN]
 
 
 def test_isolate_beside_a_registry_in_use(pair: Pair) -> None:
@@ -141,6 +163,17 @@ def test_rewrite_into_a_registry_in_use(pair: Pair) -> None:
     chg = Subject("summit.chg-value")
     assert pair.target.ask(calls.versions(chg)) == (V2, SchemaVersion(3))
     assert pair.target.ask(calls.compatibility(chg)) is Compatibility.NONE
+
+
+def test_references_are_to_the_versions_of_the_target(pair: Pair) -> None:
+    """Given a local version under the same name / when it is referred to / then it is the other."""
+    fill(pair.source)
+    pair.target.ask(calls.register(USED, record()))
+    mirror(pair.source, pair.target, REWRITE)
+    wanted = pair.source.ask(calls.version(USED)).schema
+    (reference,) = pair.target.ask(calls.version(USER)).schema.references
+    assert reference.version == V2
+    assert pair.target.ask(calls.version(USED, reference.version)).schema == wanted
 
 
 def test_a_lost_map_is_found_again(pair: Pair) -> None:
@@ -223,6 +256,7 @@ def test_a_schema_that_the_target_refuses_does_not_stop_the_others(pair: Pair) -
 def test_a_registry_that_gives_another_id_is_not_believed(pair: Pair) -> None:
     """Apicurio takes the wish for an id and gives its own."""
     pair.source.ask(calls.register(USED, record()))
+    pair.target.ask(calls.set_mode(Mode.IMPORT))
     pair.servers[1].troubles.append(
         lambda asked: Reply(200, b'{"id":77}') if asked.method == "POST" else None
     )

@@ -41,6 +41,7 @@ SUMMIT = Context(".summit")
 PRESERVE, REWRITE = SchemaRules(Strategy.PRESERVE), SchemaRules(Strategy.REWRITE)
 ISOLATE = SchemaRules(Strategy.ISOLATE, SubjectNaming(context=SUMMIT))
 IMPORTING = {Subject(""): Mode.IMPORT}
+OPEN = {Subject(":.summit:"): Mode.IMPORT}
 
 Rows = Mapping[tuple[str, int], tuple[int, Schema] | tuple[int, Schema, bool]]
 
@@ -81,18 +82,39 @@ TWO = {("a-value", 1): (11, X), ("a-value", 2): (12, Y)}
 
 
 def test_preserve_imports_each_version_with_its_id() -> None:
-    plan = plan_schemas(holding(TWO), holding({}), PRESERVE)
+    plan = plan_schemas(holding(TWO), holding({}, modes={A: Mode.IMPORT}), PRESERVE)
     assert plan.actions == (
-        SetMode(A, Mode.IMPORT),
         Import(at(A, 1), at(A, 1), SchemaId(11), X),
         Import(at(A, 2), at(A, 2), SchemaId(12), Y),
     )
     assert plan.ids == {}
 
 
+def test_import_mode_is_set_by_one_plan_and_used_by_the_next() -> None:
+    """Given a subject that others may write / then it is closed to them, and looked at again."""
+    plan = plan_schemas(holding(TWO), holding({}), PRESERVE)
+    assert plan.actions == (SetMode(A, Mode.IMPORT),)
+    assert plan.refused == {}
+
+
+def test_what_refers_to_what_waits_waits_as_well() -> None:
+    modes = {A: Mode.IMPORT, C: Mode.IMPORT}
+    plan = plan_schemas(holding(USES_B), holding({}, modes=modes), PRESERVE)
+    assert plan.actions == (
+        SetMode(B, Mode.IMPORT),
+        Import(at(C, 1), at(C, 1), SchemaId(4), USES_B["c-value", 1][1]),
+    )
+
+
 def test_a_registry_in_import_mode_needs_no_other() -> None:
     plan = plan_schemas(holding(TWO), holding({}, modes=IMPORTING), PRESERVE)
     assert [type(each) for each in plan.actions] == [Import, Import]
+
+
+def test_what_is_read_only_is_not_opened_to_undo_a_deletion() -> None:
+    there = holding({("a-value", 1): (11, X, True)}, modes={Subject(""): Mode.READONLY})
+    plan = plan_schemas(holding({("a-value", 1): (11, X)}), there, PRESERVE)
+    assert (plan.actions, codes(plan)) == ((), {at(A, 1): SchemaRefusal.MODE})
 
 
 @pytest.mark.parametrize("rules", [PRESERVE, REWRITE])
@@ -171,25 +193,26 @@ def test_under_a_prefix_preserve_keeps_the_own_name_with_the_same_id() -> None:
 
 
 def test_isolate_imports_into_a_context_whatever_the_default_one_holds() -> None:
-    there = holding({("a-value", 1): (11, Y), ("l-value", 1): (12, X)})
-    plan = plan_schemas(holding(TWO), there, ISOLATE)
+    rows = {("a-value", 1): (11, Y), ("l-value", 1): (12, X)}
+    plan = plan_schemas(holding(TWO), holding(rows), ISOLATE)
+    assert plan.actions == (SetMode(Subject(":.summit:"), Mode.IMPORT),)
+    plan = plan_schemas(holding(TWO), holding(rows, modes=OPEN), ISOLATE)
     assert plan.refused == {}
     assert plan.actions == (
-        SetMode(Subject(":.summit:"), Mode.IMPORT),
         Import(at(A, 1), at(":.summit:a-value", 1), SchemaId(11), X),
         Import(at(A, 2), at(":.summit:a-value", 2), SchemaId(12), Y),
     )
 
 
 def test_isolate_refuses_what_is_foreign_in_its_context() -> None:
-    there = holding({(":.summit:l-value", 1): (12, X)}, modes={Subject(":.summit:"): Mode.IMPORT})
+    there = holding({(":.summit:l-value", 1): (12, X)}, modes=OPEN)
     plan = plan_schemas(holding(TWO), there, ISOLATE)
     assert codes(plan) == {at(A, 2): SchemaRefusal.ID_TAKEN}
 
 
 def test_isolate_gives_renamed_topics_their_subjects_beside_the_own() -> None:
     rules = replace(ISOLATE, naming=replace(PREFIXED, context=SUMMIT))
-    plan = plan_schemas(holding({("a-value", 1): (11, X)}), holding({}), rules)
+    plan = plan_schemas(holding({("a-value", 1): (11, X)}), holding({}, modes=OPEN), rules)
     places = [each.place.subject for each in plan.actions if isinstance(each, Import)]
     assert places == [":.summit:a-value", ":.summit:summit.a-value"]
 
@@ -273,6 +296,7 @@ def test_rewrite_under_two_names() -> None:
 # References
 
 
+ALL = [(PRESERVE, IMPORTING), (ISOLATE, OPEN), (REWRITE, {})]
 USES_B = {
     ("a-value", 1): (1, text("outer", ("b-value", 2))),
     ("b-value", 1): (2, text("old")),
@@ -281,17 +305,22 @@ USES_B = {
 }
 
 
-@pytest.mark.parametrize("rules", [PRESERVE, ISOLATE, REWRITE])
-def test_references_come_first_and_versions_in_their_order(rules: SchemaRules) -> None:
-    plan = plan_schemas(holding(USES_B), holding({}), rules)
+@pytest.mark.parametrize(("rules", "modes"), ALL)
+def test_references_come_first_and_versions_in_their_order(
+    rules: SchemaRules, modes: Mapping[Subject, Mode]
+) -> None:
+    plan = plan_schemas(holding(USES_B), holding({}, modes=modes), rules)
     assert order(plan) == [at(B, 1), at(C, 1), at(B, 2), at(A, 1)]
 
 
-@pytest.mark.parametrize("rules", [PRESERVE, ISOLATE, REWRITE])
-def test_what_is_referred_to_is_mirrored_though_nobody_selected_it(rules: SchemaRules) -> None:
-    plan = plan_schemas(holding(USES_B), holding({}), replace(rules, selected=frozenset({A})))
+@pytest.mark.parametrize(("rules", "modes"), ALL)
+def test_what_is_referred_to_is_mirrored_though_nobody_selected_it(
+    rules: SchemaRules, modes: Mapping[Subject, Mode]
+) -> None:
+    there = holding({}, modes=modes)
+    plan = plan_schemas(holding(USES_B), there, replace(rules, selected=frozenset({A})))
     assert order(plan) == [at(B, 1), at(C, 1), at(B, 2), at(A, 1)]
-    other = plan_schemas(holding(USES_B), holding({}), replace(rules, selected=frozenset({C})))
+    other = plan_schemas(holding(USES_B), there, replace(rules, selected=frozenset({C})))
     assert order(other) == [at(C, 1)]
 
 
