@@ -6,7 +6,7 @@ lack that request, and are asked for each subject and version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -94,18 +94,28 @@ def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> Regi
 def _all_versions(
     registry: Registry, wanted: set[Subject]
 ) -> tuple[dict[SubjectVersion, VersionContent], bool]:
+    """All versions, and whether there may be more subjects.
+
+    Pages may miss a version, as others are deleted between two of them. So deleted is only what its
+    subject says is, and `wanted` subjects are compared with what they have.
+    """
     try:
+        found = _pages(registry, deleted=True)
         alive = _pages(registry, deleted=False)
-        found = {**_pages(registry, deleted=True), **alive}
     except RegistryError as error:
         if error.registry_code not in error_codes.NO_SUCH_REQUEST:
             raise
-        return _one_by_one(registry, wanted)
-    versions = {
-        place: VersionContent(each.schema_id, each.schema, place not in alive)
-        for place, each in sorted(found.items(), key=lambda item: item[0])
+        listed = registry.ask(calls.subjects(deleted=True))
+        return _of_subjects(registry, {*listed, *wanted}, {}), len(listed) == LISTED_MAX
+    found |= alive
+    doubtful = {place.subject for place in found if place not in alive} | wanted
+    sure = {
+        place: VersionContent(each.schema_id, each.schema)
+        for place, each in found.items()
+        if place.subject not in doubtful
     }
-    return versions, False
+    versions = sure | _of_subjects(registry, doubtful, found)
+    return dict(sorted(versions.items(), key=lambda item: item[0])), False
 
 
 def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, RegisteredSchema]:
@@ -119,34 +129,33 @@ def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, Registe
     return found
 
 
-def _one_by_one(
-    registry: Registry, wanted: set[Subject]
-) -> tuple[dict[SubjectVersion, VersionContent], bool]:
-    """Ask for each subject that is listed or wanted; and whether the list may be cut."""
-    found = registry.ask(calls.subjects(deleted=True))
-    subjects = sorted({*found, *wanted})
+def _of_subjects(
+    registry: Registry, subjects: set[Subject], known: Mapping[SubjectVersion, RegisteredSchema]
+) -> dict[SubjectVersion, VersionContent]:
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        parts = threads.map(lambda subject: _of_subject(registry, subject), subjects)
-        versions = {place: content for part in parts for place, content in part.items()}
-    return versions, len(found) == LISTED_MAX
+        parts = threads.map(lambda each: _of_subject(registry, each, known), sorted(subjects))
+        return {place: content for part in parts for place, content in part.items()}
 
 
-def _of_subject(registry: Registry, subject: Subject) -> dict[SubjectVersion, VersionContent]:
-    """All versions of a subject that can be read.
+def _of_subject(
+    registry: Registry, subject: Subject, known: Mapping[SubjectVersion, RegisteredSchema]
+) -> dict[SubjectVersion, VersionContent]:
+    """All versions of a subject that can be read; of `known` ones the content is not asked for.
 
     Apicurio lists the versions of a wholly deleted subject, and refuses to show them.
     """
-    alive = set(_or_none(registry, calls.versions(subject)))
+    numbers = _or_none(registry, calls.versions(subject, deleted=True))
+    alive = set(_or_none(registry, calls.versions(subject))) if numbers else set()
     found = {}
-    for number in _or_none(registry, calls.versions(subject, deleted=True)):
+    for number in numbers:
+        place = SubjectVersion(subject, number)
         try:
-            each = registry.ask(calls.version(subject, number, deleted=True))
+            each = known.get(place) or registry.ask(calls.version(subject, number, deleted=True))
         except RegistryError as error:
             if error.registry_code not in error_codes.NOT_FOUND:
                 raise
             continue
-        content = VersionContent(each.schema_id, each.schema, number not in alive)
-        found[SubjectVersion(subject, number)] = content
+        found[place] = VersionContent(each.schema_id, each.schema, number not in alive)
     return found
 
 

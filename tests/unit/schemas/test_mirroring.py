@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from support.mirrored_schemas import (
 )
 from support.registry_contract import V1, V2, fresh_subject, record
 from support.registry_double import RegistryDouble
-from support.registry_server import Asked, RegistryServer, Reply
+from support.registry_server import Asked, RegistryServer, Reply, answer
 
 from heliostat.access import RegistryAccess
 from heliostat.errors import RegistryError
@@ -294,6 +295,29 @@ def test_pages_are_read_to_the_end_and_cost_few_requests(pair: Pair) -> None:
     counting = CountingRegistry(pair.source)
     assert len(observe_registry(counting).versions) == 25
     assert counting.asked == 11  # four pages of each kind, the last ones empty, and settings
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_version_that_a_page_misses_is_not_deleted_and_is_read_if_it_matters(
+    pair: Pair, deleted: bool
+) -> None:
+    """Given a page from which others were deleted in between / then nothing false is concluded."""
+    fill(pair.source)
+    whole = observe_registry(pair.source)
+    missed = SubjectVersion(USER, V1)
+
+    def miss(asked: Asked) -> Reply | None:
+        if not asked.target.startswith("/schemas?") or "offset=0" not in asked.target:
+            return None
+        if ("deleted=true" in asked.target) is not deleted and not deleted:
+            return None
+        page = json.loads(answer(pair.servers[0].double, asked).body)
+        return Reply(200, json.dumps([each for each in page if each["subject"] != USER]).encode())
+
+    pair.servers[0].troubles.append(miss)
+    found = observe_registry(pair.source)
+    assert {**found.versions, missed: whole.versions[missed]} == whole.versions
+    assert observe_registry(pair.source, {USER}).versions == whole.versions
 
 
 def test_settings_are_read_where_they_are_wanted(pair: Pair) -> None:
