@@ -45,9 +45,9 @@ from heliostat.schemas.schema_plan import (
 AT_ONCE = 8
 """Requests in flight to a registry of Confluent's, whose leader puts them into an order.
 
-Apicurio gets them one by one: of 100 registrations, eight at a time, it refused many with `Timeout
-trying to lock table "SEQUENCES"` and some with a violated primary key, and took 92 s instead of
-half a second (2.5.11.Final in memory, 2026-11-25).
+Apicurio gets them one by one. It registered 100 schemas in 1.4 s one after the other, in 7 s two at
+a time and in 92 s eight at a time, and refused some even of two: `Timeout trying to lock table
+"SEQUENCES"`, or a primary key violated (2.5.11.Final in memory, 2 cores, 2026-11-25).
 """
 _TAKES_IDS = frozenset({Mode.IMPORT, Mode.FORWARD})
 _READ_ONLY = frozenset({Mode.READONLY, Mode.READONLY_OVERRIDE})
